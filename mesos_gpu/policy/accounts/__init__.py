@@ -1,1 +1,1 @@
-"""What was used, put down to whom it is due, and what budgets have left. Pure."""
+"""Accounting of GPU use by owner and queue, and budgets. Pure functions."""

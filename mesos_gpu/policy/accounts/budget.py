@@ -1,7 +1,8 @@
-"""Budgets: who pays, what is left of them now, and when they will be empty. Pure, and in whole numbers.
+"""Budgets: payers, remaining amounts, and the time at which a budget will be used up. Pure, whole numbers only.
 
-Amounts are thousandths of cost times milliseconds. Spans that are open are not added up anew each time: of all that pay
-from one budget a meter keeps what they are charged together, and that times when each began.
+Amounts are thousandths of cost times milliseconds. Open spans (of jobs that run now) are not summed again each time:
+for all spans charged to one budget, a meter keeps the sum of their rates, and the sum of the rates times the times of
+their begin.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,31 +18,41 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 Key = tuple[str, str]  # a queue and a user
 WHOLE: Final = 100  # percent
-MAX_PERIODS: Final = (
-    14  # that are kept of a budget: a year of months, and what refunds of the last may still go to
-)
+#: Periods kept for each budget: a year of months, and those that refunds may still affect.
+MAX_PERIODS: Final = 14
 
 
 @dataclass(slots=True)
 class Meter:
-    """What open spans add to a budget while time passes."""
+    """Charge of all open spans of a budget as a function of time.
 
-    rate: int = 0  # thousandths of cost that are charged
-    moment: int = 0  # the sum of each span's part of that times when it began
+    Attributes:
+        rate: Thousandths of cost that are charged.
+        moment: Sum over the spans of rate times begin, so that the use at t is `rate` * t - `moment`.
+    """
+
+    rate: int = 0
+    moment: int = 0
 
     def add(self, milli: int, begins_ms: int, sign: int) -> None:
-        """Count a span in, or out. `sign`: 1 or -1."""
+        """Add a span (`sign` 1) or remove it (-1); it is charged `milli` thousandths of cost since `begins_ms`."""
         self.rate += sign * milli
         self.moment += sign * milli * begins_ms
 
     def at(self, now_ms: int) -> int:
-        """What all of them have used."""
+        """Return what all open spans have used up to a time."""
         return max(0, self.rate * now_ms - self.moment)
 
 
 @dataclass(slots=True)
 class Meters:
-    """The meters of all budgets of a tree, and when one of them has next to be looked at."""
+    """Meters of all budgets of a tree, and the time of the next check.
+
+    Attributes:
+        tree: Tree of queues.
+        of: Meters by queue and user.
+        due_ms: Time at which a budget must be checked next, in ms since the epoch.
+    """
 
     tree: Tree
     of: dict[Key, Meter] = field(default_factory=dict)
@@ -50,23 +61,23 @@ class Meters:
 
 @dataclass(slots=True)
 class Book:
-    """What follows from the periods that are kept, and from the spans that are open."""
+    """Use of budgets, derived from the kept periods and the open spans."""
 
-    uses: dict[Key, dict[int, BudgetUse]] = field(default_factory=dict)  # by period
-    meters: Meters | None = None  # None: they are to be made
+    uses: dict[Key, dict[int, BudgetUse]] = field(default_factory=dict)  # kept periods by budget and index
+    meters: Meters | None = None  # None until computed
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a budget stands.
+    """State of a budget at a time.
 
     Attributes:
-        budget: As it is written.
-        use: Its current period.
-        used: In that, those included that run.
+        budget: Budget as written in the document.
+        use: Current period of the budget.
+        used: Amount used in that period, including open spans.
         rate: Thousandths of cost that are charged to it now.
-        total: Its amount, with what was carried over, granted and set aside.
-        now_ms: When that is so.
+        total: Amount of the budget, with carried over, granted and set aside amounts.
+        now_ms: Time of this state.
     """
 
     budget: Budget
@@ -78,12 +89,12 @@ class Standing:
 
     @property
     def left(self) -> int:
-        """What may be used still; negative: so much is used beyond it."""
+        """Remaining amount; negative if the budget is overdrawn."""
         return self.total - self.used
 
     @property
     def outside(self) -> bool:
-        """Whether it is none of its days: before them, and after them, there is nothing to be used."""
+        """Whether a budget for a single period is before or after that period, in which case nothing may be used."""
         return not self.use.begins_ms <= self.now_ms < self.use.ends_ms and self.budget.period is Period.ONCE
 
     @property
@@ -93,27 +104,28 @@ class Standing:
 
     @property
     def percent(self) -> int:
-        """How much of it is used; 100 of one of nothing."""
+        """Used part in percent; 100 for a budget of 0."""
         return self.used * WHOLE // self.total if self.total > 0 else WHOLE
 
     def reached(self) -> int:
-        """The highest of its thresholds that is reached; 0: none is."""
+        """Return the highest threshold that is reached, in percent; 0 if none is."""
         percents = (*self.budget.warn_at, WHOLE)
-        return max((each for each in percents if self.used * WHOLE >= each * self.total), default=0)
+        return max((percent for percent in percents if self.used * WHOLE >= percent * self.total), default=0)
 
     def next_ms(self) -> int:
-        """When it has to be looked at: at its next threshold at this rate, or when its period ends."""
+        """Return when the budget must be checked: at its next threshold at this rate, or when its period ends."""
         ends_ms = self.use.ends_ms if self.use.ends_ms > self.now_ms else NEVER_MS
         if self.outside and self.now_ms < self.use.begins_ms:
             return self.use.begins_ms
-        targets = [-(-each * self.total // WHOLE) for each in (*self.budget.warn_at, WHOLE)]
-        ahead = min((each for each in targets if each > self.used), default=None)
+        targets = [-(-percent * self.total // WHOLE) for percent in (*self.budget.warn_at, WHOLE)]
+        ahead = min((amount for amount in targets if amount > self.used), default=None)
         if ahead is None or not self.rate:
             return ends_ms
         return min(ends_ms, self.now_ms - (self.used - ahead) // self.rate)
 
     def empty_at_ms(self) -> int | None:
-        """When it will be empty at this rate; None: not before its period ends, or it is already."""
+        """Return when the budget will be used up at this rate; None if not before its period ends, or if it is
+        empty."""
         if self.empty or not self.rate:
             return None
         at_ms = self.now_ms + -(-self.left // self.rate)
@@ -121,7 +133,7 @@ class Standing:
 
 
 def budgets_of(tree: Tree) -> Mapping[Key, Budget]:
-    """All budgets of a tree; of a user who is not named, that of "*" is made when he first pays."""
+    """Return all budgets of a tree by queue and user; a user with the budget of "*" is added when first charged."""
     return {
         (path, user): budget
         for path, spec in tree.document.queues.items()
@@ -131,7 +143,10 @@ def budgets_of(tree: Tree) -> Mapping[Key, Budget]:
 
 
 def paid_by(tree: Tree, queue: str, user: str) -> Iterator[tuple[Key, Budget]]:
-    """The budgets that a user's jobs in a queue are charged to: of the queue, those above, and his own in them."""
+    """Yield the budgets charged for a user's jobs in a queue.
+
+    These are the budgets of the queue and of its ancestors, and the user's own budgets in each of them.
+    """
     for path in lineage(queue):
         spec = tree.document.queues.get(path)
         if spec is None:
@@ -144,60 +159,60 @@ def paid_by(tree: Tree, queue: str, user: str) -> Iterator[tuple[Key, Budget]]:
 
 
 def user_of(span: Span) -> str:
-    """Who pays for a span, be his name proved or not."""
+    """Return the user that pays for a span, whether or not the name was authenticated."""
     return span.owner.removesuffix(PROOFLESS)
 
 
 def terms_of(budget: Budget) -> str:
-    """What says when its periods are."""
+    """Return the settings that define the periods of a budget, as text."""
     return " ".join(filter(None, (budget.period.value, budget.zone, budget.begins, budget.ends)))
 
 
 def period_of(budget: Budget, now_ms: int) -> periods.Span:
-    """The period that a time is in; of one that is there once, that."""
+    """Return the period that contains a time; of a budget for a single period, that one."""
     if budget.period is Period.ONCE:
         return periods.once(budget.begins, budget.ends, budget.zone)
     return periods.period_at(budget.period, budget.zone, now_ms / MS)
 
 
 def opened(key: Key, budget: Budget, last: BudgetUse | None, left: int, now_ms: int) -> BudgetUse | None:
-    """The period that follows the last one, if that is over; None: it goes on. A clock that was set back opens none.
+    """Return the next period of a budget if the last one is over; None otherwise, also if the clock was set back.
 
-    Periods follow each other without a gap, also while no scheduler runs: call it until it returns None. Of more than
-    are kept only the latest are opened.
+    Periods follow each other without a gap, even while no scheduler runs: call this until it returns None. If more have
+    passed than are kept, only the latest are opened.
 
     Args:
-        key: Whose budget.
-        budget: As it is written.
-        last: Its latest period; None, or one with other terms: it has none, and what was used before does not count.
-        left: What was left of that.
-        now_ms: The time.
+        key: Queue and user of the budget.
+        budget: Budget as written in the document.
+        last: Latest period; with None, or one of other terms, the use so far does not count.
+        left: Remaining amount of that period.
+        now_ms: Current time in ms since the epoch.
     """
     terms = terms_of(budget)
-    known = last if last is not None and last.terms == terms else None
-    if known is not None and (now_ms < known.ends_ms or budget.period is Period.ONCE):
+    previous = last if last is not None and last.terms == terms else None
+    if previous is not None and (now_ms < previous.ends_ms or budget.period is Period.ONCE):
         return None
     span = period_of(budget, now_ms)
-    if known is None:
+    if previous is None:
         begins_ms = max(now_ms, span.begins * MS)
         index = span.index if last is None else max(span.index, last.index + 1)
         return BudgetUse(*key, index, begins_ms, span.ends * MS, terms)
     oldest_ms = now_ms - MAX_PERIODS * (span.ends - span.begins) * MS
-    span = period_of(budget, max(known.ends_ms, oldest_ms))
+    span = period_of(budget, max(previous.ends_ms, oldest_ms))
     carried = max(0, left) * budget.carry_over_percent // WHOLE
-    index = max(known.index + 1, span.index)
+    index = max(previous.index + 1, span.index)
     return BudgetUse(
-        *key, index, max(span.begins * MS, known.ends_ms), span.ends * MS, terms, carried=carried
+        *key, index, max(span.begins * MS, previous.ends_ms), span.ends * MS, terms, carried=carried
     )
 
 
 def total_of(budget: Budget, use: BudgetUse) -> int:
-    """What may be used in a period."""
+    """Return the amount that may be used in a period: the budget with what was carried over and granted."""
     return budget.milli_s * MS + use.carried + use.granted
 
 
 def charge_of(record: Closed, use: BudgetUse) -> int:
-    """What of a record a period pays: not what is refunded, which is the last of it."""
+    """Return the part of a record that a period pays, without the refunded time, which is the last of the record."""
     paid_until_ms = record.ends_ms - record.refunded_ms
     return record.span.charged_milli * overlap_ms(
         record.span.begins_ms, paid_until_ms, use.begins_ms, use.ends_ms
@@ -205,10 +220,10 @@ def charge_of(record: Closed, use: BudgetUse) -> int:
 
 
 def must_borrow(standing: Standing) -> bool:
-    """Whether its jobs run as borrowers only."""
+    """Return whether jobs charged to the budget may run only as borrowers, as it is used up."""
     return standing.empty and standing.budget.on_empty is OnEmpty.BORROW
 
 
 def may_not_start(standing: Standing) -> bool:
-    """Whether its jobs wait until there is more."""
+    """Return whether jobs charged to the budget must wait until it has funds again."""
     return standing.empty and standing.budget.on_empty in (OnEmpty.NO_START, OnEmpty.STOP)

@@ -1,7 +1,7 @@
-"""Use of GPUs put down to whom it is due: sums over records, waits, and how evenly queues were served. Pure.
+"""Sums of GPU use by account, waiting times, and fairness between queues. Pure.
 
-Amounts are thousandths of GPUs, or of cost, times milliseconds. How long jobs waited is counted in steps, each at most
-an eighth of the wait wide: percentiles of any number of jobs cost little to keep.
+Amounts are thousandths of GPUs, or of cost, times milliseconds. Waiting times are counted in steps, each at most an
+eighth of the wait wide, so that percentiles over any number of jobs need little memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,9 +10,8 @@ from typing import Final
 
 from mesos_gpu.model.usage import DAY_MS, Account, Closed, Part, SpanEnd, charged
 
-GROUPS: Final[
-    Mapping[str, str]
-] = {  # what a report may be by: the name that people use, and the field of `Account`
+#: Fields of `Account` by which a report may be grouped, by their names for users.
+GROUPS: Final[Mapping[str, str]] = {
     "owner": "owner",
     "queue": "queue",
     "app": "app",
@@ -20,28 +19,28 @@ GROUPS: Final[
     "model": "model",
     "pool": "pool",
 }
-_BITS: Final = 3  # of a wait, after its first
+_BITS: Final = 3  # bits of a waiting time that are kept after the leading one
 
 
 @dataclass(slots=True)
 class Figures:
-    """What was used, thousandths times milliseconds.
+    """Sums of use, in thousandths times milliseconds.
 
     Attributes:
-        spans: Records that began then.
-        gpu: Of GPUs.
-        cost: Of cost.
-        charged: What budgets pay, before refunds.
-        borrowed: Of cost, beyond what queues are guaranteed.
-        idle: Of cost, of GPUs that did nothing.
-        lost: Of cost, of work that was lost.
-        refunded: Of what was charged.
-        unmet: GPUs that jobs waited for, times how long.
-        busy: Of GPUs, in which a kernel ran.
-        unused: Of GPUs, in which none did; what is in neither nobody knows.
-        wanted: Of `unused`, while jobs waited for as many GPUs.
-        returned: Records that ended because their GPUs did nothing.
-        waits: How many launches waited how long, by `step_of`.
+        spans: Number of records that began in the time.
+        gpu: Use in GPUs.
+        cost: Use in cost.
+        charged: Cost charged to budgets, before refunds.
+        borrowed: Cost beyond the guarantees of queues.
+        idle: Cost of GPUs that did nothing.
+        lost: Cost of work that was lost.
+        refunded: Part of `charged` that was refunded.
+        unmet: GPUs that jobs waited for, times the waiting time.
+        busy: GPU time in which a kernel ran.
+        unused: GPU time in which none ran; time in neither `busy` nor `unused` was not observed.
+        wanted: Part of `unused` while jobs waited for as many GPUs.
+        returned: Number of records that ended because their GPUs did nothing.
+        waits: Number of launches by waiting time, as steps of `step_of`.
     """
 
     spans: int = 0
@@ -60,7 +59,7 @@ class Figures:
     waits: dict[int, int] = field(default_factory=dict)
 
     def add(self, other: "Figures") -> None:
-        """Take in what somebody else has used."""
+        """Add other sums to these."""
         for name in AMOUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for step, jobs in other.waits.items():
@@ -75,24 +74,29 @@ Row = tuple[Account, Figures]
 
 
 def overlap_ms(begins_ms: int, ends_ms: int, since_ms: int, until_ms: int) -> int:
-    """How much of one time is in another."""
+    """Return how many milliseconds of one interval are in another."""
     return max(0, min(ends_ms, until_ms) - max(begins_ms, since_ms))
 
 
 def figures(record: Closed, part: Part, since_ms: int, until_ms: int) -> Figures:
-    """What of a part of a record is in a time."""
+    """Return the use of one part of a record (its GPUs of one model) within an interval.
+
+    Args:
+        record: Closed record of a task's holdings.
+        part: Part of the record.
+        since_ms: Begin of the interval, in ms since the epoch.
+        until_ms: End of the interval, in ms since the epoch.
+    """
     span, first = record.span, part == record.span.parts[0]
     held_ms = overlap_ms(span.begins_ms, record.ends_ms, since_ms, until_ms)
     lost_ms = overlap_ms(record.ends_ms - record.lost_ms, record.ends_ms, since_ms, until_ms)
     refunded_ms = overlap_ms(record.ends_ms - record.refunded_ms, record.ends_ms, since_ms, until_ms)
-    days = [
-        each for each in record.did if since_ms <= each.day * DAY_MS < until_ms and each.model == part.model
-    ]
-    unused = sum(each.idle for each in days)
+    days = [day for day in record.did if since_ms <= day.day * DAY_MS < until_ms and day.model == part.model]
+    unused = sum(day.idle for day in days)
     last_ms = max(record.ends_ms - 1, span.begins_ms)
     began = since_ms <= span.begins_ms < until_ms
     waited = began and first and span.wanted_milli > 0
-    started = began and part.gpu_milli > 0  # else it was given up before it held anything
+    started = began and part.gpu_milli > 0  # otherwise it was given up before it held GPUs
     return Figures(
         spans=int(started),
         gpu=part.gpu_milli * held_ms,
@@ -103,16 +107,16 @@ def figures(record: Closed, part: Part, since_ms: int, until_ms: int) -> Figures
         lost=part.cost_milli * lost_ms,
         refunded=charged(part.cost_milli, span.charge_percent) * refunded_ms,
         unmet=span.wanted_milli * span.wait_ms if waited else 0,
-        busy=sum(each.busy for each in days),
+        busy=sum(day.busy for day in days),
         unused=unused,
-        wanted=sum(each.wanted for each in days),
+        wanted=sum(day.wanted for day in days),
         returned=int(record.reason is SpanEnd.IDLE and first and since_ms <= last_ms < until_ms),
         waits={step_of(span.wait_ms): 1} if waited and started else {},
     )
 
 
 def rows(records: Iterable[Closed], since_ms: int, until_ms: int) -> Iterator[Row]:
-    """What records have of a time, a row for each part."""
+    """Yield the account and the sums of each part of the records within an interval."""
     for record in records:
         for part in record.span.parts:
             if record.ends_ms >= since_ms and record.span.begins_ms < until_ms:
@@ -120,39 +124,39 @@ def rows(records: Iterable[Closed], since_ms: int, until_ms: int) -> Iterator[Ro
 
 
 def by_day(record: Closed, part: Part) -> Iterator[tuple[int, Figures]]:
-    """What of a part of a record is in each day of UTC that it touches."""
+    """Yield the sums of a part of a record for each day (UTC) that it touches."""
     first = record.span.begins_ms // DAY_MS
     for day in range(first, max(first, (record.ends_ms - 1) // DAY_MS) + 1):
         yield day, figures(record, part, day * DAY_MS, (day + 1) * DAY_MS)
 
 
 def grouped(use: Iterable[Row], by: Sequence[str]) -> dict[tuple[str, ...], Figures]:
-    """Sums by some of `GROUPS`, in the order of their names."""
+    """Sum rows of use by some of `GROUPS`; keys have the values in the order of `by`."""
     fields = [GROUPS[name] for name in by]
     sums: dict[tuple[str, ...], Figures] = {}
-    for account, each in use:
+    for account, row_figures in use:
         key = tuple([getattr(account, name) for name in fields])
-        known = sums.get(key)
-        if known is None:
-            known = sums[key] = Figures()
-        known.add(each)
+        total = sums.get(key)
+        if total is None:
+            total = sums[key] = Figures()
+        total.add(row_figures)
     return dict(sorted(sums.items()))
 
 
 def shortened(account: Account, depth: int) -> Account:
-    """An account of the queue that is above its own so many levels below the root; 0: of its own."""
+    """Return the account with its queue replaced by the ancestor at `depth` levels below the root; unchanged for 0."""
     parts = account.queue.split("/")
     return account._replace(queue="/".join(parts[:depth])) if 0 < depth < len(parts) else account
 
 
 def step_of(wait_ms: int) -> int:
-    """The step that a wait is in; it grows with the wait."""
+    """Return the step of a waiting time; longer times have higher steps."""
     shift = max(0, wait_ms.bit_length() - _BITS - 1)
     return (shift << _BITS) + (wait_ms >> shift)
 
 
 def wait_of(step: int) -> int:
-    """The shortest wait of a step, in milliseconds."""
+    """Return the shortest waiting time of a step, in milliseconds."""
     if step < 2 << _BITS:
         return step
     shift = (step >> _BITS) - 1
@@ -160,7 +164,10 @@ def wait_of(step: int) -> int:
 
 
 def percentile_ms(waits: Mapping[int, int], percent: int) -> int | None:
-    """The wait that so many percent of launches did not exceed, as the middle of its step; None: there were none."""
+    """Return the waiting time that `percent` of launches did not exceed, as the middle of its step.
+
+    None without launches.
+    """
     whole = sum(waits.values())
     rank = (whole * percent + 99) // 100
     seen = 0
@@ -172,11 +179,13 @@ def percentile_ms(waits: Mapping[int, int], percent: int) -> int | None:
 
 
 def jain_percent(served: Sequence[int], owed: Sequence[int]) -> int | None:
-    """How evenly amounts are served by what is owed, by Jain: 100: each had the same part of it; None: nobody was
-    owed anything. Of `owed`, zeros are left out."""
+    """Return Jain's fairness index of amounts relative to what is owed, in percent; 100 if all have the same ratio.
+
+    Entries that are owed 0 are ignored. None if nothing was served or owed.
+    """
     parts = [(a, b) for a, b in zip(served, owed, strict=True) if b > 0]
-    # With x = a / b: (sum x)^2 / (n * sum x^2), over one denominator: the product of all b would be too large to be of
-    # use, so x is taken in millionths.
+    # The index is (sum x)^2 / (n * sum x^2) with x = a / b. An exact common denominator would be too large, so x is
+    # taken in millionths.
     xs = [a * 1_000_000 // b for a, b in parts]
     squares = sum(x * x for x in xs)
     return 100 * sum(xs) ** 2 // (len(xs) * squares) if squares else None

@@ -1,1 +1,1 @@
-"""What is refused, and what must wait though there were room."""
+"""Admission of jobs: what is refused, and what must wait although there is room."""

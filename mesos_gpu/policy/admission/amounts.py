@@ -1,6 +1,6 @@
 """Default CPUs and memory of jobs with GPUs: a part of the node for each GPU. Pure.
 
-The defaults fit each empty node that would take the job with `PLAIN_CPUS` and `PLAIN_MEM_MIB`, for as many tasks at
+The defaults fit each empty node that would accept the job with `PLAIN_CPUS` and `PLAIN_MEM_MIB`, for as many tasks at
 once as the node has GPUs for: no job waits for ever for amounts that its request did not name.
 """
 
@@ -45,7 +45,7 @@ class NodeSize:
 
 
 def size_of(resources: Resources | None, gpus: Iterable[Gpu], offered: int = 0) -> NodeSize:
-    """Return the size of a node, from its resources, its GPUs in any health and the number of GPUs that it offers."""
+    """Return the size of a node from its resources, its GPUs in any health, and the number of GPUs that it offers."""
     cards = [CardKind(gpu.model, gpu.memory_mib, gpu.compute_capability) for gpu in gpus]
     return NodeSize(resources, len(cards) or offered, tuple(sorted(cards, key=str)))
 
@@ -74,14 +74,14 @@ class GpuDefaults:
         """Return the default CPUs and memory in MiB of each task of a job.
 
         Each GPU counts with the operator's setting, or with the node's part for one GPU where that is less: the
-        smallest part of the nodes that have the GPUs. A share of a GPU counts with its part of that. No job gets less
-        than a job without GPUs; a job gets no more while no known node has the GPUs.
+        smallest part among the nodes that have the GPUs. A share of a GPU counts with its fraction. No job gets less
+        than a job without GPUs, and a job gets exactly that while no known node has the GPUs.
 
         Args:
-            spec: The job, with `PLAIN_CPUS` and `PLAIN_MEM_MIB` where its request left these open.
+            spec: Request of the job, with `PLAIN_CPUS` and `PLAIN_MEM_MIB` where it left these open.
         """
-        known = frozenset(card.model for size in self.sizes for card in size.cards)
-        models = models_of(spec.gpu_model, known)
+        models_known = frozenset(card.model for size in self.sizes for card in size.cards)
+        models = models_of(spec.gpu_model, models_known)
         sizes = (
             [size for size in self.sizes if _serves(size, spec, models, self.executor)] if spec.gpus else []
         )
@@ -97,14 +97,14 @@ class GpuDefaults:
             of_node = (1000 - RESERVE_PERMILLE) / 1000 * spec.gpus * _part(size, spec) / size.gpus
             cpu_milli.append(int(left.cpu_milli * of_node))
             mem_mib.append(int(left.mem_mib * of_node - self.executor.mem_mib))
-        cpus = min(cpu_milli) // 100 / 10  # by tenths, as people write them
+        cpus = min(cpu_milli) // 100 / 10  # rounded down to tenths, to be readable
         return max(cpus, PLAIN_CPUS), max(min(mem_mib), PLAIN_MEM_MIB)
 
     def given_to(self, spec: JobSpec, left_open: Collection[str]) -> JobSpec:
-        """Return a job with the defaults of those of `cpus` and `mem_mib` that its request left open.
+        """Return a job with default values for those of `cpus` and `mem_mib` that its request left open.
 
         Args:
-            spec: The job, as of `amounts`.
+            spec: Request of the job, as in `amounts`.
             left_open: Names of these fields.
         """
         cpus, mem_mib = self.amounts(spec)
@@ -131,7 +131,7 @@ def _serves(size: NodeSize, spec: JobSpec, models: tuple[str, ...], executor: Re
 
 
 def _part(size: NodeSize, spec: JobSpec) -> float:
-    """Return the part of each GPU that a job asks for; for a share in MiB, the part of the node's largest GPU."""
+    """Return the fraction of each GPU that a job requests; for a share in MiB, relative to the node's largest GPU."""
     if spec.is_share and spec.gpu_memory_mib is not None and size.cards:
         return min(1.0, spec.gpu_memory_mib / max(card.memory_mib for card in size.cards))
     return spec.counted_milli / spec.gpus / WHOLE

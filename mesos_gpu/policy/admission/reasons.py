@@ -1,7 +1,7 @@
-"""Reasons of queues, classes and users that block a job before any node is looked at. Pure.
+"""Reasons of queues, classes and users that block a job before any node is examined. Pure.
 
-A reason is a class with three functions: it decides for a case, it explains itself, and it says which running work
-would have to end for it to block no more. The list of all of them is in `mesos_gpu.engine.queue.reasons`.
+A reason is a class with three functions: it decides for a case, it explains itself, and it tells which running work
+would have to end before it stops blocking. The list of all of them is in `mesos_gpu.engine.queue.reasons`.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ C_contra = TypeVar("C_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason(ABC, Generic[C_contra]):
-    """Reason that blocks a job before any node is looked at.
+    """Reason that blocks a job before any node is examined.
 
     Attributes:
         stage: Kind of the reason, as users see it.
@@ -43,24 +43,24 @@ class Reason(ABC, Generic[C_contra]):
 
     @classmethod
     def concerns(cls, tree: Tree) -> bool:
-        """Return whether the reason may block any job under a document."""
+        """Return whether the reason can block any job under a document."""
         return True
 
     @classmethod
     @abstractmethod
     def decide(cls, case: C_contra) -> Iterator[Self]:
-        """Yield each way in which the reason blocks a job; nothing if it does not block it."""
+        """Yield each instance of the reason that blocks a job; nothing if it does not block it."""
 
     @abstractmethod
     def explain(self) -> str:
-        """Return the reason in words."""
+        """Return the reason as text for users."""
 
     @abstractmethod
     def lack(self) -> Lack | None:
-        """Return what running jobs must give back by their ends; None if the end of no job helps."""
+        """Return what running jobs must free before the reason ends; None if the end of no job helps."""
 
     def wait(self) -> Wait:
-        """Return what a match and its readers keep of the reason."""
+        """Return the reason in the form that matches and readers keep."""
         return Wait(self.stage, self.explain(), self.until, self.lack())
 
 
@@ -70,7 +70,7 @@ class QueueCase(Protocol):
     Attributes:
         tree: Queues of the document.
         spec: Request of the job.
-        lacks_seat: Whether it starts only with a part of a guarantee, and has none.
+        lacks_seat: Whether it may start only with a place in its queue's guarantee (a seat), and has none.
     """
 
     tree: Tree
@@ -78,30 +78,30 @@ class QueueCase(Protocol):
 
     @property
     def lacks_seat(self) -> bool:
-        """Whether it starts only with a part of a guarantee, and has none."""
+        """Whether the job may start only with a place in its queue's guarantee (a seat), and has none."""
 
 
 class ScopeCase(Protocol):
-    """Job below limits of queues and users."""
+    """Job with the limits of queues and users that apply to it."""
 
     @property
     def scopes(self) -> Sequence[Scope]:
-        """Scopes whose limits hold for the job, the closest first."""
+        """Scopes whose limits apply to the job, the closest first."""
 
     @property
     def least(self) -> int:
-        """Cost of all its tasks where they cost least, thousandths."""
+        """Least cost of all its tasks, in thousandths."""
 
     def running(self, path: str, user: str) -> int:
-        """Return the number of jobs of a queue and user that hold anything."""
+        """Return the number of jobs of a queue and user that hold any resources."""
 
     def held(self, path: str, user: str) -> int:
-        """Return what a queue and user hold of all pools together, thousandths of cost."""
+        """Return what a queue and user hold in all pools together, in thousandths of cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOnHold(Reason[QueueCase]):
-    """Hold of the queue of a job, or of one above it.
+    """Hold of the queue of a job, or of an ancestor.
 
     Attributes:
         path: Path of the queue on hold.
@@ -112,14 +112,14 @@ class QueueOnHold(Reason[QueueCase]):
 
     @classmethod
     def decide(cls, case: QueueCase) -> Iterator[Self]:
-        """Look for the closest queue on hold."""
+        """Yield the closest queue on hold."""
         queue = case.tree.queues.get(case.spec.queue)
         if queue is not None and queue.stop is not Stop.NONE:
             above = lineage(case.spec.queue)
             yield cls(path=next(path for path in above if case.tree.specs[path].stop is not Stop.NONE))
 
     def explain(self) -> str:
-        """Name the queue on hold."""
+        """Return which queue is on hold."""
         return f"queue {self.path} is on hold"
 
     def lack(self) -> Lack | None:
@@ -128,11 +128,11 @@ class QueueOnHold(Reason[QueueCase]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassLeftQueue(Reason[QueueCase]):
-    """Class of a job that is gone, or that is for other queues now.
+    """Class of a job that no longer exists, or that is for other queues now.
 
     Attributes:
         name: Name of the class.
-        known: The class; None if no class has that name.
+        known: Definition of the class; None if it no longer exists.
     """
 
     name: str
@@ -141,29 +141,29 @@ class ClassLeftQueue(Reason[QueueCase]):
 
     @classmethod
     def decide(cls, case: QueueCase) -> Iterator[Self]:
-        """Compare the queues of the class with the queue of the job."""
+        """Yield the job's class if it does not exist, or excludes the job's queue."""
         name = case.spec.job_class
         if name is not None:
-            known = class_of(case.tree, name)
-            if known is None or not takes_queue(known, case.spec.queue):
-                yield cls(name=name, known=known)
+            job_class = class_of(case.tree, name)
+            if job_class is None or not takes_queue(job_class, case.spec.queue):
+                yield cls(name=name, known=job_class)
 
     def explain(self) -> str:
-        """Name the class, and its queues."""
+        """Return which class is gone, or which queues it is for."""
         if self.known is None:
             return f"there is no class {self.name} any more"
         return f"class {self.name} is for queues {', '.join(self.known.queues)} now"
 
     def lack(self) -> Lack | None:
-        """Return None, as it ends by a change of the document."""
+        """Return None, as the reason ends only by a change of the document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSeat(Reason[QueueCase]):
-    """Lack of a part of a guarantee for a job that may not borrow. It does not block what is booked for the job.
+    """Missing place in a guarantee for a job that may not borrow. It does not block what is booked for the job.
 
     Attributes:
-        never: Reason why the job never gets a seat, in words; "" if it may get one.
+        never: Reason why the job never gets such a place, as text; "" if it may get one.
     """
 
     never: str
@@ -171,24 +171,24 @@ class NoSeat(Reason[QueueCase]):
 
     @classmethod
     def concerns(cls, tree: Tree) -> bool:
-        """Look for a guarantee."""
+        """Return whether any queue has a guarantee."""
         return tree.is_guaranteed
 
     @classmethod
     def decide(cls, case: QueueCase) -> Iterator[Self]:
-        """Ask whether the job lacks a seat."""
+        """Yield the reason if the job lacks a place in its queue's guarantee."""
         if case.lacks_seat:
             has_hours = case.tree.has_hours(case.spec.queue)
             never = "" if has_hours else never_seated(case.tree, case.spec, case.spec.counted_milli)
             yield cls(never=never)
 
     def explain(self) -> str:
-        """Say that the guarantee is in use, or why it never has room for the job."""
+        """Return that the guarantee is in use, or why it never has room for the job."""
         why = "it is not preemptible, so it starts only within what its queue is guaranteed"
         return self.never or f"{why}; nothing of that is free for it"
 
     def lack(self) -> Lack | None:
-        """Return None, as seats are no sum, and reclaim decides with each plan whether one would be free."""
+        """Return None, as seats cannot be added up: reclaim tests for each plan whether one would be free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +197,10 @@ class ScopeLimit(Reason[ScopeCase]):
 
     Attributes:
         scope: Owner of the limit.
-        most: Limit: number of jobs that run if `counts_jobs`, else thousandths of cost.
+        most: The limit: number of running jobs if `counts_jobs`, else thousandths of cost.
         has: Amount that the owner has now.
-        wanted: Amount that the job asks for.
-        counts_jobs: Whether jobs are counted.
+        wanted: Amount that the job requests.
+        counts_jobs: Whether the limit is a number of jobs.
     """
 
     scope: Scope
@@ -211,7 +211,7 @@ class ScopeLimit(Reason[ScopeCase]):
 
     @classmethod
     def decide(cls, case: ScopeCase) -> Iterator[Self]:
-        """Compare each limit with what its owner holds."""
+        """Yield the limits that the job would exceed."""
         for scope in case.scopes:
             most = scope.limits.max_running
             if most is not None and (has := case.running(scope.path, scope.user)) >= most:
@@ -220,26 +220,26 @@ class ScopeLimit(Reason[ScopeCase]):
 
     @classmethod
     def of_gpus(cls, scope: Scope, cost_milli: int, held: Count) -> Iterator[Self]:
-        """Compare the limit of GPUs of an owner with what it holds and more.
+        """Yield the limit of GPUs of an owner if a request would exceed it.
 
         Args:
             scope: Owner of the limit.
-            cost_milli: Thousandths of cost that are asked for.
-            held: Thousandths of cost that are held of all pools together.
+            cost_milli: Requested thousandths of cost.
+            held: Function that returns the thousandths of cost held in all pools together.
         """
         most = max_gpus_milli(scope.limits)
         if most is not None and cost_milli and (has := held(scope.path, scope.user)) + cost_milli > most:
             yield cls(stage=scope.stage, scope=scope, most=most, has=has, wanted=cost_milli)
 
     def explain(self) -> str:
-        """Name the owner, the limit, and what the owner has."""
+        """Return the owner, the limit, and what the owner has."""
         if self.counts_jobs:
             return f"{self.scope.words} may have {counted(self.most, 'job')} that run, and has {self.has}"
         most = counted(number_of(self.most), "GPU")
         return f"{self.scope.words} may hold {most}, and holds {number_of(self.has)}"
 
     def lack(self) -> Lack | None:
-        """Return the excess over the limit, of the owner's jobs; None if the job alone exceeds the limit."""
+        """Return what the owner's jobs must free; None if the job alone exceeds the limit."""
         if self.wanted > self.most:
             return None
         excess = self.has + self.wanted - self.most

@@ -1,1 +1,1 @@
-"""Decisions about apps: what an instance runs, its ports, health checks and traffic."""
+"""Decisions about apps: the job of an instance, ports, health checks and traffic. Pure functions."""

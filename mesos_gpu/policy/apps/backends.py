@@ -1,4 +1,4 @@
-"""What a load balancer shall serve: named services, and apps whose labels ask for it. Pure."""
+"""Services for a load balancer: named services, and apps that request one by their labels. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,26 +15,32 @@ ANY_GROUP: Final = "*"
 DEPLOYMENT_GROUP: Final = "HAPROXY_DEPLOYMENT_GROUP"
 STARTED_AT: Final = "HAPROXY_DEPLOYMENT_STARTED_AT"
 TARGET_INSTANCES: Final = "HAPROXY_DEPLOYMENT_TARGET_INSTANCES"
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")  # in the name of a backend
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")  # not allowed in the name of a backend
 
-#: A task that serves: task id, host and ports; None for each port at which the task is not proved to listen.
+#: Serving task: task id, host and ports; None for each port on which the task is not proved to listen.
 Address = tuple[str, str, tuple[int | None, ...]]
-Serving = Callable[[str], Sequence[Address]]  # by app id, in a steady order
+Serving = Callable[[str], Sequence[Address]]  # tasks of an app by its id, in a stable order
 
 
 def named(split: TrafficSplit, apps: Mapping[str, App], serving: Serving) -> Backend:
-    """A service of its own name; apps that do not exist count as without tasks."""
-    known = [apps[id] for id in split.weights if id in apps]
-    asked = {app.id: wishes_of(app, split.port_index) for app in known}
-    every = {
-        id: _at(serving(id) if id in asked and asked[id].enabled else (), split.port_index)
+    """Return the load-balancer service of a named traffic split; apps that do not exist count as having no tasks.
+
+    Args:
+        split: Traffic split with the weights of its apps.
+        apps: Existing apps by id.
+        serving: Function that returns the serving tasks of an app.
+    """
+    existing = [apps[id] for id in split.weights if id in apps]
+    wishes_by_app = {app.id: wishes_of(app, split.port_index) for app in existing}
+    servers_by_app = {
+        id: _at(serving(id) if id in wishes_by_app and wishes_by_app[id].enabled else (), split.port_index)
         for id in split.weights
     }
-    servers, left_out = _fit(every)
-    wishes = list(asked.values())
+    servers, left_out = _fit(servers_by_app)
+    wishes = list(wishes_by_app.values())
     mode = split.mode or next((wish.mode for wish in wishes if wish.mode), Mode.HTTP)
     off = [f"{id}: its HAPROXY_{split.port_index}_ENABLED is false, so its tasks do not serve"
-           for id, wish in asked.items() if not wish.enabled]  # fmt: skip
+           for id, wish in wishes_by_app.items() if not wish.enabled]  # fmt: skip
     wished = Backend(
         split.name,
         mode=mode,
@@ -48,7 +54,13 @@ def named(split: TrafficSplit, apps: Mapping[str, App], serving: Serving) -> Bac
 
 
 def labelled(apps: Iterable[App], serving: Serving, groups: Sequence[str]) -> list[Backend]:
-    """A service for each port of each app that is in one of the groups; apps of one deployment group share theirs."""
+    """Return a load-balancer service for each labelled port of apps; apps of one deployment group share a service.
+
+    Args:
+        apps: Apps to look through.
+        serving: Function that returns the serving tasks of an app.
+        groups: Values of HAPROXY_GROUP to export; `ANY_GROUP` for all.
+    """
     alone: list[App] = []
     together: dict[str, list[App]] = {}
     for app in apps:
@@ -57,37 +69,42 @@ def labelled(apps: Iterable[App], serving: Serving, groups: Sequence[str]) -> li
             together.setdefault(group, []).append(app)
         else:
             alone.append(app)
-    backends = [each for app in alone for each in _of_app(app, groups, serving)]
+    backends = [backend for app in alone for backend in _of_app(app, groups, serving)]
     for group, members in together.items():
         backends += _of_group(group, members, groups, serving)
     return backends
 
 
 def without_clashes(backends: Sequence[Backend], http_port: int) -> list[Backend]:
-    """Drop clashes: of several that want one name, port or host the first has it; the others go without, and say so."""
-    sorting = any(each.hosts and not each.left_out for each in backends)
-    taken: dict[str | int, str] = {http_port: "what sorts requests by their hosts"} if sorting else {}
-    kept: dict[str, Backend] = {}
-    for each in backends:
-        if each.name in kept:
+    """Resolve clashes of services over a name, port or host: the first keeps it, and the others report a problem.
+
+    A service whose name is taken is dropped; one whose port or host is taken loses only that.
+    """
+    sorting = any(backend.hosts and not backend.left_out for backend in backends)
+    taken: dict[str | int, str] = {http_port: "the frontend that routes requests by host"} if sorting else {}
+    by_name: dict[str, Backend] = {}
+    for backend in backends:
+        if backend.name in by_name:
             continue
-        if not each.left_out:
-            wanted = {want: _place(each, want) for want in (each.port, *each.hosts) if want is not None}
-            lost = [want for want, place in wanted.items() if place in taken]
+        if not backend.left_out:
+            places = {
+                want: _place(backend, want) for want in (backend.port, *backend.hosts) if want is not None
+            }
+            lost = [want for want, place in places.items() if place in taken]
             why = tuple(
-                f"{wanted[want]} is that of {taken[wanted[want]]} already, and left out" for want in lost
+                f"{places[want]} is already used by {taken[places[want]]}, and left out" for want in lost
             )
-            hosts = tuple(host for host in each.hosts if host not in lost)
-            port = None if each.port in lost else each.port
+            hosts = tuple(host for host in backend.hosts if host not in lost)
+            port = None if backend.port in lost else backend.port
             if lost:
-                each = replace(each, port=port, hosts=hosts, problems=(*each.problems, *why))
-            taken |= {place: each.name for want, place in wanted.items() if want not in lost}
-        kept[each.name] = each
-    return list(kept.values())
+                backend = replace(backend, port=port, hosts=hosts, problems=(*backend.problems, *why))
+            taken |= {place: backend.name for want, place in places.items() if want not in lost}
+        by_name[backend.name] = backend
+    return list(by_name.values())
 
 
 def _place(backend: Backend, want: str | int) -> str | int:
-    """Return what one service only may have: a port, or a host with the path below it."""
+    """Return the resource that only one service may have: a port, or a host with a path."""
     return want if isinstance(want, int) else want + backend.path
 
 
@@ -104,48 +121,51 @@ def _limited(wished: Backend, wishes: Sequence[Wishes]) -> Backend:
 
 
 def _of_app(app: App, groups: Sequence[str], serving: Serving) -> Iterator[Backend]:
+    """Yield the services of the app's ports that are in one of the groups."""
     tasks = serving(app.id)
-    for index in range(len(app.ports)):
-        if _in_groups(app, index, groups):
-            yield from _exposed([app], index, app.id, {app.id: _at(tasks, index)})
+    for port_index in range(len(app.ports)):
+        if _in_groups(app, port_index, groups):
+            yield from _exposed([app], port_index, app.id, {app.id: _at(tasks, port_index)})
 
 
 def _of_group(
     group: str, members: Sequence[App], groups: Sequence[str], serving: Serving
 ) -> Iterator[Backend]:
-    """The one that was started last is the new one: for each of its tasks that serve one of the others is let go,
-    as long as there are as many as the new one shall have in the end."""
+    """Yield the services of a deployment group, whose last started app is the new one.
+
+    For each serving task of the new app one old task is left out, as long as the group keeps the number of tasks that
+    it shall have in the end.
+    """
     *old, new = sorted(members, key=lambda app: (app.labels.get(STARTED_AT, ""), app.id))
-    tasks = {app.id: [each for each in serving(app.id) if any(each[2]) or not each[2]] for app in members}
+    tasks = {app.id: [task for task in serving(app.id) if any(task[2]) or not task[2]] for app in members}
     target = _target(new)
     drained = min(len(tasks[new.id]), max(0, len(tasks[new.id]) + sum(app.instances for app in old) - target))
-    leaving = {each[0] for each in sorted(each for app in old for each in tasks[app.id])[:drained]}
+    leaving = {task[0] for task in sorted(task for app in old for task in tasks[app.id])[:drained]}
     for index in range(len(new.ports)):
         if _in_groups(new, index, groups):
-            stay = {id: [each for each in tasks[id] if each[0] not in leaving] for id in tasks}
+            stay = {id: [task for task in tasks[id] if task[0] not in leaving] for id in tasks}
             yield from _exposed([*old, new], index, group, {id: _at(stay[id], index) for id in stay})
 
 
 def _target(new: App) -> int:
-    """How many tasks the group shall have in the end."""
-    said = whole_of(new.labels.get(TARGET_INSTANCES, ""))
-    return new.instances if said is None else said
+    """Return the number of tasks that the group shall have in the end."""
+    target = whole_of(new.labels.get(TARGET_INSTANCES, ""))
+    return new.instances if target is None else target
 
 
 def _exposed(
     apps: Sequence[App], index: int, id: str, servers_by_app: Mapping[str, Sequence[Server]]
 ) -> Iterator[Backend]:
-    """Yield a service of apps as the labels of the first say; none, if no label and no service port says where the load
-    balancer shall listen."""
+    """Yield a service of apps by the labels of the first app; none if it has neither a host label nor a port."""
     wishes = [wishes_of(app, index) for app in apps]
     wish = wishes[0]
     if wish.port is None and not wish.hosts:
         return
-    enabled = {app.id for app, each in zip(apps, wishes, strict=True) if each.enabled}
-    fit, left_out = _fit({id: each if id in enabled else () for id, each in servers_by_app.items()})
+    enabled = {app.id for app, other in zip(apps, wishes, strict=True) if other.enabled}
+    fit, left_out = _fit({id: other if id in enabled else () for id, other in servers_by_app.items()})
     wished = Backend(
         _UNFIT.sub("_", id.strip("/")) + f"_{wish.port or index}",
-        next((each.mode for each in wishes if each.mode), Mode.TCP),
+        next((other.mode for other in wishes if other.mode), Mode.TCP),
         wish.port,
         wish.hosts,
         wish.balance or "roundrobin",
@@ -156,7 +176,7 @@ def _exposed(
 
 
 def _at(tasks: Iterable[Address], index: int) -> list[Server]:
-    """Servers that have a port of that index."""
+    """Return the servers of tasks that have a port of that index."""
     return [Server(id, "", host, ports[index], 1) for id, host, ports in tasks if index < len(ports)]
 
 
@@ -164,19 +184,20 @@ def _fit(
     servers_by_app: Mapping[str, Sequence[Server]],
 ) -> tuple[Mapping[str, Sequence[Server]], tuple[str, ...]]:
     """Return the servers that exports may name, and the reasons why the others are left out."""
-    fit = {id: [each for each in servers if not each.problem] for id, servers in servers_by_app.items()}
-    every = (each for servers in servers_by_app.values() for each in servers)
-    return fit, tuple(each.problem for each in every if each.problem)
+    fit = {id: [server for server in servers if not server.problem] for id, servers in servers_by_app.items()}
+    all_servers = (server for servers in servers_by_app.values() for server in servers)
+    return fit, tuple(server.problem for server in all_servers if server.problem)
 
 
 def _weighted(
     wished: Backend, weights: Mapping[str, int], servers_by_app: Mapping[str, Sequence[Server]]
 ) -> Backend:
+    """Return the service with its servers, weighted so that apps get requests in proportion to `weights`."""
     given = server_weights(weights, {id: len(servers) for id, servers in servers_by_app.items()})
     servers = tuple(
         replace(server, app_id=id, weight=weight)
-        for id, each in servers_by_app.items()
-        for server, weight in zip(each, given[id], strict=True)
+        for id, own in servers_by_app.items()
+        for server, weight in zip(own, given[id], strict=True)
         if weight > 0
     )
     serve = {server.app_id for server in servers}
@@ -186,5 +207,6 @@ def _weighted(
 
 
 def _in_groups(app: App, index: int, groups: Sequence[str]) -> bool:
-    said = app.labels.get(f"HAPROXY_{index}_GROUP") or app.labels.get("HAPROXY_GROUP", "")
-    return ANY_GROUP in groups or bool({each.strip() for each in said.split(",") if each} & set(groups))
+    """Return whether a port of an app is in one of the groups, by the label of the port or of the app."""
+    label = app.labels.get(f"HAPROXY_{index}_GROUP") or app.labels.get("HAPROXY_GROUP", "")
+    return ANY_GROUP in groups or bool({name.strip() for name in label.split(",") if name} & set(groups))

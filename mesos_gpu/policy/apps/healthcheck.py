@@ -1,8 +1,8 @@
-"""What results of health checks mean: whether a task is healthy, and when it is to be killed. Pure.
+"""Evaluation of health checks: whether a task is healthy, and when it must be killed. Pure.
 
 Sources: Marathon 1.11's HealthCheckActor and Health; Mesos 1.11's src/checks/health_checker.cpp. They count
-differently, and so does this: an executor's check kills at the failure that makes `max_consecutive_failures`, a
-scheduler's at the one after it.
+differently, and so does this module: a check by the executor kills at failure number `max_consecutive_failures`, a
+check by the scheduler at the next one.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,20 @@ from typing import Final, Self
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck
 from mesos_gpu.model.jobs.port import PortBinding
 
-FIRST_CHECK_S: Final = 5.0  # Marathon's own checks begin so soon, whatever delaySeconds says: that is Mesos'
+#: Latest start of Marathon's own checks; delaySeconds applies to Mesos' checks only.
+FIRST_CHECK_S: Final = 5.0
 MIN_PAUSE_S: Final = 0.25  # an interval of 0 is allowed, and must not keep a host busy
-TIMEOUT_S: Final = 20.0  # instead of 0, which would let one check hang for ever
+TIMEOUT_S: Final = 20.0  # used instead of 0, which would let a check hang for ever
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one attempt found.
+    """Result of one attempt of a check.
 
     Attributes:
-        ok: Result; None if it is neither good nor bad (an HTTP 1xx that is to be ignored).
+        ok: Result; None if it is neither good nor bad (an ignored HTTP 1xx).
         cause: Reason of a bad result.
-        code: HTTP status or exit code; None if there was none.
+        code: HTTP status or exit code; None without one.
     """
 
     ok: bool | None
@@ -33,24 +34,24 @@ class Finding:
 
 
 def first_after_s(check: HealthCheck) -> float:
-    """How long after the start the first attempt is made."""
+    """Return the seconds from the task's start to the first attempt."""
     if check.protocol.by_executor:
         return float(check.delay_s)
     return min(pause_s(check), FIRST_CHECK_S)
 
 
 def pause_s(check: HealthCheck) -> float:
-    """The pause from the end of an attempt to the next one, seconds."""
+    """Return the seconds from the end of an attempt to the next one."""
     return max(float(check.interval_s), MIN_PAUSE_S)
 
 
 def timeout_s(check: HealthCheck) -> float:
-    """What an attempt may take."""
+    """Return the seconds that an attempt may take."""
     return float(check.timeout_s) or TIMEOUT_S
 
 
 def port_of(check: HealthCheck, ports: Sequence[int]) -> int | None:
-    """Where to connect, of the ports that the task has; None: it has no such port, or the check needs none."""
+    """Return the port to connect to, from the task's ports; None if the task lacks it or the check needs none."""
     if check.port is not None:
         return check.port
     index = check.port_index
@@ -60,9 +61,14 @@ def port_of(check: HealthCheck, ports: Sequence[int]) -> int | None:
 def of_executor(
     checks: Sequence[HealthCheck], ports: Sequence[int], bindings: Sequence[PortBinding] = ()
 ) -> tuple[HealthCheck, ...]:
-    """Checks that the task's executor makes, each with the port of the host that it has on this task. A check's own
-    number is the container's, if the task has `bindings`."""
-    inside = {each.container_port: each.host_port for each in bindings if each.protocol == "tcp"}
+    """Return the checks that the task's executor makes, each with its port on the host.
+
+    Args:
+        checks: Checks of the app.
+        ports: Ports of the task on its host.
+        bindings: Host ports of a container on a bridge; a port number in a check is then a port of the container.
+    """
+    inside = {binding.container_port: binding.host_port for binding in bindings if binding.protocol == "tcp"}
     own = tuple(
         replace(check, port=inside.get(check.port, check.port)) if check.port is not None else check
         for check in checks
@@ -72,26 +78,42 @@ def of_executor(
 
 
 def of_scheduler(checks: Sequence[HealthCheck]) -> tuple[HealthCheck, ...]:
-    """The others."""
+    """Return the checks that the scheduler makes."""
     return tuple(check for check in checks if not check.protocol.by_executor)
 
 
 def judge(status: int, *, ignore_1xx: bool) -> Finding:
-    """What a final status means: 200 to 399 is healthy (a redirect is not followed, as in Marathon)."""
+    """Evaluate a final HTTP status: 200 to 399 is healthy (a redirect is not followed, as in Marathon)."""
     if 200 <= status < 400:
         return Finding(True, code=status)
     return Finding(None if status < 200 and ignore_1xx else False, f"HTTP status {status}", status)
 
 
 def unanswered(why: str, *, interim: bool, ignore_1xx: bool) -> Finding:
-    """What it means that no final status came."""
+    """Evaluate an attempt that got no final HTTP status.
+
+    Args:
+        why: Reason for the missing status.
+        interim: Whether an interim status (HTTP 1xx) came.
+        ignore_1xx: Whether such a status is ignored, so that the result is neither good nor bad.
+    """
     return Finding(None if interim and ignore_1xx else False, why)
 
 
 def judged(
     check: HealthCheck, health: CheckHealth, finding: Finding, now_s: float, started_s: float
 ) -> CheckHealth:
-    """CheckHealth after one more finding; failures in the grace period, before the first success, do not count."""
+    """Return a check's health after one more result.
+
+    Failures in the grace period, before the first success, do not count.
+
+    Args:
+        check: Settings of the check.
+        health: Health before the result.
+        finding: Result of the attempt.
+        now_s: Time of the result.
+        started_s: Time at which the task began to run, on the clock of `now_s`.
+    """
     if finding.ok is None:
         return health
     if finding.ok:
@@ -108,34 +130,40 @@ def judged(
 
 
 def is_fatal(check: HealthCheck, health: CheckHealth) -> bool:
-    """Whether the task is to be killed for it."""
-    most = check.max_consecutive_failures
-    if not most:
+    """Return whether the task must be killed because of a check."""
+    limit = check.max_consecutive_failures
+    if not limit:
         return False
-    return health.consecutive_failures >= (most if check.protocol.by_executor else most + 1)
+    return health.consecutive_failures >= (limit if check.protocol.by_executor else limit + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskHealth:
-    """All checks of one task. `started_s`: when it began to run, on the clock of `after`."""
+    """Health of one task over all its checks.
+
+    Attributes:
+        checks: Checks of the task.
+        started_s: Time at which the task began to run, on the clock of `after`.
+        healths: Health of each check.
+    """
 
     checks: tuple[HealthCheck, ...]
     started_s: float
-    healths: tuple[CheckHealth, ...]  # one a check
+    healths: tuple[CheckHealth, ...]
 
     @classmethod
     def begin(cls, checks: Sequence[HealthCheck], started_s: float) -> Self:
-        """Nothing is known yet."""
+        """Return the health of a task for which no check was made yet."""
         return cls(tuple(checks), started_s, (CheckHealth(),) * len(checks))
 
     def after(self, index: int, finding: Finding, now_s: float) -> "TaskHealth":
-        """The health after one more finding of the check at `index`."""
+        """Return the health after one more result of the check at `index`."""
         health = judged(self.checks[index], self.healths[index], finding, now_s, self.started_s)
         return replace(self, healths=(*self.healths[:index], health, *self.healths[index + 1 :]))
 
     @property
     def healthy(self) -> bool | None:
-        """False if any check fails, True if all succeed; None: not all have been made, or there are none."""
+        """False if any check fails, True if all succeed; None if some were not made yet, or without checks."""
         alive = [health.alive for health in self.healths]
         if False in alive:
             return False
@@ -143,7 +171,7 @@ class TaskHealth:
 
     @property
     def kill(self) -> str:
-        """Why the task is to be killed; "": it is not."""
+        """Reason why the task must be killed; "" if it need not be."""
         for check, health in zip(self.checks, self.healths, strict=True):
             if is_fatal(check, health):
                 times = health.consecutive_failures
@@ -151,7 +179,7 @@ class TaskHealth:
         return ""
 
     def differs(self, before: "TaskHealth") -> bool:
-        """Whether there is news of any check: another answer, or one more failure that counts."""
+        """Return whether a check changed since `before`: another result, or one more failure that counts."""
 
         def seen(of: TaskHealth) -> list[tuple[bool | None, int]]:
             return [(health.alive, health.consecutive_failures) for health in of.healths]

@@ -1,7 +1,7 @@
-"""Where checks may go that the scheduler makes: whoever writes an app chooses their port and path. Pure.
+"""Restriction of the scheduler's own checks to addresses of tasks, as an app's author chooses port and path. Pure.
 
-A check is a request from the scheduler's own place in the network, and the answer of a readiness check can be read.
-It must not be a way to what only the scheduler's host reaches: its loopback, a cloud's metadata, its own interface.
+A check is a request from the scheduler's own place in the network, and the answer of a readiness check can be read. It
+must not be a way to what only the scheduler's host reaches: its loopback, a cloud's metadata, its own interface.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from mesos_gpu.model.nodes import control
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-FIRST_FREE: Final = 1024  # below are a host's own services: ssh, mail, its resolver
+FIRST_FREE: Final = 1024  # lower ports are a host's own services: ssh, mail, its resolver
 METADATA: Final = frozenset(map(ip_address, control.METADATA))
 _NAT64: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 _6TO4: Final = ip_network("2002::/16")
@@ -22,8 +22,12 @@ _ALLOW: Final = "--check-network allows it"
 
 @dataclass(frozen=True, slots=True)
 class Outward:
-    """What the operator allows. `check_networks`: where checks may go, whatever is there; `check_low_ports`: whether
-    a check may name a port below FIRST_FREE that its task does not have."""
+    """Permissions by the operator for checks that the scheduler makes.
+
+    Attributes:
+        check_networks: Networks to which checks may always connect.
+        check_low_ports: Whether a check may use a port below FIRST_FREE that its task does not have.
+    """
 
     check_networks: tuple[Network, ...] = ()
     check_low_ports: bool = False
@@ -31,14 +35,14 @@ class Outward:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """From the scheduler to the tasks.
+    """Rules for connections from the scheduler to tasks.
 
     Attributes:
-        outward: What the operator allows.
+        outward: Permissions by the operator.
         denied: Ports that command the cluster, on any address.
-        own: Addresses and ports of the scheduler itself, but for loopback.
-        own_ports: Its ports, which it has on loopback, too.
-        is_here: The master is on this host's loopback; then agents are, too, and checks may go there.
+        own: Addresses and ports of the scheduler itself, except loopback.
+        own_ports: Ports of the scheduler, which it also has on loopback.
+        is_here: Whether the master is on this host's loopback; then agents are, too, and checks may connect there.
     """
 
     outward: Outward = field(default_factory=Outward)
@@ -48,11 +52,11 @@ class Way:
     is_here: bool = True
 
     def wrong(self, address: str, port: int, *, has: bool) -> str:
-        """Why a check must not go there; "": it may.
+        """Return why a check must not connect to an address; "" if it may.
 
         Args:
-            address: That is connected to; no name.
-            port: Likewise.
+            address: IP address, not a name.
+            port: Port to connect to.
             has: Whether the task has this port.
         """
         if port in self.denied:
@@ -69,13 +73,13 @@ class Way:
         kind = kind_of(real)
         if not kind or (real.is_loopback and self.is_here):
             return ""
-        return f"{address} is {kind}, where no check goes ({_ALLOW})"
+        return f"{address} is {kind}, where checks may not connect ({_ALLOW})"
 
 
 def kind_of(address: Address) -> str:
-    """What is special about an address that requests on somebody's word must not go to; "": nothing."""
+    """Describe a special address that requests on a user's behalf must not go to; "" for an ordinary address."""
     if address in METADATA:
-        return "where a cloud tells a host's credentials"
+        return "a cloud's metadata service, which has the host's credentials"
     if address.is_loopback:
         return "a loopback address"
     if address.is_link_local:
@@ -88,8 +92,10 @@ def kind_of(address: Address) -> str:
 
 
 def innermost(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for (mapped, compatible, 6to4, NAT64), or the address itself,
-    without its scope."""
+    """Return the IPv4 address embedded in an IPv6 address (mapped, compatible, 6to4, NAT64).
+
+    Without one, the address itself is returned, without its scope.
+    """
     if isinstance(address, IPv4Address):
         return address
     plain = IPv6Address(int(address))

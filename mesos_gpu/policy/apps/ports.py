@@ -1,8 +1,8 @@
-"""Which ports of its host an instance of an app gets. Pure.
+"""Choice of host ports for an instance of an app. Pure.
 
-The rules are those of Marathon 1.11 (PortsMatcher.scala): ports that are asked for by number must be offered; the
-others are neighbours in the agent's ranges, the longest first, from a place that differs from launch to launch, so that
-load balancers have time before a port serves another app.
+The rules are those of Marathon 1.11 (PortsMatcher.scala): ports that are requested by number must be offered; the
+others are taken in sequence from the agent's ranges, the longest first, from a start that differs from launch to
+launch, so that load balancers have time before a port serves another app.
 """
 
 import hashlib
@@ -15,19 +15,18 @@ from mesos_gpu.model.apps.app import App, EngineType, NetworkMode, PortDefinitio
 from mesos_gpu.model.jobs.port import PortBinding, PortWish
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
 
-MESOS_BRIDGE: Final = (
-    "mesos-bridge"  # Marathon's name of the network of container/bridge without the Docker Engine
-)
+#: Marathon's name of the network of container/bridge without the Docker Engine.
+MESOS_BRIDGE: Final = "mesos-bridge"
 _NONE_FREED: Final[Mapping[int, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What an instance gets.
+    """Host ports that an instance gets.
 
     Attributes:
-        numbers: Of each port of the app, in its order, the host's; None: it has none.
-        taken: Each of them once, in order, with the kind of resource that it is.
+        numbers: Host port of each port of the app, in order; None for a port without one.
+        taken: Each chosen host port once, in ascending order, with the kind of its resource.
     """
 
     numbers: tuple[int | None, ...]
@@ -35,51 +34,51 @@ class Chosen:
 
 
 def networks_as_host(app: App) -> tuple[str, ...]:
-    """Return the names of an app's networks that are not joined: its tasks are in the host's network instead."""
+    """Return the names of an app's networks that are not joined: its tasks use the host's network instead."""
     container = app.container
     has_bridge = (
         container is not None and container.type is EngineType.DOCKER and container.docker is not None
     )
     return tuple(
-        each.name or MESOS_BRIDGE
-        for each in app.networks
-        if each.mode is NetworkMode.CONTAINER or (each.mode is NetworkMode.BRIDGE and not has_bridge)
+        network.name or MESOS_BRIDGE
+        for network in app.networks
+        if network.mode is NetworkMode.CONTAINER or (network.mode is NetworkMode.BRIDGE and not has_bridge)
     )
 
 
 def wishes_of(app: App) -> tuple[PortWish, ...]:
-    """The ports that an app asks for: its mappings, or without any its definitions.
+    """Return the ports that an app requests: its mappings, or without any its definitions.
 
-    A definition of port 0 is of any port even with `require_ports`: it was given no service port yet. Where the host's
-    network takes the place of a container's, a mapping without a host port is of the container's port, at which the
-    task listens.
+    A definition of port 0 requests any port even with `require_ports`, as it has no service port yet. Where the host's
+    network replaces a container's, a mapping without a host port requests the container's port, on which the task
+    listens.
     """
     mappings = app.container.port_mappings if app.container else None
     if mappings and networks_as_host(app):
         return tuple(
             PortWish(
-                each.name,
-                each.container_port,
-                each.host_port or each.container_port,
-                _protocols(each),
-                _sorted({**each.labels, "network-scope": "host"}),
+                port.name,
+                port.container_port,
+                port.host_port or port.container_port,
+                _protocols(port),
+                _sorted({**port.labels, "network-scope": "host"}),
             )
-            for each in mappings
+            for port in mappings
         )
     if mappings:
         return tuple(
-            PortWish(each.name, each.container_port, each.host_port, _protocols(each), _scoped(each))
-            for each in mappings
+            PortWish(port.name, port.container_port, port.host_port, _protocols(port), _scoped(port))
+            for port in mappings
         )
     return tuple(
         PortWish(
-            each.name,
-            each.port,
-            each.port if app.require_ports else 0,
-            _protocols(each),
-            _sorted(each.labels),
+            port.name,
+            port.port,
+            port.port if app.require_ports else 0,
+            _protocols(port),
+            _sorted(port.labels),
         )
-        for each in app.port_definitions or ()
+        for port in app.port_definitions or ()
     )
 
 
@@ -88,7 +87,7 @@ def _protocols(port: PortDefinition | PortMapping) -> tuple[str, ...]:
 
 
 def _scoped(port: PortMapping) -> tuple[tuple[str, str], ...]:
-    """The port's labels, with whose port is announced (PortDiscovery.scala)."""
+    """Return the port's labels with its network scope, container or host (as PortDiscovery.scala in Marathon)."""
     scope = "container" if port.host_port is None else "host"
     return _sorted({**port.labels, "network-scope": scope})
 
@@ -98,8 +97,10 @@ def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def bindings_of(wishes: Sequence[PortWish], ports: Sequence[int]) -> tuple[PortBinding, ...]:
-    """Which ports of its host lead to which of a container on a bridge; all wishes have one there. A wish that names
-    no port of the container gets there the host's number."""
+    """Return which host ports lead to which ports of a container on a bridge.
+
+    Each wish must have a host port; a wish that names no port of the container gets the host's number there.
+    """
     return tuple(
         PortBinding(wish.number or port, port, protocol)
         for wish, port in zip(wishes, ports, strict=True)
@@ -113,20 +114,20 @@ def choose(
     seed: str,
     freed: Mapping[int, float] = _NONE_FREED,
 ) -> Chosen | None:
-    """Choose host ports; None: the agent lacks them. The same arguments give the same ports.
+    """Choose host ports; return None if the agent lacks them. Equal arguments give equal ports.
 
     Args:
-        wishes: All of an app.
-        offered: Of one agent; no two ranges overlap.
+        wishes: Requested ports of an app.
+        offered: Port ranges of one agent, which do not overlap.
         seed: Text that differs from launch to launch, such as a task id.
-        freed: Ports that the kernel may still hold, with the time at which each was given back; they are chosen
-            last, the one that was given back first before others.
+        freed: Ports that the kernel may still hold, with the time at which each was given back; they are chosen last,
+            the one that was given back first before others.
     """
     fixed = {wish.host_port for wish in wishes if wish.host_port}
     if any(_range_of(port, offered) is None for port in fixed):
         return None
-    every = _all_from(offered, seed)
-    ordered = sorted(every, key=lambda port: freed.get(port, -inf)) if freed else every
+    all_ports = _all_from(offered, seed)
+    ordered = sorted(all_ports, key=lambda port: freed.get(port, -inf)) if freed else all_ports
     free = (port for port in ordered if port not in fixed)
     numbers: list[int | None] = []
     for wish in wishes:
@@ -140,7 +141,7 @@ def choose(
 
 
 def enough(wishes: Sequence[PortWish], offered: Sequence[PortRange]) -> bool:
-    """Whether `choose` finds ports: a thousand agents are asked at a match."""
+    """Return whether `choose` would find ports. Cheap, as each match tests a thousand agents."""
     fixed = {wish.host_port for wish in wishes if wish.host_port}
     if any(_range_of(port, offered) is None for port in fixed):
         return False
@@ -148,39 +149,42 @@ def enough(wishes: Sequence[PortWish], offered: Sequence[PortRange]) -> bool:
 
 
 def offers(offered: Iterable[PortRange], port: int) -> bool:
-    """Whether a port is among them."""
+    """Return whether a port is in one of the offered ranges."""
     return _range_of(port, offered) is not None
 
 
 def _range_of(port: int, offered: Iterable[PortRange]) -> PortRange | None:
-    return next((each for each in offered if each.begin <= port <= each.end), None)
+    """Return the offered range that contains a port; None without one."""
+    return next((candidate for candidate in offered if candidate.begin <= port <= candidate.end), None)
 
 
 def _all_from(offered: Sequence[PortRange], seed: str) -> Iterator[int]:
-    """All ports: those of the longest range first, from somewhere in it round to there, then those of the others. Short
-    ranges are rather meant for who asks for a port by its number."""
+    """Yield all offered ports, those of the longest range first, from a start in it that depends on the seed.
+
+    Short ranges come last: they are mostly meant for requests by number.
+    """
     if not offered:
         return
-    longest = max(offered, key=lambda each: each.end - each.begin)
+    longest = max(offered, key=lambda candidate: candidate.end - candidate.begin)
     count = longest.end - longest.begin + 1
     middle = longest.begin + int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % count
     yield from range(middle, longest.end + 1)
     yield from range(longest.begin, middle)
-    for each in offered:
-        if each is not longest:
-            yield from range(each.begin, each.end + 1)
+    for candidate in offered:
+        if candidate is not longest:
+            yield from range(candidate.begin, candidate.end + 1)
 
 
 def without(taken: Sequence[PortRange], offered: Iterable[PortRange]) -> tuple[PortRange, ...]:
-    """What is left of the offered ranges; `taken` are single ports of theirs, in order."""
+    """Return what is left of the offered ranges; `taken` are single ports in them, in ascending order."""
     left: list[PortRange] = []
-    for each in offered:
-        begin = each.begin
-        for port in (one.begin for one in taken):
-            if begin <= port <= each.end:
+    for range_ in offered:
+        begin = range_.begin
+        for port in (single.begin for single in taken):
+            if begin <= port <= range_.end:
                 if port > begin:
-                    left.append(PortRange(begin, port - 1, each.kind))
+                    left.append(PortRange(begin, port - 1, range_.kind))
                 begin = port + 1
-        if begin <= each.end:
-            left.append(PortRange(begin, each.end, each.kind))
+        if begin <= range_.end:
+            left.append(PortRange(begin, range_.end, range_.kind))
     return tuple(left)

@@ -1,7 +1,7 @@
-"""What an app's secrets are for the job of an instance. Pure.
+"""Secrets of an app as secrets of an instance's job. Pure.
 
-Marathon's `secrets` names sources; `env` and volumes refer to those names. A volume is a file in the sandbox, and has a
-variable of ours, as each secret of a job has one: SECRET_FILE_0 and so on.
+Marathon's `secrets` names sources; `env` and volumes refer to those names. A volume becomes a file in the sandbox, and
+also gets a variable, as each secret of a job has one: SECRET_FILE_0 and so on.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,13 @@ _OF_FILES = "SECRET_FILE_"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A secret as an app uses it. `field`: where, as in Marathon's JSON, with dots; `why`: why it cannot be given."""
+    """Use of a secret by an app.
+
+    Attributes:
+        secret: Secret of the job.
+        field: Path of the field in Marathon's JSON, with dots.
+        why: Reason why the secret cannot be given; "" if it can.
+    """
 
     secret: Secret
     field: str
@@ -32,7 +38,7 @@ class Use:
 
 
 def uses_of(app: App) -> tuple[Use, ...]:
-    """What an app uses of its secrets; one that nobody refers to is of no effect."""
+    """Return the uses of an app's secrets; a secret that nothing refers to has no effect."""
     return tuple(_uses(app))
 
 
@@ -45,7 +51,7 @@ def image_secret_of(app: App) -> str | None:
 
 
 def problems_of(app: App) -> Iterator[tuple[str, str]]:
-    """What of them cannot be given to a task: the field, and why."""
+    """Yield the secrets that cannot be given to a task: field and reason."""
     uses = uses_of(app)
     login = image_secret_of(app)
     if login is not None and not SOURCE.fullmatch(login):
@@ -58,12 +64,17 @@ def problems_of(app: App) -> Iterator[tuple[str, str]]:
 
 
 def _uses(app: App) -> Iterator[Use]:
+    """Yield the uses of secrets in variables, then those in volumes."""
     for name, value in app.env.items():
         if isinstance(value, SecretRef):
-            why = "" if ENV_NAME.fullmatch(name) else "is no name for a variable with a secret, as HF_TOKEN"
+            why = (
+                ""
+                if ENV_NAME.fullmatch(name)
+                else "is not a valid name for a variable with a secret, such as HF_TOKEN"
+            )
             yield _use(app, Secret(name, _source(app, value.secret)), f"env.{name}", why)
     volumes = app.container.volumes if app.container is not None else ()
-    files = [(i, each) for i, each in enumerate(volumes) if each.secret is not None]
+    files = [(i, volume) for i, volume in enumerate(volumes) if volume.secret is not None]
     for number, (i, volume) in enumerate(files):
         why = (
             ""
@@ -79,6 +90,7 @@ def _uses(app: App) -> Iterator[Use]:
 
 
 def _use(app: App, secret: Secret, field: str, why: str) -> Use:
+    """Return a use of a secret with the first problem that it has."""
     if not why and not SOURCE.fullmatch(secret.source):
         return Use(secret, "secrets", f"{secret.source!r} must be {SOURCE_FORM}")
     if not why and isinstance(app.env.get(secret.name), str):
@@ -87,5 +99,5 @@ def _use(app: App, secret: Secret, field: str, why: str) -> Use:
 
 
 def _source(app: App, name: str) -> str:
-    """Where the store has it; Marathon's sources may begin with a slash."""
+    """Return a secret's path in the store; Marathon's sources may begin with a slash."""
     return app.secrets.get(name, "").removeprefix("/")

@@ -1,8 +1,8 @@
 """Labels of apps for a load balancer, as marathon-lb reads them. Pure.
 
 Facts: marathon-lb's Longhelp.md and marathon_lb.py (mesosphere/marathon-lb, 1.x). Values of labels end up in the
-configuration of a proxy, so a value of another form is left out, and named. A label that limits who may use a service,
-and that is not understood, keeps the whole service out of exports: without it the service would be open to all.
+configuration of a proxy, so a value in an unknown form is left out and reported. A label that limits access to a
+service and is not understood keeps the whole service out of exports: without it the service would be open to all.
 """
 
 import re
@@ -21,7 +21,7 @@ _LABEL: Final = re.compile(r"HAPROXY_(?:(\d+)_)?([A-Z_]+)")
 _SAID_ELSEWHERE: Final = re.compile(r"HAPROXY_(DEPLOYMENT_[A-Z_]+|APP_ID|GROUP)")
 _HONOURED: Final = ("GROUP", "PORT", "VHOST", "MODE", "BALANCE", "STICKY")
 _LIMITS: Final = ("AUTH", "ENABLED", "PATH", "REDIRECT_TO_HTTPS")
-#: Of no effect; without them a service is open to the same clients.
+#: Ignored labels; without them a service is open to the same clients.
 _OPEN_WITHOUT: Final = (
     "BACKEND_HEALTHCHECK_PORT_INDEX", "BACKEND_HSTS_OPTIONS", "BACKEND_HTTP_HEALTHCHECK_OPTIONS",
     "BACKEND_SERVER_HTTP_HEALTHCHECK_OPTIONS", "BACKEND_SERVER_OPTIONS", "BACKEND_SERVER_TCP_HEALTHCHECK_OPTIONS",
@@ -55,7 +55,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Wishes of an app's labels for one of its ports; `problems`: those that are not met, for people."""
+    """Settings in an app's labels for one of its ports.
+
+    Attributes:
+        port: Port on which the load balancer listens; None without one.
+        hosts: Names of virtual hosts.
+        mode: Protocol of the service; None if neither labels nor checks give one.
+        balance: Algorithm of the balancing; "" if not set.
+        sticky: Whether clients stay with one server.
+        enabled: Whether the app's tasks serve.
+        limits: Limits on clients and requests.
+        problems: Labels that are ignored, as messages.
+    """
 
     port: int | None
     hosts: tuple[str, ...]
@@ -68,43 +79,44 @@ class Wishes:
 
 
 def limits_service(label: str) -> bool:
-    """Whether a label may limit who uses a service."""
+    """Return whether a label may limit access to a service."""
     match = _LABEL.fullmatch(label)
     return match is not None and match[1] is not None and match[2] not in (*_HONOURED, *_OPEN_WITHOUT)
 
 
 def wishes_of(app: App, index: int) -> Wishes:
-    """Read what an app's labels say of its port `index`."""
+    """Read the settings in an app's labels for its port `index`."""
     bad, unknown = list[str](), list[str]()
 
-    def said(word: str, good: Callable[[str], bool]) -> str:
+    def value_of(word: str, good: Callable[[str], bool]) -> str:
+        """Return the value of a label of the port; "" if it is missing or malformed, which is recorded."""
         label = f"HAPROXY_{index}_{word}"
         value = app.labels.get(label, "").strip()
         if not value or good(value):
             return value
         if word in _LIMITS:
-            unknown.append(f"{app.id}: {label} {value!r} is of no known form")
+            unknown.append(f"{app.id}: {label} {value!r} has no known form")
         else:
-            bad.append(f"{app.id}: {label} {value!r} is of no known form, and left out")
+            bad.append(f"{app.id}: {label} {value!r} has no known form, and left out")
         return ""
 
-    port = said("PORT", lambda text: whole_of(text) in range(1, 65536))
-    hosts = said("VHOST", lambda text: all(HOST.fullmatch(host.strip()) for host in text.split(",")))
-    mode = said("MODE", lambda text: text.lower() in ("http", "tcp")).lower()
-    balance = said("BALANCE", _BALANCES.__contains__)
-    sticky = said("STICKY", lambda text: text.lower() in _FLAGS)
-    enabled = said("ENABLED", lambda text: text.lower() in _FLAGS)
-    https_only = said("REDIRECT_TO_HTTPS", lambda text: text.lower() in _FLAGS)
-    path = said("PATH", lambda text: _PATH.fullmatch(text) is not None)
-    login = _LOGIN.fullmatch(said("AUTH", lambda text: _LOGIN.fullmatch(text) is not None))
+    port = value_of("PORT", lambda text: whole_of(text) in range(1, 65536))
+    hosts = value_of("VHOST", lambda text: all(HOST.fullmatch(host.strip()) for host in text.split(",")))
+    mode = value_of("MODE", lambda text: text.lower() in ("http", "tcp")).lower()
+    balance = value_of("BALANCE", _BALANCES.__contains__)
+    sticky = value_of("STICKY", lambda text: text.lower() in _FLAGS)
+    enabled = value_of("ENABLED", lambda text: text.lower() in _FLAGS)
+    https_only = value_of("REDIRECT_TO_HTTPS", lambda text: text.lower() in _FLAGS)
+    path = value_of("PATH", lambda text: _PATH.fullmatch(text) is not None)
+    login = _LOGIN.fullmatch(value_of("AUTH", lambda text: _LOGIN.fullmatch(text) is not None))
     for label in app.labels:
         match = _LABEL.fullmatch(label)
         if match is None or (match[2] in (*_HONOURED, *_LIMITS) and match[1] is not None):
             continue
         if match[1] is not None and int(match[1]) == index and limits_service(label):
-            unknown.append(f"{app.id}: {label} is not known here, and may limit who uses the service")
+            unknown.append(f"{app.id}: {label} is not supported, and may limit access to the service")
         elif not _SAID_ELSEWHERE.fullmatch(label) and not limits_service(label):
-            bad.append(f"{app.id}: {label} is of no effect here")
+            bad.append(f"{app.id}: {label} has no effect here")
     limits = Limits(
         "" if path == "/" else path,
         Login(**login.groupdict()) if login else None,
@@ -125,23 +137,23 @@ def wishes_of(app: App, index: int) -> Wishes:
 
 
 def limits_of(wishes: Sequence[Wishes], mode: Mode) -> Limits:
-    """Return the limits of a service of several apps: all of theirs, or none that can be known.
+    """Return the limits of a service of several apps: all of theirs, or a reason against its export.
 
     Args:
-        wishes: Wishes of each app for the port that serves.
+        wishes: Settings of each app for the port that serves.
         mode: Mode of the service.
     """
-    paths = {each.limits.path for each in wishes} - {""}
-    logins = {each.limits.login for each in wishes} - {None}
-    unknown = [each.limits.unknown for each in wishes if each.limits.unknown]
+    paths = {wish.limits.path for wish in wishes} - {""}
+    logins = {wish.limits.login for wish in wishes} - {None}
+    unknown = [wish.limits.unknown for wish in wishes if wish.limits.unknown]
     if len(paths) > 1:
         unknown.append(f"its apps have several paths in HAPROXY_n_PATH: {', '.join(sorted(paths))}")
     if len(logins) > 1:
         unknown.append("its apps have several values in HAPROXY_n_AUTH")
-    if wishes and not any(each.enabled for each in wishes):
+    if wishes and not any(wish.enabled for wish in wishes):
         unknown.append("HAPROXY_n_ENABLED is false")
     limits = Limits(
-        _only(paths) or "", _only(logins), any(each.limits.https_only for each in wishes), "; ".join(unknown)
+        _only(paths) or "", _only(logins), any(wish.limits.https_only for wish in wishes), "; ".join(unknown)
     )
     if mode is Mode.TCP and _speaks_http(limits):
         unknown.append(
@@ -152,16 +164,20 @@ def limits_of(wishes: Sequence[Wishes], mode: Mode) -> Limits:
 
 
 def _only(values: set[T]) -> T | None:
+    """Return the only element of a set; None if it has none or several."""
     return next(iter(values)) if len(values) == 1 else None
 
 
 def _speaks_http(limits: Limits) -> bool:
+    """Return whether limits apply to HTTP requests only."""
     return bool(limits.path or limits.login or limits.https_only)
 
 
 def _checks(check: HealthCheck, index: int) -> bool:
+    """Return whether a health check uses HTTP on the port of that index."""
     return check.protocol.is_http and check.port_index == index
 
 
 def _service_port(app: App, index: int) -> int | None:
+    """Return the service port at an index; None if it is missing or 0."""
     return next(iter(app.service_ports[index : index + 1]), None) or None

@@ -1,7 +1,7 @@
-"""The environment that Marathon 1.11 gives to an app's tasks. Pure.
+"""Environment that Marathon 1.11 gives to an app's tasks. Pure.
 
-Sources: Marathon's TaskBuilder.scala, EnvironmentHelper.scala and docs/task-environment-vars.md. The later wins: what
-is known of the app, the ports and the host, the app's own `env`.
+Sources: Marathon's TaskBuilder.scala, EnvironmentHelper.scala and docs/task-environment-vars.md. Later variables
+replace earlier ones: first those of the app, then of the ports and the host, then the app's own `env`.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.apps.ports import wishes_of
 
-MAX: Final = 512  # a label's value, and its variable's name, are shorter, or it is left out
+MAX: Final = 512  # a label is left out unless its value and its variable's name are shorter
 LABEL: Final = "MARATHON_APP_LABEL_"
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9_]+")
-_FIRST, _LAST = 1025, 65535  # of ports that are made up for containers
+_FIRST, _LAST = 1025, 65535  # range of generated ports for containers
 
 
 def task_env(
@@ -30,28 +30,28 @@ def task_env(
     ports: Sequence[int | None],
     enforce_role: bool = False,
 ) -> dict[str, str]:
-    """The whole of it, for one launch. Secrets are left out.
+    """Return the whole environment of one launch, without secrets.
 
     Args:
-        app: What is launched.
-        task_id: Mesos' task id.
-        version: The app's, "2015-04-02T09:37:00.596Z".
-        host: The agent's name.
-        ports: Of each of the app's ports the host's, as `policy.ports.choose` gives them for the same app.
-        enforce_role: What its topmost group says.
+        app: App to launch.
+        task_id: Task id in Mesos.
+        version: Version of the app, "2015-04-02T09:37:00.596Z".
+        host: Name of the agent.
+        ports: Host port of each of the app's ports, as `policy.apps.ports.choose` gives them for this app.
+        enforce_role: Setting of its topmost group.
     """
-    known = app_env(app, version=version, enforce_role=enforce_role)
+    common = app_env(app, version=version, enforce_role=enforce_role)
     launch = launch_env(wishes_of(app), app.env, task_id=task_id, host=host, ports=ports)
-    return {**known, "MESOS_TASK_ID": task_id, **launch, **own_env(app)}
+    return {**common, "MESOS_TASK_ID": task_id, **launch, **own_env(app)}
 
 
 def own_env(app: App) -> dict[str, str]:
-    """What the app itself sets, without its secrets."""
+    """Return the variables that the app itself sets, without its secrets."""
     return {name: value for name, value in app.env.items() if isinstance(value, str)}
 
 
 def app_env(app: App, *, version: str, enforce_role: bool = False) -> dict[str, str]:
-    """The variables that all tasks of a version have in common."""
+    """Return the variables that all tasks of a version have in common."""
     container = app.container
     image = container.docker if container and container.type is EngineType.DOCKER else None
     return {
@@ -70,19 +70,21 @@ def app_env(app: App, *, version: str, enforce_role: bool = False) -> dict[str, 
 def launch_env(
     wishes: Sequence[PortWish], own: Container[str], *, task_id: str, host: str, ports: Sequence[int | None]
 ) -> dict[str, str]:
-    """What is known at a launch only.
+    """Return the variables that are known only at a launch.
 
     Args:
-        wishes: The app's ports.
+        wishes: Requested ports of the app.
         own: Names that the app itself sets; they are left out.
-        task_id, host, ports: As of `task_env`.
+        task_id: Task id in Mesos.
+        host: Name of the agent.
+        ports: Host port of each of the app's ports.
     """
     variables = {**_of_ports(wishes, ports, seed=task_id), "HOST": host}
     return {name: value for name, value in variables.items() if name not in own}
 
 
 def _of_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Make variables of labels; of two labels with the same variable the later counts."""
+    """Return variables for labels; of two labels with the same variable the later counts."""
     variables = {
         _UNFIT.sub("_", key).upper(): value
         for key, value in labels.items()
@@ -95,20 +97,20 @@ def _of_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _length(text: str) -> int:
-    """The length in UTF-16 units, as Java counts."""
+    """Return the length in UTF-16 units, as Java counts."""
     return len(text.encode("utf-16-le")) // 2
 
 
 def _of_ports(wishes: Sequence[PortWish], ports: Sequence[int | None], *, seed: str) -> dict[str, str]:
-    """A port that only a container has is not in PORTS, unless its number is made up here."""
+    """Return the variables for ports; PORTS leaves out a port that only a container has, unless it is generated."""
     if not ports:
         return {}
     made_up = _unused({wish.number for wish in wishes} | set(ports), seed)
-    seen: list[int] = []
+    listed: list[int] = []
     by_index, by_number, by_name, generated = {}, {}, {}, []
     for index, (wish, port) in enumerate(zip(wishes, ports, strict=True)):
         if port is not None:
-            seen.append(port)
+            listed.append(port)
         elif not wish.number:
             port = next(made_up)
             generated.append(port)
@@ -117,12 +119,13 @@ def _of_ports(wishes: Sequence[PortWish], ports: Sequence[int | None], *, seed: 
         by_number[f"PORT_{wish.number or port}"] = str(port)
         if wish.name is not None:
             by_name[f"PORT_{wish.name.upper()}"] = str(port)
-    seen += generated
-    first = {"PORT": str(seen[0])} if seen else {}
-    return {**by_index, **by_number, **by_name, **first, "PORTS": ",".join(map(str, seen))}
+    listed += generated
+    first = {"PORT": str(listed[0])} if listed else {}
+    return {**by_index, **by_number, **by_name, **first, "PORTS": ",".join(map(str, listed))}
 
 
 def _unused(used: Container[int | None], seed: str) -> Iterator[int]:
+    """Yield generated ports that are not in use, from a start that depends on the seed."""
     start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
     count = _LAST - _FIRST + 1
     return (port for i in range(count) if (port := _FIRST + (start + i) % count) not in used)

@@ -1,15 +1,16 @@
-"""What the engine runs for one instance of a Marathon app, and what of an app cannot be run. Pure.
+"""Job of one instance of a Marathon app, and the fields of an app that cannot be honoured. Pure.
 
-Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `constraints`, `fetch`,
-`container.type`, `container.docker` (`image`, `forcePullImage`, `parameters`), `container.volumes` but external ones,
-`env`, `secrets`, `labels`, `user`, `taskKillGracePeriodSeconds` and health checks of executors make the job;
-`portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of
-`env` the executor keeps MESOS_* and the variables that choose GPUs to itself.
+The job is made of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `constraints`, `fetch`,
+`container.type`, `container.docker` (`image`, `forcePullImage`, `parameters`), `container.volumes` except external
+ones, `env`, `secrets`, `labels`, `user`, `taskKillGracePeriodSeconds`, and health checks by executors.
+`portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.apps.ports`,
+`policy.apps.task_env`). Of `env` the executor ignores MESOS_* and the variables that choose GPUs.
 
-Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. Labels
-and protocols of ports are told to Mesos, for those who look services up there.
+Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are handled by the controller
+of apps. Labels and protocols of ports are passed to Mesos, for clients that look services up there.
 
-All else is refused by `unsupported`, or named by `without_effect` if an app runs without it as its user expects.
+Everything else is refused by `unsupported`, or reported by `without_effect` if an app without it runs as its user
+expects.
 """
 
 import math
@@ -45,7 +46,7 @@ from mesos_gpu.policy.apps.shown_check import shown_check
 from mesos_gpu.policy.apps.task_env import app_env, own_env
 from mesos_gpu.policy.apps.task_ids import MAX_OF_APP, hostname_of
 
-KILL_GRACE_S: Final = 5.0  # if the app says nothing; Mesos' default (--executor_shutdown_grace_period)
+KILL_GRACE_S: Final = 5.0  # default if the app sets none; Mesos' default (--executor_shutdown_grace_period)
 ANY_ROLE: Final = "*"
 _NOT_JOINED: Final = (
     'the network {0} is not joined; set [{{"mode": "container/bridge"}}] with a container of type DOCKER and an '
@@ -53,72 +54,72 @@ _NOT_JOINED: Final = (
     "with --network-as-host {0}"
 )
 _PARAMETERS: Final = "container.docker.parameters"
-_HADOOP: Final = (
-    "hdfs://",
-    "hftp://",
-    "s3://",
-    "s3n://",
-    "s3a://",
-)  # schemes of `hadoop fs`, which Mesos' fetcher runs
+#: Schemes of `hadoop fs`, which Mesos' fetcher runs.
+_HADOOP: Final = ("hdfs://", "hftp://", "s3://", "s3n://", "s3a://")
 
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Something of an app that is not run here, or has no effect.
+    """Field of an app that cannot be honoured, or has no effect.
 
     Attributes:
         field: Path of the field in Marathon's JSON, with dots, as "container.volumes.0".
-        why: The reason, with the remedy if there is one.
+        why: Reason, with the remedy if known.
     """
 
     field: str
     why: str
 
     def __str__(self) -> str:
-        """Write the problem for people."""
+        """Return the problem as a message."""
         return f"{self.field}: {self.why}"
 
 
 def job_of(app: App, gpu: GpuOptions, *, version: str, permits: Permits | None = None) -> JobSpec | str:
-    """What one instance of an app is as a job; a string says why it cannot be one, for people.
+    """Return the job of one instance of an app, or a message why it cannot be run.
 
     Args:
-        app: One that was checked.
-        gpu: Its options, those of its labels included.
-        version: The app's, for its environment.
-        permits: What its operator allows; None: all.
+        app: App that was validated.
+        gpu: GPU options of the app, including those of its labels.
+        version: Version of the app, for its environment.
+        permits: Permissions by the operator; None if everything is allowed.
     """
     reasons = unsupported(app, gpu, permits=permits)
     return "; ".join(map(str, reasons)) if reasons else _job(app, gpu, version)
 
 
 def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) -> tuple[Unsupported, ...]:
-    """All that stands in the way of running an app. Arguments as of `job_of`."""
+    """Return everything that prevents an app from running; arguments as in `job_of`."""
     parts = _Parts(app, gpu)
-    problems = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
+    problems = [Unsupported(field, why) for field, applies, why in _REFUSED if applies(parts)]
     problems += (Unsupported(f"{_PARAMETERS}.{i}", why) for i, why in parts.parameters.refused)
     problems += (Unsupported(f"container.volumes.{parts.mounted[i]}", why) for i, why in unfit(parts.mounts))
     problems += (Unsupported(field, why) for field, why in problems_of(app))
-    problems += (Unsupported(f"fetch.{i}", each.problem) for i, each in enumerate(app.fetch) if each.problem)
+    problems += (
+        Unsupported(f"fetch.{i}", artifact.problem)
+        for i, artifact in enumerate(app.fetch)
+        if artifact.problem
+    )
     return tuple(problems) if permits is None else (*problems, *_unpermitted(parts, permits))
 
 
 def without_effect(app: App, gpu: GpuOptions) -> tuple[Unsupported, ...]:
-    """Return what of an app is accepted and changes nothing; arguments as of `job_of`."""
+    """Return the fields of an app that are accepted but change nothing; arguments as in `job_of`."""
     parts = _Parts(app, gpu)
-    fields = [Unsupported(field, why) for field, asked, why in _WITHOUT_EFFECT if asked(parts)]
+    fields = [Unsupported(field, why) for field, applies, why in _WITHOUT_EFFECT if applies(parts)]
     has_gpus = GPUS_HOLD if app.gpus else GPUS_INSTEAD
     fields += (Unsupported(f"env.{name}", has_gpus) for name in CHOOSES_GPUS if name in app.env)
     fields += (Unsupported(f"{_PARAMETERS}.{i}", why) for i, why in parts.parameters.without_effect)
     fields += (
         Unsupported(f"fetch.{i}", "an agent without Hadoop's client cannot fetch it; the launch fails there")
-        for i, each in enumerate(app.fetch)
-        if each.uri.lower().startswith(_HADOOP)
+        for i, artifact in enumerate(app.fetch)
+        if artifact.uri.lower().startswith(_HADOOP)
     )
     return tuple(fields)
 
 
 def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
+    """Yield the fields of an app that the operator does not permit."""
     app = parts.app
     for name in dict.fromkeys(networks_as_host(app)):
         if name not in permits.host_networks:
@@ -133,6 +134,7 @@ def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
 
 
 def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
+    """Return the job of one instance of an app that is supported."""
     parts = _Parts(app, gpu)
     grace_s = app.task_kill_grace_s
     return JobSpec(
@@ -145,13 +147,13 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         env={**app_env(app, version=version), **own_env(app), **parts.options.env},
         user=app.user,
         labels=app.labels,
-        max_attempts=1,  # another instance is started by the app's controller, after its backoff
+        max_attempts=1,  # the app's controller starts another instance, after its backoff
         kill_grace_s=KILL_GRACE_S if grace_s is None else float(grace_s),
         image=parts.image,
         container_engine=Engine.DOCKER if parts.on_docker else Engine.MESOS,
-        app=app.id,  # a job of the job API can never be of it: its apps have no slash
+        app=app.id,  # distinct from apps of the job API, whose names have no slash
         constraints=app.constraints,
-        health_checks=tuple(each for each in app.health_checks if each.protocol.by_executor),
+        health_checks=tuple(check for check in app.health_checks if check.protocol.by_executor),
         ports=wishes_of(app),
         fetch=app.fetch,
         mounts=parts.mounts,
@@ -166,22 +168,22 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
 
 
 def _amounts(app: App) -> dict[str, Any]:
-    """What the app asks for of each; a job asks for whole MiB."""
+    """Return the amounts that the app requests; those that are not divisible are rounded up, as a job has whole MiB."""
     amounts = {amount: getattr(app, amount.name) for amount in AMOUNTS}
     return {
-        amount.name: asked if amount.divisible else max(amount.least, math.ceil(asked))
-        for amount, asked in amounts.items()
+        amount.name: value if amount.divisible else max(amount.least, math.ceil(value))
+        for amount, value in amounts.items()
     }
 
 
 def _passed_on(parts: "_Parts") -> dict[str, Any]:
-    """Fields of the job that the app's GPU options ask for, and the driver that its label asks for."""
-    asked = {field.name: getattr(parts.gpu, name) for name, field in PASSED_ON.items()}
-    return {**asked, "min_driver": parts.gpu.min_driver or branch_for(parts.cuda)}
+    """Return the job fields from the app's GPU options, and the driver that its label requires."""
+    options = {field.name: getattr(parts.gpu, name) for name, field in PASSED_ON.items()}
+    return {**options, "min_driver": parts.gpu.min_driver or branch_for(parts.cuda)}
 
 
 class _Parts:
-    """The parts of an app, with defaults for what it leaves out."""
+    """Parts of an app, with defaults for those that it leaves out."""
 
     def __init__(self, app: App, gpu: GpuOptions) -> None:
         self.app, self.gpu = app, gpu
@@ -196,65 +198,68 @@ class _Parts:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """The app's volumes but those of secrets."""
-        return tuple(_mount(each) for each in self.container.volumes if each.secret is None)
+        """Volumes of the app, except those of secrets."""
+        return tuple(_mount(volume) for volume in self.container.volumes if volume.secret is None)
 
     @property
     def cpu_limit(self) -> float | None:
-        """The most CPUs that a task uses; None if it may use as many as are idle."""
+        """Limit of a task's CPU use; None if it may use as many CPUs as are idle."""
         limit = self.limits.cpus
         return None if limit is None or math.isinf(limit) else limit
 
     @property
     def mounted(self) -> tuple[int, ...]:
-        """The index of the volume of each of `mounts`."""
-        return tuple(i for i, each in enumerate(self.container.volumes) if each.secret is None)
+        """Indexes in the app's volumes of the entries of `mounts`."""
+        return tuple(i for i, volume in enumerate(self.container.volumes) if volume.secret is None)
 
     @property
     def mounts_of_sandbox(self) -> bool:
         """Whether a volume names a path of the sandbox that is not in a persistent volume of the app."""
-        kept = {each.target for each in persistent_of(self.mounts)}
+        persistent = {mount.target for mount in persistent_of(self.mounts)}
         return any(
-            each.source[:1] != "/" and not each.volume_mib and each.source not in kept for each in self.mounts
+            mount.source[:1] != "/" and not mount.volume_mib and mount.source not in persistent
+            for mount in self.mounts
         )
 
     @property
     def cuda(self) -> str:
-        """The version that its label asks for; "": it asks for none, or the driver is named."""
-        asked = self.app.gpus > 0 and self.gpu.min_driver is None
-        return self.app.labels.get(CUDA_LABEL, "").strip() if asked else ""
+        """CUDA version that the app's label requires; "" without one, or if the driver is given."""
+        applies = self.app.gpus > 0 and self.gpu.min_driver is None
+        return self.app.labels.get(CUDA_LABEL, "").strip() if applies else ""
 
     @property
     def pull(self) -> bool:
-        """Whether its image is fetched again and again: a digest names one image for ever."""
+        """Whether the image is fetched for each launch; an image named by digest never changes."""
         return self.docker.force_pull_image and "@" not in self.docker.image
 
     @property
     def on_docker(self) -> bool:
-        """Whether the Docker Engine runs it."""
+        """Whether the Docker Engine runs the task."""
         return self.image is not None and self.container.type is EngineType.DOCKER
 
     @property
     def on_bridge(self) -> bool:
-        """Whether it is on the bridge of the Docker Engine."""
-        return self.on_docker and any(each.mode is NetworkMode.BRIDGE for each in self.app.networks)
+        """Whether the task is on the bridge of the Docker Engine."""
+        return self.on_docker and any(network.mode is NetworkMode.BRIDGE for network in self.app.networks)
 
     def checks_inside(self, *checks: HealthCheck | None) -> bool:
-        """Whether an executor's check names a port of the container that cannot be reached from its host."""
-        mapped = {each.container_port for each in self.container.port_mappings or ()}
-        asked = {each.port for each in checks if each is not None and each.protocol.by_executor} - {None}
-        return self.on_bridge and not asked <= mapped
+        """Return whether an executor's check names a port of the container that cannot be reached from its host."""
+        mapped = {mapping.container_port for mapping in self.container.port_mappings or ()}
+        checked = {check.port for check in checks if check is not None and check.protocol.by_executor} - {
+            None
+        }
+        return self.on_bridge and not checked <= mapped
 
     @property
     def leaves_out_a_role(self) -> bool:
-        """Whether some of what Mesos offers may not be used."""
+        """Whether the app excludes some of the resources that Mesos offers."""
         app = self.app
         used = {ANY_ROLE, app.role or ANY_ROLE}
         return bool(app.accepted_resource_roles) and not used <= set(app.accepted_resource_roles)
 
 
 def _mount(volume: Volume) -> Mount:
-    """Return what a task gets of a volume; a persistent one has its path for its id until an instance is made."""
+    """Return a task's mount for a volume; a persistent one has its path as its id until an instance is made."""
     read_only = volume.mode is VolumeMode.RO
     if volume.persistent is not None:
         path = volume.container_path
@@ -266,7 +271,7 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "id",
         lambda p: len(p.app.id) - 1 > MAX_OF_APP,
-        f"task ids are made of it, which Mesos limits; use {MAX_OF_APP} characters at most",
+        f"it is part of task ids, whose length Mesos limits; use {MAX_OF_APP} characters at most",
     ),
     (
         "cmd",
@@ -298,7 +303,7 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "container.linuxInfo.ipcInfo",
         lambda p: p.linux.ipc is not None,
-        "shared memory cannot be set yet; leave it out",
+        "the size of shared memory cannot be set; leave it out",
     ),
     (
         "resourceLimits",
@@ -309,13 +314,13 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "check",
         lambda p: p.checks_inside(shown_check(p.app)),
-        "its port of the container is one that no portMapping leads to; set its portIndex",
+        "it names a container port without a portMapping; set its portIndex",
     ),
     ("tty", lambda p: p.app.tty is True, "tasks have no terminal; leave it out"),
     (
         f"labels.{CUDA_LABEL}",
         lambda p: bool(p.cuda) and branch_for(p.cuda) is None,
-        "is no CUDA version whose driver is known here; set gpu.min_driver, or leave it out",
+        "is not a CUDA version with a known driver; set gpu.min_driver, or leave it out",
     ),
 )
 _WITHOUT_EFFECT: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (

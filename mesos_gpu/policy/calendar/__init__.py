@@ -1,1 +1,1 @@
-"""The calendar: local times, and what may be booked beside what is booked."""
+"""Bookings: local times, and the test whether more can be booked."""

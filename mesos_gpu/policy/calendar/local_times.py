@@ -1,7 +1,7 @@
-"""Local times of bookings: as people write them, and when those that are repeated are there. Pure.
+"""Local times of bookings: parsing and display, and the occurrences of repeated bookings. Pure.
 
-A time that the clocks leave out begins when they are set; of one that is there twice the earlier is meant, unless it is
-written with its offset. What lasts four hours lasts four hours whatever the clocks do meanwhile.
+A local time that a clock change skips begins at the change; of a time that occurs twice the earlier is meant, unless it
+is written with its offset. A booking of four hours lasts four hours, whatever clock change falls into it.
 """
 
 import re
@@ -16,8 +16,8 @@ from mesos_gpu.model.tenancy import Weekday
 from mesos_gpu.policy.times.local_time import first_moment
 
 FORM: Final = "a time as 2026-12-01T09:00, Tue 09:00, today 14:30, tomorrow 9:00, 14:30 or now"
-_AHEAD_S: Final = (AHEAD_DAYS + 8) * DAY_S  # in which the next time of a booking is looked for
-_DAYS: Final = tuple(each.value for each in Weekday)
+_AHEAD_S: Final = (AHEAD_DAYS + 8) * DAY_S  # time in which the next occurrence is searched
+_DAYS: Final = tuple(day.value for day in Weekday)
 _NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _WORDS: Final = re.compile(r"(?:([a-z]+),?\s+)?(\d{1,2}:\d{2}(?::\d{2})?)")
@@ -26,7 +26,13 @@ _ISO: Final = re.compile(r"\d{4}-\d{2}-\d{2}[t ]\d{1,2}:\d{2}(?::\d{2})?(z|[+-]\
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A time of a booking: the local day, and from when to when it is there, in seconds since the epoch."""
+    """Occurrence of a booking.
+
+    Attributes:
+        day: Local day, as an ISO date.
+        begins: Begin in seconds since the epoch.
+        ends: End in seconds since the epoch.
+    """
 
     day: str
     begins: int
@@ -34,16 +40,16 @@ class Time:
 
 
 def written(text: str, zone: str, now: float) -> str:
-    """A time as `BookingSpec.begins` has it, from what somebody wrote.
+    """Parse a time that a user wrote; return it in the form of `BookingSpec.begins`.
 
     Args:
-        text: As of `FORM`; a day of the week, or no day: the next time that it is that late.
-        zone: Of IANA's database, whose local time it is unless it is written with an offset.
+        text: Time in a form of `FORM`; with a weekday or no day, the next such time is meant.
+        zone: IANA time zone of the time, unless it is written with an offset.
         now: Seconds since the epoch.
 
     Raises:
-        ValueError: It is no time, in words that go after "must be".
-        zoneinfo.ZoneInfoNotFoundError: There is no such zone.
+        ValueError: The text is not a time; the message continues "must be".
+        zoneinfo.ZoneInfoNotFoundError: The zone is not known.
     """
     place, low = ZoneInfo(zone), text.strip().lower()
     if low == "now":
@@ -58,6 +64,7 @@ def written(text: str, zone: str, now: float) -> str:
 
 
 def _of_iso(text: str, place: ZoneInfo) -> str:
+    """Parse a date with a time, and return it as local time of the zone."""
     day, _, rest = text.replace(" ", "t", 1).partition("t")
     if rest.index(":") == 1:
         rest = f"0{rest}"
@@ -69,8 +76,9 @@ def _of_iso(text: str, place: ZoneInfo) -> str:
 
 
 def _clock(text: str) -> time:
+    """Parse a time of day."""
     match = _CLOCK.fullmatch(text)
-    assert match is not None, f"{text} is of the form of a time of day"
+    assert match is not None, f"{text} must have the form of a time of day"
     try:
         return time(int(match[1]), int(match[2]), int(match[3] or 0))
     except ValueError:
@@ -78,6 +86,7 @@ def _clock(text: str) -> time:
 
 
 def _next(day: str, clock: time, today: datetime, place: ZoneInfo, now: float) -> datetime:
+    """Return the next local time with that clock time on the given day: "", "today", "tomorrow" or a weekday."""
     if day in ("today", "tomorrow"):
         return datetime.combine(today.date() + timedelta(days=day == "tomorrow"), clock, place)
     first = today.date()
@@ -92,7 +101,7 @@ def _next(day: str, clock: time, today: datetime, place: ZoneInfo, now: float) -
 
 
 def _text(at: datetime) -> str:
-    """Local time; with its offset only where that tells it from an earlier one."""
+    """Return a local time as text, with its offset only if it is the later one of two equal local times."""
     plain = at.replace(tzinfo=None, fold=0)
     form = plain.isoformat(timespec="minutes" if not plain.second else "seconds")
     if at.fold and at.utcoffset() != at.replace(fold=0).utcoffset():
@@ -101,7 +110,7 @@ def _text(at: datetime) -> str:
 
 
 def epoch_of(day: date, clock: time, place: ZoneInfo, *, fold: int = 0) -> int:
-    """Seconds since the epoch of a local time; with `fold` 1 of the later one, where it is there twice."""
+    """Return the seconds since the epoch of a local time; with `fold` 1 of the later one, if it occurs twice."""
     local = datetime.combine(day, clock)
     if fold:
         return int(local.replace(tzinfo=place, fold=1).timestamp())
@@ -109,7 +118,7 @@ def epoch_of(day: date, clock: time, place: ZoneInfo, *, fold: int = 0) -> int:
 
 
 def times(spec: BookingSpec, since: float, until: float) -> Iterator[Time]:
-    """The times of a booking that end after `since` and begin before `until`, in their order."""
+    """Yield the occurrences of a booking that end after `since` and begin before `until`, in order."""
     place, first = ZoneInfo(spec.zone), datetime.fromisoformat(spec.begins)
     fold = 0
     if first.tzinfo is not None:
@@ -133,22 +142,22 @@ def times(spec: BookingSpec, since: float, until: float) -> Iterator[Time]:
 
 
 def next_time(spec: BookingSpec, after: float) -> Time | None:
-    """The first time of a booking that is not over then; None: there is none any more."""
+    """Return the first occurrence of a booking that is not over at `after`; None without one."""
     return next(times(spec, after, after + _AHEAD_S), None)
 
 
 def time_after(spec: BookingSpec, day: str, now: float) -> Time | None:
-    """The first time of a booking on a later day than that which is not over yet; None: there is none."""
-    every = times(spec, now, now + _AHEAD_S)
-    return next((each for each in every if each.day > day), None)
+    """Return the first occurrence of a booking on a later day than `day` that is not over yet; None without one."""
+    occurrences = times(spec, now, now + _AHEAD_S)
+    return next((occurrence for occurrence in occurrences if occurrence.day > day), None)
 
 
 def moved(spec: BookingSpec, at: int) -> str:
-    """`BookingSpec.begins` of a booking that begins at another moment, in seconds since the epoch."""
+    """Return `BookingSpec.begins` for a booking that begins at another time, in seconds since the epoch."""
     return _text(datetime.fromtimestamp(at, ZoneInfo(spec.zone)))
 
 
 def shown(at: float, zone: str) -> str:
-    """A moment as people in a zone read it: Tue 2026-12-01 09:00."""
+    """Return a time as text in a zone: Tue 2026-12-01 09:00."""
     local = datetime.fromtimestamp(at, ZoneInfo(zone))
     return local.strftime("%a %Y-%m-%d %H:%M" if not local.second else "%a %Y-%m-%d %H:%M:%S")

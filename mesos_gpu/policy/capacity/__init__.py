@@ -1,5 +1,5 @@
-"""What is asked for (`request`), what is free (`node`), and the one answer to whether it fits (`fit`). Pure.
+"""Requests (`request`), free capacity of nodes (`node`), and the test whether one fits the other (`fit`). Pure.
 
-Whoever decides (a match, a reservation, a gang, preemption, a plan of moves) and whoever explains asks `room_for` or
-`fit`. The arrays of `policy.cluster` are an index over the same: they say where to look.
+Every decision (matches, reservations, gangs, preemption, plans of moves) and every explanation uses `room_for` or
+`fit`. The arrays of `policy.cluster` are an index over the same capacity, used to find candidate nodes.
 """

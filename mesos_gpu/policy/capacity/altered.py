@@ -1,4 +1,4 @@
-"""Nodes of which a few are others than they are for most jobs."""
+"""View of all nodes in which a few are replaced for one job."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -8,10 +8,14 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 
 
 class Altered(Mapping[AgentId, NodeCapacity]):
-    """Some nodes with changes. Who looks one up does not pay for all the others."""
+    """Mapping of nodes in which some are replaced, without copying the others.
+
+    Args:
+        base: Nodes by agent; must not change while this mapping is used.
+        changes: Replacements for nodes of `base`; must not change either.
+    """
 
     def __init__(self, base: Mapping[AgentId, NodeCapacity], changes: Mapping[AgentId, NodeCapacity]) -> None:
-        """`changes`: nodes of `base` as they are to be. Neither may change as long as this is used."""
         self.base, self.changes = base, changes
 
     def __getitem__(self, agent_id: AgentId) -> NodeCapacity:

@@ -1,4 +1,4 @@
-"""Whether a request fits a node, how often, and what keeps it off."""
+"""Test whether a request fits a node, how many times, and what prevents it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,37 +18,42 @@ from mesos_gpu.policy.sharing.cards import Card, Order, least_opened, pick, task
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Where a task goes."""
+    """Node and GPUs chosen for a task."""
 
     agent_id: AgentId
     gpus: tuple[GpuId, ...]
-    share: Share | None = None  # of each of them; None: they are whole
-    opens: tuple[GpuId, ...] = ()  # those that are to be opened to shares first
+    share: Share | None = None  # share of each GPU; None for whole GPUs
+    opens: tuple[GpuId, ...] = ()  # GPUs that must first be opened to shares
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Room for some tasks."""
+    """Node with room for a number of tasks."""
 
     node: NodeCapacity
-    slots: int  # how many; UNLIMITED: they ask for nothing
-    gpus: tuple[Gpu, ...] = ()  # that will do, of each model in sets as large as a task needs
+    slots: int  # number of tasks; UNLIMITED if they request nothing
+    gpus: tuple[Gpu, ...] = ()  # suitable GPUs; of each model a multiple of what a task needs
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """What keeps a task off a node."""
+    """Reason why a task cannot start on a node."""
 
     stage: Stage
-    shortfall: Resources = NOTHING  # how much more it asks for, of the one amount that is lacking
-    in_use: bool = False  # of GPUs: they are there, and not free; else Mesos offers fewer than are free
-    kept_for: Reservation | None = None  # whom it is kept for, where that is the reason
+    shortfall: Resources = NOTHING  # missing amount of the one resource that does not suffice
+    in_use: bool = False  # whether suitable GPUs are in use; otherwise Mesos offers fewer than are free
+    kept_for: Reservation | None = None  # reservation that takes the room, if that is the reason
 
 
 def room_for(request: Request, node: NodeCapacity, model: str | None = None) -> Fit:
-    """How many tasks a node has room for, none of them included, with GPUs of one model or of any that will do.
+    """Return how many tasks a node has room for, counting only amounts, ports, driver and GPUs.
 
-    Whether the node may be used at all is for `fit` to say.
+    Whether the node may be used at all is tested by `fit`.
+
+    Args:
+        request: Requirements of one task.
+        node: Capacity of the node.
+        model: GPU model to use; None for any model that the request accepts.
     """
     slots = _slots(request, node)
     if not slots or not request.gpu.count:
@@ -61,13 +66,13 @@ def room_for(request: Request, node: NodeCapacity, model: str | None = None) -> 
 
 
 def _room_for_shares(request: Request, node: NodeCapacity, model: str | None, slots: int) -> Fit:
-    """How many tasks have room; of those that ask for several cards no more are counted than the job has.
+    """Return how many tasks with shares have room; for tasks with several cards, at most the job's number of tasks.
 
     Args:
-        request: Of which each asks for shares.
-        node: Where.
-        model: Of the GPUs; None: whatever it accepts.
-        slots: How many have room by all but GPUs.
+        request: Requirements of one task.
+        node: Capacity of the node.
+        model: GPU model to use; None for any model that the request accepts.
+        slots: Number of tasks for which all resources but GPUs suffice.
     """
     groups = node.cards(request, model)
     gpus = tuple([card.gpu for group in groups for card in group])
@@ -82,7 +87,10 @@ def _room_for_shares(request: Request, node: NodeCapacity, model: str | None, sl
 def _tasks_of_one_card(
     request: Request, node: NodeCapacity, groups: Sequence[Sequence[Card]], slots: int
 ) -> int:
-    """How many tasks have room, some cards opened for them as need be; `slots`: by all else, if none is."""
+    """Return how many one-card tasks have room, trying each number of cards to open.
+
+    `slots` is the number of tasks for which all other resources suffice if no card is opened.
+    """
     wish, best = node.wish(request), 0
     for opened in range(node.most_opened(request.resources) + 1):
         able = min(slots, (node.free - node.to_open(opened)).times(request.resources))
@@ -93,7 +101,14 @@ def _tasks_of_one_card(
 def share_for(
     request: Request, node: NodeCapacity, model: str | None = None, order: Order = tightest
 ) -> Chosen | None:
-    """Where on the node a task gets its share; None: there is no room. `order`: what is taken first of several."""
+    """Return the GPUs of a node on which a task gets its share; None if there is no room.
+
+    Args:
+        request: Requirements of the task.
+        node: Capacity of the node.
+        model: GPU model to use; None for any model that the request accepts.
+        order: Sort key of the cards; those with the lowest are taken.
+    """
     if not _slots(request, node):
         return None
     most = node.most_opened(request.resources)
@@ -105,16 +120,17 @@ def share_for(
 
 
 def soonest(request: Request, node: NodeCapacity, model: str | None, limit: tuple[float, int]) -> int | None:
-    """How many of its allocations must end, the soonest first, before a task has room on a node.
+    """Return how many allocations of a node must end, the soonest first, before a task has room.
 
     Args:
-        request: What the task needs.
-        node: With its allocations.
-        model: The GPUs' model; None: any that will do.
-        limit: The latest end, and the most allocations, that are worth a look.
+        request: Requirements of the task.
+        node: Capacity of the node, with its allocations.
+        model: GPU model to use; None for any model that the request accepts.
+        limit: Latest end and largest number of allocations to consider.
 
     Returns:
-        None: Not within the limit. It counts as it goes: `room_for` has the last word on the node without them.
+        None if the limit is exceeded. The result is an estimate: `room_for` decides for the node without those
+            allocations.
     """
     if node.parts or request.gpu.share is not None:
         return _soonest_of_shares(request, node, model, limit)
@@ -123,25 +139,26 @@ def soonest(request: Request, node: NodeCapacity, model: str | None, limit: tupl
     while gpus < want.count or not free.covers(request.resources):
         if ended == len(node.allocations):
             return None
-        held = node.allocations[ended]
+        allocation = node.allocations[ended]
         ended += 1
-        if (held.ends_at, ended) > limit:
+        if (allocation.ends_at, ended) > limit:
             return None
-        free += held.resources
-        gpus += len(want.suited(held.gpus, model)) if want.count else 0
+        free += allocation.resources
+        gpus += len(want.suited(allocation.gpus, model)) if want.count else 0
     return ended
 
 
 def _soonest_of_shares(
     request: Request, node: NodeCapacity, model: str | None, limit: tuple[float, int]
 ) -> int | None:
-    """Bisect, where GPUs are shared: what has room once has room later, too. Arguments and answer as of `soonest`."""
-    within = [i for i, held in enumerate(node.allocations, 1) if (held.ends_at, i) <= limit]
+    """Find the number for `soonest` by bisection, for shared GPUs: a task that has room keeps it as more tasks end."""
+    within = [i for i, allocation in enumerate(node.allocations, 1) if (allocation.ends_at, i) <= limit]
 
     def has_room(ended: int) -> bool:
         return room_for(request, node.without(node.allocations[:ended]), model).slots > 0
 
-    low, high, middle = 0, len(within), len(within) - 1  # nodes that are alike differ in the last of them
+    # Start near the end: similar nodes differ only in their last allocations.
+    low, high, middle = 0, len(within), len(within) - 1
     if not has_room(high):
         return None
     while low < high:
@@ -151,7 +168,7 @@ def _soonest_of_shares(
 
 
 def _slots(request: Request, node: NodeCapacity) -> int:
-    """How many tasks the node has room for, by all but its GPUs."""
+    """Return how many tasks a node has room for in driver, amounts and ports, ignoring GPUs."""
     if not as_new_as(node.driver, request.min_driver):
         return 0
     slots = node.free.times(request.resources)
@@ -163,11 +180,11 @@ def _slots(request: Request, node: NodeCapacity) -> int:
 
 
 def fit(request: Request, node: NodeCapacity) -> Fit | Misfit:
-    """Whether a task may start on the node now: how many have room, or the first reason against it."""
+    """Return how many tasks may start on a node now, or the first reason why none may."""
     if request.gpu.share is None and _is_open(node) and (node.installed or not request.gpu.count):
         room = room_for(request, node)
         if room.slots:
-            return room  # most often: a node is looked at that has room by the arrays of placement
+            return room  # fast path: the placement index mostly proposes nodes with room
     against = next(misfits(request, node), None)
     return against if against is not None else room_for(request, beside_all(node))
 
@@ -179,14 +196,17 @@ def _is_open(node: NodeCapacity) -> bool:
 
 
 def beside_all(node: NodeCapacity) -> NodeCapacity:
-    """What a job may use that must leave alone what is kept there."""
+    """Return the node without everything that is reserved on it for others."""
     for reservation in node.kept:
         node = node.beside(reservation)
     return node
 
 
 def misfits(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
-    """All that keeps a task off the node, in the order of stages; what is kept for others only if nothing else does."""
+    """Yield all reasons why a task cannot start on a node, in order of stages.
+
+    Reservations are a reason only if nothing else is.
+    """
     if node.drained or node.lost:
         yield Misfit(Stage.DRAINED if node.drained else Stage.LOST)
         return
@@ -204,14 +224,15 @@ def misfits(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
             return
 
 
-def _ruled_out(words: str) -> Stage:
-    if words == OFF_GPUS:
+def _ruled_out(reason: str) -> Stage:
+    """Return the stage of a reason in `NodeCapacity.ruled_out` or `barred`."""
+    if reason == OFF_GPUS:
         return Stage.SCARCE
-    return Stage.POOL if words.startswith(OF_POOL) else Stage.CONSTRAINT
+    return Stage.POOL if reason.startswith(OF_POOL) else Stage.CONSTRAINT
 
 
 def _closed(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
-    """Why it may not be used, whatever is free."""
+    """Yield reasons that do not depend on what is free."""
     if node.silent and request.gpu.count:
         yield Misfit(Stage.UNREPORTED)
     if node.ruled_out or node.barred:
@@ -221,13 +242,15 @@ def _closed(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
 
 
 def _lacking(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
-    """What there is too little of. GPUs in use come last: they are what is waited for."""
+    """Yield the resources that do not suffice; GPUs in use come last, since a job waits for those to become free."""
     gpus = _of_gpus(request, node) if request.gpu.count and not node.silent else None
     if gpus is not None and gpus.stage is not Stage.GPUS:
         yield gpus
     if node.offered:
         shortfall = node.free.lacking(request.resources + _to_open(request, node)).with_gpus(0)
-        yield from (Misfit(Stage(amount.mesos), only) for amount, only in shortfall.each())
+        yield from (
+            Misfit(Stage(amount.mesos), shortfall_of_one) for amount, shortfall_of_one in shortfall.each()
+        )
     if node.ports is not None and not _has_ports(request, node.ports):
         yield Misfit(Stage.PORTS)
     if gpus is not None and gpus.stage is Stage.GPUS:
@@ -235,18 +258,19 @@ def _lacking(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
 
 
 def _to_open(request: Request, node: NodeCapacity) -> Resources:
-    """What opening GPUs to its shares takes at the least; NOTHING: none need be opened, or none can help."""
+    """Return the least amount that opening GPUs for the shares takes; NOTHING if none must or can be opened."""
     if request.gpu.share is None:
         return NOTHING
     return node.to_open(least_opened(node.cards(request), request.gpu.count) or 0)
 
 
 def _has_ports(request: Request, ports: Sequence[PortRange]) -> bool:
+    """Return whether free ports suffice for a request."""
     return bool(ports) if request.tasks > 1 else enough(request.ports, ports)
 
 
 def _of_gpus(request: Request, node: NodeCapacity) -> Misfit | None:
-    """The first thing that its GPUs lack."""
+    """Return the first reason why a node's GPUs do not suffice."""
     want, size = request.gpu, request.gpu.count
     groups = want.of_any_size().by_model(node.installed)
     if not groups and node.installed:
@@ -272,14 +296,14 @@ def _of_gpus(request: Request, node: NodeCapacity) -> Misfit | None:
 def _in_use(
     size: int, groups: Sequence[Sequence[Gpu]], takes: int | None, node: NodeCapacity, lacks: int = 1
 ) -> Misfit | None:
-    """Why GPUs that would do are not free.
+    """Return why suitable GPUs are not free.
 
     Args:
-        size: How many are asked for.
-        groups: Those that would do if nothing held them, and they were well.
-        takes: How many it takes of those that are offered; None: there are not enough, whatever is offered.
-        node: Their node.
-        lacks: How many are missing then.
+        size: Number of GPUs that a task requests.
+        groups: Suitable GPUs by model, whatever holds them and whatever their health.
+        takes: Number of offered GPUs that the task needs; None if the free ones do not suffice in any case.
+        node: Node of the GPUs.
+        lacks: Number of GPUs that are missing in that case.
     """
     if takes is None:
         if largest([[gpu for gpu in group if gpu.health is Health.OK] for group in groups]) < size:
@@ -291,5 +315,5 @@ def _in_use(
 
 
 def largest(groups: Iterable[Sequence[Gpu]]) -> int:
-    """How many GPUs the largest group has; 0: there is none."""
+    """Return the number of GPUs in the largest group; 0 without groups."""
     return max(map(len, groups), default=0)

@@ -1,4 +1,4 @@
-"""What is asked for of a node."""
+"""Requirements of a task on a node."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,34 +12,34 @@ from mesos_gpu.model.shares.request import ShareRequest
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """The GPUs that one task needs."""
+    """GPUs that one task needs."""
 
     count: int = 0
-    models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
-    memory_mib: int | None = None  # that each has at least; None: any
-    compute_capability: str | None = None  # the oldest that will do, "8.0"; None: any
-    share: ShareRequest | None = None  # of each; None: all of it
+    models: tuple[str, ...] = ()  # accepted models, the preferred one first; empty for any
+    memory_mib: int | None = None  # least memory of each GPU; None for any
+    compute_capability: str | None = None  # oldest accepted, as "8.0"; None for any
+    share: ShareRequest | None = None  # share of each GPU; None for whole GPUs
 
     @property
     def choosy(self) -> bool:
-        """Whether GPUs of one model may differ in whether they will do."""
+        """Whether the request may accept one GPU and refuse another of the same model."""
         return self.memory_mib is not None or self.compute_capability is not None
 
     def of_any_size(self) -> "GpuRequest":
-        """Leave out what is demanded of each GPU but its model."""
+        """Return the request without requirements on memory and compute capability."""
         return replace(self, memory_mib=None, compute_capability=None) if self.choosy else self
 
     def of_any_capability(self) -> "GpuRequest":
-        """Leave out the compute capability that is demanded."""
+        """Return the request without the requirement on compute capability."""
         return self if self.compute_capability is None else replace(self, compute_capability=None)
 
     def takes(self, gpu: Gpu) -> bool:
-        """Whether a GPU will do, whatever its model; one whose capability is not known will not where it counts."""
+        """Return whether a GPU meets the requirements on memory and capability; an unknown capability never does."""
         enough_memory = self.memory_mib is None or gpu.memory_mib >= self.memory_mib
         return enough_memory and as_new_as(gpu.compute_capability, self.compute_capability)
 
     def suited(self, gpus: Iterable[Gpu], model: str | None = None) -> list[Gpu]:
-        """GPUs that will do, of one model; None: of whatever model the request accepts."""
+        """Return the GPUs that meet the request; `model` restricts them to one model, None allows all accepted ones."""
         if model is not None:
             gpus = [gpu for gpu in gpus if gpu.model == model]
         elif self.models:
@@ -47,31 +47,31 @@ class GpuRequest:
         return [gpu for gpu in gpus if self.takes(gpu)] if self.choosy else list(gpus)
 
     def by_model(self, gpus: Iterable[Gpu], model: str | None = None) -> list[list[Gpu]]:
-        """GPUs that will do, by model: a task never gets a mix."""
+        """Return the GPUs that meet the request, grouped by model, as a task never gets a mix."""
         suited = self.suited(gpus, model)
         models = {gpu.model: None for gpu in suited}
-        if len(models) == 1:  # nearly all nodes
+        if len(models) == 1:  # fast path for nearly all nodes
             return [suited]
-        return [[gpu for gpu in suited if gpu.model == each] for each in models]
+        return [[gpu for gpu in suited if gpu.model == name] for name in models]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one task of a job needs of a node, its executor included."""
+    """Requirements of one task of a job on a node, its executor included."""
 
-    resources: Resources  # with the count of GPUs
+    resources: Resources  # amounts, with the number of GPUs
     gpu: GpuRequest = GpuRequest()
-    min_driver: str | None = None  # the oldest driver that will do; None: any, or none at all
-    tasks: int = 1  # that start together; each of several takes a port
-    user: str | None = None  # as whom it runs; None: the executor's own user
-    ports: tuple[PortWish, ...] = ()  # of its host, of a job of one task
+    min_driver: str | None = None  # oldest accepted driver; None for any, or none at all
+    tasks: int = 1  # tasks that start together; each takes a port if there are several
+    user: str | None = None  # user as which the task runs; None for the executor's own user
+    ports: tuple[PortWish, ...] = ()  # ports of the host; only for a job of one task
 
     def of_model(self, model: str | None) -> "Request":
-        """The request for GPUs of one model; None: as it is."""
+        """Return the request restricted to one GPU model; unchanged for None."""
         if model is None or self.gpu.models == (model,):
             return self
         return replace(self, gpu=replace(self.gpu, models=(model,)))
 
     def each_model(self) -> Sequence["Request"]:
-        """A request for each model that is named, the first choice first: the tasks of a gang get GPUs of one model."""
+        """Return a request for each accepted model, the preferred one first, as a gang gets GPUs of one model."""
         return [self.of_model(model) for model in self.gpu.models] or [self]

@@ -1,1 +1,1 @@
-"""Placement over a whole cluster: arrays of nodes and GPUs, and the policies that choose among them."""
+"""Placement in the whole cluster: arrays of nodes and GPUs, and the policies that choose among them."""

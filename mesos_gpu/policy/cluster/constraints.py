@@ -1,6 +1,6 @@
-"""Which nodes a job's constraints leave open. Pure.
+"""Test of nodes against the placement constraints of a job. Pure.
 
-The rules are those of Marathon 1.11 (Constraints.scala), whose text form of attributes `Node.attributes` has.
+The rules are those of Marathon 1.11 (Constraints.scala); `Node.attributes` has attributes in the text form used there.
 """
 
 from collections import Counter
@@ -15,23 +15,23 @@ from mesos_gpu.policy.nodes.fields import Judge, excluded, value_of
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A job of the app that holds a place now."""
+    """Job of the app that has a place on a node now."""
 
-    name: str  # for people
+    name: str  # name to show in reasons
     node: Node
 
 
 def violated(
     constraint: Constraint, node: Node, placed: Sequence[Placed], instances: int, judge: Judge = matches
 ) -> str:
-    """Why the node will not do now; "": it will.
+    """Return why a constraint excludes a node now; "" if it does not.
 
     Args:
-        constraint: One of the job's.
-        node: Where it would go.
-        placed: The jobs of its app that hold a place, the oldest first.
-        instances: How many jobs its app has in all, those that wait included.
-        judge: Says what is like an expression.
+        constraint: Constraint of the job.
+        node: Candidate for the job's task.
+        placed: Jobs of its app that have a place, the oldest first.
+        instances: Number of jobs of its app, including waiting ones.
+        judge: Function that matches a value against an expression.
     """
     why = excluded(constraint, node, judge)
     value = value_of(constraint.field, node)
@@ -51,6 +51,7 @@ def violated(
 
 
 def _runs(same: Sequence[Placed], node: Node, constraint: Constraint, value: str) -> str:
+    """Return which jobs run on the node, or at the value of the constraint's field, as text."""
     names = ", ".join(p.name for p in same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
     verb = "runs" if len(same) == 1 else "run"
     here = all(p.node.hostname == node.hostname for p in same)
@@ -58,8 +59,11 @@ def _runs(same: Sequence[Placed], node: Node, constraint: Constraint, value: str
 
 
 def _grouped(constraint: Constraint, placed: Sequence[Placed], value: str, instances: int) -> str:
-    """Say why a value has its share: each of N groups gets its share of all instances, and the remainder goes to groups
-    one by one. Without a number the value is only preferred that has the fewest."""
+    """Return why GROUP_BY excludes a value: its group has its share of the instances.
+
+    Each of N groups gets an equal share of all instances, and the remainder goes to groups one by one. Without a
+    number, GROUP_BY only prefers the value with the fewest, and excludes none.
+    """
     if constraint.is_even:
         return ""
     counts = Counter(value_of(constraint.field, p.node) for p in placed)

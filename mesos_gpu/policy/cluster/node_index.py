@@ -1,4 +1,4 @@
-"""The agents whose offers are on the table, placed on by the arrays of the simulator. Pure."""
+"""Index of the agents with offers, on which tasks are placed by array operations. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,11 +26,17 @@ from mesos_gpu.policy.sharing.cards import Order, tightest
 
 
 class NodeIndex:
-    """Candidates as rows of views: one row for each model that an agent has, for a job never gets a mix of models.
-    There is one view for each policy that is asked for."""
+    """Nodes with offers as rows of arrays, one row for each GPU model of an agent, as a job never gets a mix of models.
+
+    There is one view (set of arrays) for each placement policy in use.
+
+    Args:
+        nodes: Nodes of the index.
+        mix: Function that returns the statistics of recent requests; called once, for the first job that is placed by
+            fragmentation.
+    """
 
     def __init__(self, nodes: Iterable[NodeCapacity], mix: Callable[[], Mix]) -> None:
-        """`mix`: what is asked for lately; called once, if a job wants to be placed by fragmentation."""
         ordered = sorted(nodes, key=lambda node: (node.hostname, node.agent_id))
         self._known = {node.agent_id: node for node in ordered}
         self._rows = [(node.agent_id, model) for node in ordered for model in _models(node)]
@@ -38,24 +44,23 @@ class NodeIndex:
         for row, (agent_id, _) in enumerate(self._rows):
             self._of.setdefault(agent_id, []).append(row)
         self._mix = mix
-        self.nodes = dict(self._known)  # those of which something is on the table
-        self._away: dict[AgentId, None] = {}  # the others
-        self._there = np.ones(len(self._rows), dtype=bool)  # the same by row
-        self._views: dict[tuple[str, bool], View] = {}  # by policy, and whether they are of shares
+        self.nodes = dict(self._known)  # nodes that have offers now
+        self._away: dict[AgentId, None] = {}  # known agents without offers now
+        self._there = np.ones(len(self._rows), dtype=bool)  # whether the agent of a row has offers now
+        self._views: dict[tuple[str, bool], View] = {}  # by policy, and whether for shares of GPUs
         self._without_gpus = np.array([not self._known[agent_id].installed for agent_id, _ in self._rows])
         self._new_enough: dict[str, Mask] = {}
         self._width = max([max(len(node.installed), len(node.gpus)) for node in ordered] + [1])
         amounts = [_usable(self._known[agent_id]).milli for agent_id, _ in self._rows]
         self._usable = np.array(amounts, dtype=np.int64).reshape(len(self._rows), len(NOTHING.milli))
-        self._suited: dict[
-            GpuRequest, npt.NDArray[np.int64]
-        ] = {}  # by what GPUs must have: by row, those that do
-        self._shares: ShareRows | None = None  # since somebody has asked for some
-        self._by_use: tuple[Mapping[AgentId, int], list[Mask]] | None = (
-            None  # of the groups that were given last
-        )
+        #: Number of suitable free GPUs in each row, by requirements.
+        self._suited: dict[GpuRequest, npt.NDArray[np.int64]] = {}
+        self._shares: ShareRows | None = None  # built when a share is first requested
+        #: The last `unused` argument of `place`, and the masks made from it.
+        self._by_use: tuple[Mapping[AgentId, int], list[Mask]] | None = None
 
     def _state(self, row: int, *, shares: bool) -> Row:
+        """Return a row's free amounts: for requests for shares, or for whole GPUs."""
         agent_id, model = self._rows[row]
         if shares:
             return self._of_shares().state(row, self._known[agent_id], model)
@@ -67,29 +72,31 @@ class NodeIndex:
         return Row(node.free.cpu_milli, math.floor(node.free.mem_mib), free, model)
 
     def _of_shares(self) -> ShareRows:
+        """Return the index for shares; build it at first use."""
         if self._shares is None:
             rows = [(self._known[agent_id], model) for agent_id, model in self._rows]
             self._shares = ShareRows(rows, self._width)
         return self._shares
 
     def _view(self, placement: str, *, shares: bool) -> View:
+        """Return the view for a placement policy; build it at first use."""
         view = self._views.get((placement, shares))
         if view is None:
-            self._clear_away()  # policies look at all that is free when they begin
+            self._clear_away()  # a new view must not see offers that have gone
             states = [self._state(row, shares=shares) for row in range(len(self._rows))]
             view = View(states, POLICIES[placement].make(self._mix, 0))
             self._views[placement, shares] = view
         return view
 
     def most(self) -> Resources:
-        """What no node exceeds, nor 0, by amount."""
+        """Return, for each resource, an amount that no node exceeds; at least 0."""
         usable = self._usable[self._there] if self._away else self._usable
         if not len(usable):
             return NOTHING
         return Resources.of_milli(np.maximum(usable.max(axis=0), 0).tolist())
 
     def knows(self, node: NodeCapacity) -> bool:
-        """Whether `update` can take it: an agent of other hardware, or a new one, needs another index."""
+        """Return whether `update` accepts a node; a new agent, or one with other hardware, needs a new index."""
         old = self._known.get(node.agent_id)
         return (
             old is not None
@@ -100,32 +107,32 @@ class NodeIndex:
         )
 
     def leave(self, agent_id: AgentId) -> None:
-        """Nothing of the agent is on the table any more; it may come back, most often as it was."""
+        """Take an agent without offers out of the choice; its rows are kept, as it mostly comes back unchanged."""
         del self.nodes[agent_id]
         self._away[agent_id] = None
         self._there[self._of[agent_id]] = False
 
     def _clear_away(self) -> None:
-        """Let the arrays, too, say that nothing is free on those that are away."""
+        """Set the free amounts of agents without offers to 0 in the arrays."""
         for agent_id in self._away:
             self._write(replace(self._known[agent_id], free=NOTHING, gpus=()))
 
     def ask_again(self) -> None:
-        """What is asked for lately may be something else by now."""
+        """Drop the views that depend on the mix of recent requests, so that the next use reads a new mix."""
         self._views = {key: view for key, view in self._views.items() if not POLICIES[key[0]].by_mix}
 
     def update(self, node: NodeCapacity) -> None:
-        """Something else is free there, or it has come back."""
+        """Take over a node's new free amounts, or its return to the choice."""
         self.nodes[node.agent_id] = node
         if node.agent_id in self._away:
             del self._away[node.agent_id]
             self._there[self._of[node.agent_id]] = True
             if node == self._known[node.agent_id]:
-                return  # the arrays say it still: all agents come and go together, which is a look at each
+                return  # fast path: the arrays are still right; often all agents go and come back at once
         self._write(node)
 
     def _write(self, node: NodeCapacity) -> None:
-        """Let the arrays say what is free there."""
+        """Write a node's free amounts into all arrays."""
         self._known[node.agent_id] = node
         if self._shares is not None and self._shares.is_beyond(node):
             self._shares = None
@@ -150,18 +157,18 @@ class NodeIndex:
         busy: Mapping[AgentId, int] = MappingProxyType({}),
         unused: Mapping[AgentId, int] = MappingProxyType({}),
     ) -> Chosen | None:
-        """Where a task fits best; None: nowhere.
+        """Return the best node and GPUs for a task; None if it fits nowhere.
 
         Args:
-            request: What it needs.
-            open_to: The nodes that it may use, each as it is, or with less for this job's use.
-            placement: One of `registry.POLICIES`.
-            siblings: How many tasks of the same app each agent has; `spread` goes where there are the fewest.
-            draw: For ties, as of `View.best`.
+            request: Requirements of the task.
+            open_to: Nodes that the task may use, unchanged or reduced for this job.
+            placement: Name of a placement policy, one of `registry.POLICIES`.
+            siblings: Number of tasks of the same app by agent; `spread` prefers agents with the fewest.
+            draw: Number to break ties, as in `View.best`.
             busy: Load of starting tasks by agent; among equal choices for a task without GPUs, lower load is preferred.
-            gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
-            unused: Number of wholly free groups of the fabric that each agent is a part of; fewer are preferred. It
-                does not change.
+            gpu_nodes: Use of agents with GPUs by tasks without GPUs: "last", "never" or "always".
+            unused: Number of wholly free groups of the fabric that each agent is a part of; fewer are preferred. The
+                mapping must not change.
         """
         view = self._view(placement, shares=request.gpu.share is not None)
         load = self._load(busy) if busy and not request.gpu.count else None
@@ -187,10 +194,10 @@ class NodeIndex:
         return None
 
     def keys(self, request: Request, placement: str, *, gpu_nodes: str = "last") -> dict[AgentId, int]:
-        """Return how well each agent would do for a task by a policy, the lowest best; without those that cannot.
+        """Return the placement key of each agent for a task, the lowest being best, without agents that cannot take it.
 
         Args:
-            request: Resources of the task, with GPUs of one model or of any.
+            request: Requirements of the task, with GPUs of one model or of any.
             placement: Name of a placement policy, one of `registry.POLICIES`.
             gpu_nodes: Use of agents with GPUs by tasks without GPUs: "last", "never" or "always".
         """
@@ -208,11 +215,11 @@ class NodeIndex:
         return best
 
     def place_on(self, request: Request, node: NodeCapacity, placement: str) -> Chosen | None:
-        """Return what a task gets on one node; None if it does not fit.
+        """Return the GPUs that a task gets on one node; None if it does not fit.
 
         Args:
-            request: Resources of the task, with GPUs of one model or of any.
-            node: Node as it is, or with less for this job's use.
+            request: Requirements of the task, with GPUs of one model or of any.
+            node: Node, unchanged or reduced for this job.
             placement: Name of a placement policy, one of `registry.POLICIES`.
         """
         view = self._view(placement, shares=request.gpu.share is not None)
@@ -234,7 +241,7 @@ class NodeIndex:
     def _confirmed(
         self, row: int, request: Request, open_to: Mapping[AgentId, NodeCapacity], placement: str
     ) -> Chosen | None:
-        """What a task gets there; None: it does not fit, whatever the arrays say."""
+        """Return what a task gets in a row, tested with `fit`; None if it does not fit, whatever the arrays say."""
         agent_id, model = self._rows[row]
         node = open_to.get(agent_id)
         if node is None:
@@ -252,7 +259,7 @@ class NodeIndex:
         return Chosen(agent_id, closest(gpus, request.gpu.count))
 
     def _order(self, row: int, request: Request, placement: str) -> Order:
-        """Which GPUs of the node come first for shares."""
+        """Return the order in which GPUs of a node are used for shares."""
         order = POLICIES[placement].order
         if order is not None:
             return order
@@ -267,14 +274,14 @@ class NodeIndex:
     def _narrowed(
         self, request: Request, masks: list[Mask | None], view: View, shape: int, placement: str
     ) -> list[Mask | None]:
-        """Masks for a look at the arrays, without rows that only `fit` would rule out otherwise, one by one."""
+        """Remove rows from masks that `fit` would only rule out later, one by one."""
         if request.gpu.share is None:
             return masks
         room = view.fits(slice(None), shape)
         return self._of_shares().narrowed(request, room, masks, fills=POLICIES[placement].fills)
 
     def _allowed(self, request: Request, open_to: Mapping[AgentId, NodeCapacity]) -> Mask | None:
-        """Which rows may be chosen; None: all."""
+        """Return the mask of rows that may be chosen; None for all."""
         masks = [self._there] if self._away else []
         if request.min_driver is not None:
             masks.append(self._drivers(request.min_driver))
@@ -286,8 +293,8 @@ class NodeIndex:
             unindexed = self._usable[:, -len(NOTHING.unindexed) :]
             masks.append(np.asarray((unindexed >= request.resources.unindexed).all(axis=1)))
         mask = None
-        for each in masks:
-            mask = each if mask is None else mask & each
+        for criterion in masks:
+            mask = criterion if mask is None else mask & criterion
         closed = [
             row
             for agent_id in _others(self.nodes, open_to)
@@ -297,17 +304,17 @@ class NodeIndex:
         return self._but(mask, closed) if closed else mask
 
     def _but(self, mask: Mask | None, rows: list[int]) -> Mask:
-        """A mask without some rows."""
         left = np.ones(len(self._rows), dtype=bool) if mask is None else mask.copy()
         left[rows] = False
         return left
 
     def _still_fits(self, row: int, request: Request, node: NodeCapacity | None) -> bool:
+        """Return whether a job's reduced view of a node still has room in a row; false if the job may not use it."""
         model = self._rows[row][1] if request.gpu.count else None
         return node is not None and room_for(request, node, model).slots > 0
 
     def _counts(self, request: GpuRequest) -> npt.NDArray[np.int64]:
-        """The free GPUs of each row that will do: those of one model may differ in their memory."""
+        """Return the number of free GPUs in each row that are suitable; those of one model may differ in memory."""
         needs = GpuRequest(memory_mib=request.memory_mib, compute_capability=request.compute_capability)
         if needs not in self._suited:
             counts = [len(needs.suited(self._known[agent_id].gpus, model)) for agent_id, model in self._rows]
@@ -315,6 +322,7 @@ class NodeIndex:
         return self._suited[needs]
 
     def _drivers(self, least: str) -> Mask:
+        """Return the mask of rows whose driver is new enough."""
         if least not in self._new_enough:
             able = [as_new_as(self._known[agent_id].driver, least) for agent_id, _ in self._rows]
             self._new_enough[least] = np.array(able, dtype=bool)
@@ -326,6 +334,7 @@ class NodeIndex:
         return [counts == count for count in sorted(set(counts.tolist()))]
 
     def _shape(self, request: Request, model: str | None) -> Shape:
+        """Return the shape of a request with GPUs of one model, or of any for None."""
         models, need, want = () if model is None else (model,), request.resources, request.gpu
         shape = Shape(need.cpu_milli, math.ceil(need.mem_mib), want.count, models=models)
         return shape if want.share is None else shape_for(want.share, self._of_shares().largest_mib, shape)
@@ -334,12 +343,12 @@ class NodeIndex:
 def _others(
     nodes: Mapping[AgentId, NodeCapacity], open_to: Mapping[AgentId, NodeCapacity]
 ) -> Iterable[AgentId]:
-    """The nodes that a job may not use, or not as they are."""
+    """Return the agents that a job may not use, or only with reduced capacity."""
     if isinstance(open_to, Altered) and open_to.base is nodes:
         return open_to.changes
     if open_to is nodes:
         return ()
-    return [agent_id for agent_id, known in nodes.items() if open_to.get(agent_id) is not known]
+    return [agent_id for agent_id, node in nodes.items() if open_to.get(agent_id) is not node]
 
 
 def _narrower(masks: Iterable[Mask | None], parts: Sequence[Mask]) -> list[Mask | None]:
@@ -348,14 +357,16 @@ def _narrower(masks: Iterable[Mask | None], parts: Sequence[Mask]) -> list[Mask 
 
 
 def _model(request: Request) -> str | None:
+    """Return the preferred GPU model of a request; None without one."""
     return request.gpu.models[0] if request.gpu.count and request.gpu.models else None
 
 
 def _usable(node: NodeCapacity) -> Resources:
-    """What is free there, with no more GPUs than may be given out."""
+    """Return a node's free amounts with at most as many GPUs as are known to be free."""
     free, gpus = node.free, len(node.gpus)
     return free if free.gpus <= gpus else free.with_gpus(gpus)
 
 
 def _models(node: NodeCapacity) -> list[str]:
+    """Return the GPU models of a node; [""] for a node without GPUs."""
     return node.models or [""]

@@ -1,6 +1,6 @@
-"""Bundle, spread; and for comparison best fit and chance. Pure.
+"""Placement policies: bundle and spread, and for comparison best fit and random. Pure.
 
-No key has anything of a node's name or place in it: nodes that are alike are alike. Ties are the view's to break.
+No key depends on a node's name or position: equal nodes have equal keys, and the view breaks the ties.
 """
 
 from typing import Final
@@ -15,22 +15,22 @@ _MIN: Final = (1 << _BITS) - 1
 
 
 class Simple:
-    """What the simple policies share: they remember nothing, and fit fractions most tightly."""
+    """Base of the simple policies, which keep no state and put a fraction on the GPU that it fits most tightly."""
 
     grain = 0
 
     def attach(self, view: View) -> None:
-        """Attach to a view, as `Policy.attach` says."""
+        """Start for a view, as `Policy.attach` does."""
         self.view = view
 
     def learn(self, shape: int) -> None:
-        """Nothing is remembered of shapes."""
+        """Ignore the new shape: no state is kept."""
 
     def changed(self, row: int) -> None:
-        """Nothing is remembered of nodes."""
+        """Ignore the change of a node: no state is kept."""
 
     def device(self, row: int, shape: int) -> int:
-        """Choose, as `Policy.device` says, the GPU that the least would be left of."""
+        """Choose the GPU for `Policy.device`: the one with the least left."""
         view, free = self.view, self.view.free[row]
         if view.parts is not None:
             return min((free[slot], slot) for slot in np.flatnonzero(view.fits(row, shape)).tolist())[1]
@@ -39,23 +39,22 @@ class Simple:
 
 
 class Bundle(Simple):
-    """Whole nodes are kept free: the node with the least free GPU goes first, for work without GPUs then the one with
-    the least free processors."""
+    """Policy that keeps whole nodes free: least free GPUs first, then, for work without GPUs, least free CPUs."""
 
     grain = _BITS
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """Keys as `Policy.keys` has them."""
+        """Return the keys for `Policy.keys`."""
         view = self.view
         processors = np.where(view.shape_milli[shapes] > 0, 0, np.minimum(view.cpu[rows] >> 4, _MIN))
         return np.asarray(processors + (view.total[rows] << _BITS))
 
 
 class Spread(Simple):
-    """Load is shared: the node with the most free GPU goes first, then the one with the most free processors."""
+    """Policy that shares the load: most free GPUs first, then most free CPUs."""
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """Keys as `Policy.keys` has them."""
+        """Return the keys for `Policy.keys`."""
         view = self.view
         most = view.most_free.shape[1] * WHOLE
         used = _MIN - np.minimum(view.cpu[rows] >> 4, _MIN)
@@ -63,15 +62,15 @@ class Spread(Simple):
 
 
 class BestFit(Simple):
-    """The node with the least left of processors and GPUs, each as a share of the largest node's."""
+    """Policy that prefers the least CPUs and GPUs left after the launch, each as a part of the largest node's."""
 
     def attach(self, view: View) -> None:
-        """Attach to a view, as `Policy.attach` says."""
+        """Start for a view, as `Policy.attach` does."""
         super().attach(view)
         self._cpu, self._gpu = int(view.cpu.max(initial=1)), int(view.total.max(initial=1))
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """Keys as `Policy.keys` has them."""
+        """Return the keys for `Policy.keys`."""
         view = self.view
         left = (view.cpu[rows] - view.shape_cpu[shapes]) / self._cpu
         left = (
@@ -81,13 +80,16 @@ class BestFit(Simple):
 
 
 class Random(Simple):
-    """A choice by chance, from a seed."""
+    """Policy that chooses at random.
+
+    Args:
+        seed: Seed of the random numbers; equal seeds give equal choices.
+    """
 
     def __init__(self, seed: int) -> None:
-        """Begin with a seed; the same seed gives the same choices."""
         self._chance = np.random.default_rng(seed)
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """Keys as `Policy.keys` has them, by chance."""
+        """Return random keys for `Policy.keys`."""
         size = np.broadcast_shapes(np.shape(self.view.cpu[rows]), np.shape(self.view.shape_cpu[shapes]))
         return self._chance.integers(0, 2**30, size)

@@ -1,8 +1,8 @@
-"""What free space of a GPU is worth, by which fractions are asked for, and how scarce each model is. Pure.
+"""Worth of free GPU space by the fractions in demand, and scarcity of GPU models. Pure.
 
 To pack fractions into GPUs is a cutting-stock problem. Its linear program (Gilmore and Gomory, 1961) has a dual: a
-price for each fraction, such that no way to fill a GPU is worth more than one GPU. What is free of a GPU is then worth
-the best that could still be put there, and a launch should take as little of that worth as it can.
+price for each fraction such that no way to fill a GPU is worth more than one GPU. The worth of free space is then the
+best total price of fractions that still fit, and a launch should reduce that worth as little as possible.
 """
 
 from collections.abc import Mapping
@@ -14,23 +14,23 @@ import numpy.typing as npt
 from mesos_gpu.model.shares.units import WHOLE
 
 _ENOUGH: Final = 1e-7
-_ROUNDS: Final = 10_000  # columns; some dozens are needed
-_SCARCEST: Final = 4.0  # a model of which hardly anything is free is not infinitely dear
+_ROUNDS: Final = 10_000  # limit of columns generated; some dozens are needed
+_SCARCEST: Final = 4.0  # upper limit, for models of which hardly anything is free
 Floats = npt.NDArray[np.float64]
 
 
 def worth(demand: Mapping[int, float]) -> Floats:
-    """The worth of free space: an array of 1001 numbers, from 0 for nothing to 1 for a whole GPU.
+    """Return the worth of free space in a GPU: an array of 1001 numbers, from 0 for nothing to 1 for a whole GPU.
 
     Args:
-        demand: How often each fraction is asked for, by its thousandths; whole GPUs are left out.
+        demand: Number of requests by fraction in thousandths; whole GPUs are ignored.
     """
-    wanted = {milli: count for milli, count in sorted(demand.items()) if 0 < milli < WHOLE and count > 0}
-    if not wanted:
+    fractions = {milli: count for milli, count in sorted(demand.items()) if 0 < milli < WHOLE and count > 0}
+    if not fractions:
         return np.append(np.zeros(WHOLE), 1.0)
-    sizes = np.array(list(wanted))
-    counts = np.array(list(wanted.values()), dtype=np.float64)
-    patterns = np.diag((WHOLE // sizes).astype(np.float64))  # a column: how many of each size in one GPU
+    sizes = np.array(list(fractions))
+    counts = np.array(list(fractions.values()), dtype=np.float64)
+    patterns = np.diag((WHOLE // sizes).astype(np.float64))  # each column: numbers of each size in one GPU
     for _ in range(_ROUNDS):
         prices = np.linalg.solve(patterns.T, np.ones(len(sizes))).astype(np.float64)
         value, pattern = _filled(sizes, prices)
@@ -46,7 +46,7 @@ def worth(demand: Mapping[int, float]) -> Floats:
 
 
 def _filled(sizes: npt.NDArray[np.int64], prices: Floats) -> tuple[Floats, Floats]:
-    """The best that fits into each space (a knapsack), and how the whole GPU is filled for it."""
+    """Solve the knapsack for each space; return the best values, and the numbers of each size that fill a whole GPU."""
     value, last = np.zeros(WHOLE + 1), np.full(WHOLE + 1, -1)
     for space in range(1, WHOLE + 1):
         value[space] = value[space - 1]
@@ -67,22 +67,21 @@ def _filled(sizes: npt.NDArray[np.int64], prices: Floats) -> tuple[Floats, Float
 
 
 def scarcity(demand: Mapping[tuple[str, ...], float], free: Mapping[str, float]) -> dict[str, float]:
-    """The scarcity of each model: how much of it the requests that name models would take, as a share of what is free
-    of it, if as much were asked for as is free of all models together. 0: nobody names it; above 1 they ask for more
-    than there is.
+    """Return the scarcity of each model, from 0 if no request names it to above 1 if more is requested than is free.
 
-    A request that may run on several models counts on each by how much is free of it. What may run anywhere counts
-    nowhere: that is what should stay off scarce models.
+    It is the part of the model's free GPUs that requests naming models would take if the total demand were as large as
+    all free GPUs. A request that accepts several models counts for each in proportion to its free GPUs. Requests
+    without models do not count, as these should stay off scarce models.
 
     Args:
-        demand: How many GPUs are asked for, by the models that will do; (): any.
-        free: GPUs by model, in the unit of `demand` or another.
+        demand: Requested GPUs by accepted models; the key () stands for any.
+        free: Free GPUs by model, in the unit of `demand` or another.
     """
-    asked, there = sum(demand.values()), sum(free.values())
+    requested, total_free = sum(demand.values()), sum(free.values())
     scarce = dict.fromkeys(free, 0.0)
     for models, amount in demand.items():
         fit = [model for model in models if free.get(model, 0) > 0]
         total = sum(free[model] for model in fit)
         for model in fit:
-            scarce[model] += amount / asked * there / total
+            scarce[model] += amount / requested * total_free / total
     return {model: min(share, _SCARCEST) for model, share in scarce.items()}

@@ -1,6 +1,6 @@
-"""All placement policies, once: those that jobs may ask for (`Placement`), and more to compare them with. Pure.
+"""Registry of placement policies: those that jobs may request (`Placement`), and others for comparison. Pure.
 
-The scheduler's arrays, `mesos-gpu simulate inflation` and `python -m bench placement` choose from here.
+Used by the scheduler's index, `mesos-gpu simulate inflation` and `python -m bench placement`.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from mesos_gpu.policy.sharing.cards import Order, emptiest, tightest
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A placement policy.
+    """Registered placement policy.
 
     Attributes:
-        make: A new one, of what gives the mix of recent requests, and of a seed for what is left to chance.
-        by_mix: Whether it goes by that mix: it is made anew when another one may be asked for by now.
+        make: Function that creates the policy from a function returning the mix of recent requests, and a random seed.
+        by_mix: Whether the policy depends on that mix, and is created again when the mix may have changed.
         apart: Whether nodes with the fewest tasks of the job's app come first.
-        fills: Whether GPUs that are open to shares come before another one is opened.
-        order: Of several GPUs of a node which come first for shares; None: that which the policy chooses.
+        fills: Whether GPUs that are open to shares are used before another one is opened.
+        order: Order in which GPUs of a node are used for shares; None if the policy chooses.
     """
 
     make: Callable[[Callable[[], Mix], int], Policy]

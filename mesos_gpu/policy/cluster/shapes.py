@@ -1,4 +1,4 @@
-"""Requests and nodes as the arrays of placement index them."""
+"""Requests and nodes in the form in which the placement arrays index them."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,15 @@ from mesos_gpu.model.shares.units import WHOLE
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a task takes. Requests that are alike have equal shapes: they are scored once.
+    """Amounts that a task takes; equal requests have equal shapes and are scored once.
 
     Attributes:
-        gpus: Whole ones, or 1 if `gpu_milli` is less.
-        gpu_milli: Of each GPU, in thousandths; where its memory is said apart, only of its compute.
-        models: Any of these, the first ones preferred if `ordered`; empty: any model.
-        gpu_memory_milli: Of each GPU's memory, in thousandths; None: as much as `gpu_milli`.
+        cpu_milli: Thousandths of CPUs.
+        mem_mib: Memory of the node in MiB.
+        gpus: Number of GPUs.
+        gpu_milli: Thousandths of each GPU, or of its compute only if `gpu_memory_milli` is given.
+        models: Accepted models; empty for any.
+        gpu_memory_milli: Thousandths of each GPU's memory; None if equal to `gpu_milli`.
     """
 
     cpu_milli: int
@@ -25,9 +27,9 @@ class Shape:
 
     def __post_init__(self) -> None:
         if self.gpus < 0 or not 0 < self.gpu_milli <= WHOLE or not 0 < self.memory_milli <= WHOLE:
-            raise ValueError(f"{self}: no such GPUs")
+            raise ValueError(f"{self}: number or parts of GPUs out of range")
         if self.gpus > 1 and self.gpu_milli != WHOLE and self.gpu_memory_milli is None:
-            raise ValueError(f"{self}: a fraction is of one GPU")
+            raise ValueError(f"{self}: a fraction must be of a single GPU")
 
     @property
     def memory_milli(self) -> int:
@@ -36,30 +38,31 @@ class Shape:
 
     @property
     def each_milli(self) -> int:
-        """Thousandths of each GPU: of its compute or of its memory, whichever is more."""
+        """Thousandths of each GPU: of its compute or its memory, whichever is more."""
         return max(self.gpu_milli, self.memory_milli)
 
     @property
     def milli(self) -> int:
-        """Thousandths of a GPU, of all its GPUs together."""
+        """Thousandths of a GPU that all GPUs of the shape make up together."""
         return self.gpus * self.each_milli
 
     @property
     def is_part(self) -> bool:
-        """Whether it takes less than whole GPUs."""
+        """Whether the shape takes only parts of GPUs."""
         return self.gpus > 0 and min(self.gpu_milli, self.memory_milli) < WHOLE
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the arrays: what of a node's capacity they index.
+    """Capacity of a node as a row of the placement arrays.
 
     Attributes:
-        gpu_free_milli: Thousandths of each of its GPUs; 0 for one that is taken or must not be used. WHOLE: it can
-            be taken wholly.
-        model: Of its GPUs; "": it has none.
-        gpu_parts: Of each GPU the compute and the memory that shares may have, in thousandths; empty: as much of
-            both as `gpu_free_milli` says.
+        cpu_milli: Free thousandths of CPUs.
+        mem_mib: Free memory of the node in MiB.
+        gpu_free_milli: Free thousandths of each GPU; 0 for one that is taken or must not be used, WHOLE if it is wholly
+            free.
+        model: Model of its GPUs; "" for a node without GPUs.
+        gpu_parts: Free thousandths of compute and memory of each GPU; empty if both equal `gpu_free_milli`.
     """
 
     cpu_milli: int

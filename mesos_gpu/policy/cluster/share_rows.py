@@ -1,6 +1,7 @@
-"""What the arrays of placement index of a node's GPUs for requests that ask for shares. Pure.
+"""Index of the nodes' GPUs for requests for shares. Pure.
 
-It says where to look: a share that is granted always has room by these rows, and not the other way round.
+The index only says where to look: every share that can be granted has room by these rows, but not every row with room
+can grant it.
 """
 
 import math
@@ -22,19 +23,17 @@ from mesos_gpu.policy.sharing.methods import neighbours
 from mesos_gpu.policy.sharing.parts import GpuPart
 
 Mask = npt.NDArray[np.bool_]
-_MAX_WISHES = 64  # requests for shares of which it is known which nodes could grant them
-_MAX_KINDS = 64  # of rows that are none's any more
-_MAX_OF_A_PART = (
-    WHOLE - 1
-)  # what a GPU counts as that is open, though no share be on it: nobody gets it wholly
+_MAX_WISHES = 64  # cached requests, each with the kinds of rows that could grant it
+_MAX_KINDS = 64  # allowed number of kinds that no row has any more
+_MAX_OF_A_PART = WHOLE - 1  # upper limit for an open GPU, even an unused one: it cannot be taken as a whole
 
 
 def milli_of(request: ShareRequest, capacity_mib: int) -> int:
-    """The memory that a share asks for, in thousandths, rounded down.
+    """Return the memory that a share requests, in thousandths of a GPU's memory, rounded down.
 
     Args:
-        request: Of each GPU.
-        capacity_mib: Of the largest GPU: of others it asks for more.
+        request: Share of each GPU.
+        capacity_mib: Memory of the largest GPU, in MiB; of smaller ones the request takes a larger part.
     """
     if request.memory_mib is None:
         return max(request.memory_milli, 1)
@@ -42,7 +41,7 @@ def milli_of(request: ShareRequest, capacity_mib: int) -> int:
 
 
 def shape_for(request: ShareRequest, capacity_mib: int, shape: Shape) -> Shape:
-    """The shape of a request for shares. `shape`: but for its GPUs' parts."""
+    """Return the shape of a request for shares, from `shape` with the request's parts of GPUs."""
     memory = milli_of(request, capacity_mib)
     return Shape(
         shape.cpu_milli,
@@ -55,33 +54,34 @@ def shape_for(request: ShareRequest, capacity_mib: int, shape: Shape) -> Shape:
 
 
 def largest_mib(nodes: Iterable[NodeCapacity]) -> int:
-    """The memory for shares of the GPU that has most; 1: none can be shared."""
+    """Return the largest memory for shares of any GPU, in MiB; 1 if no GPU can be shared."""
     sizes = (gpu.sharing.memory_mib for node in nodes for gpu in node.installed if gpu.sharing)
     return max(sizes, default=1)
 
 
 class ShareRows:
-    """What the GPUs of each row have for shares: which are open, how the shares on them are enforced, and what their
-    hosts can do. A row is a node with one model of its GPUs."""
+    """GPUs of each row for shares: which are open, how shares on them are enforced, and what their hosts support.
+
+    Args:
+        rows: Node and GPU model of each row.
+        width: Largest number of GPUs in a row.
+    """
 
     def __init__(self, rows: Sequence[tuple[NodeCapacity, str]], width: int) -> None:
-        """Look at what hosts can do; what is free is told by `state`. `width`: of the row with most GPUs."""
-        self.largest_mib = largest_mib(node for node, _ in rows)  # what shapes are measured by
+        self.largest_mib = largest_mib(node for node, _ in rows)  # unit in which shapes measure memory
         self._open = np.zeros((len(rows), width), dtype=bool)
-        self._ways: dict[tuple[Method | None, str], int] = {
-            (None, ""): 0
-        }  # of enforcing, with the owner; numbered
-        self._way = np.zeros((len(rows), width), dtype=np.int64)  # of the shares on each GPU
-        self._kinds: dict[tuple[int, tuple[Sharing | None, ...]], int] = {}  # of rows; numbered
-        self._examples: list[tuple[NodeCapacity, str]] = []  # of each kind
+        #: Numbers of the ways to enforce shares: method and owner.
+        self._ways: dict[tuple[Method | None, str], int] = {(None, ""): 0}
+        self._way = np.zeros((len(rows), width), dtype=np.int64)  # way of the shares on each GPU
+        self._kinds: dict[tuple[int, tuple[Sharing | None, ...]], int] = {}  # numbers of the kinds of rows
+        self._examples: list[tuple[NodeCapacity, str]] = []  # a node and model of each kind
         self._installed = [node.installed for node, _ in rows]
         self._kind = np.array([self._kind_of(node, model) for node, model in rows], dtype=np.int64)
-        self._granting: dict[
-            Request, list[bool]
-        ] = {}  # by what one task asks for: kinds of rows that could grant it
+        #: Whether each kind of row could grant a request if nothing ran there.
+        self._granting: dict[Request, list[bool]] = {}
 
     def _kind_of(self, node: NodeCapacity, model: str) -> int:
-        """Rows are alike whose hosts can do the same."""
+        """Return the number of the row's kind; rows are of one kind if their hosts support the same."""
         kind = node.compute_milli, tuple([gpu.sharing for gpu in node.installed if gpu.model == model])
         if kind not in self._kinds:
             self._kinds[kind] = len(self._examples)
@@ -89,14 +89,17 @@ class ShareRows:
         return self._kinds[kind]
 
     def is_beyond(self, node: NodeCapacity) -> bool:
-        """Whether all is to be looked at anew: a GPU of it has more for shares than any that is known, or hosts have
-        changed so often, as with each MIG instance that they make, that most kinds are of none any more."""
+        """Return whether the index must be rebuilt for a node.
+
+        That is so if one of its GPUs has more memory for shares than any known one, or if hosts have changed so often
+        (as with each MIG instance that they create) that most kinds are unused.
+        """
         return largest_mib([node]) > self.largest_mib or len(self._examples) > _MAX_KINDS + 2 * len(
             self._kind
         )
 
     def state(self, row: int, node: NodeCapacity, model: str) -> Row:
-        """Look at what is free of a row's GPUs, now."""
+        """Record which of a row's GPUs are open now, and return the row's free amounts."""
         if node.installed is not self._installed[row]:
             self._installed[row], self._kind[row] = node.installed, self._kind_of(node, model)
         counts, free, parts = parts_of(node, [gpu for gpu in node.gpus if gpu.model == model])
@@ -105,50 +108,58 @@ class ShareRows:
             if part is not None:
                 self._open[row, slot], self._way[row, slot] = True, self._way_of(part)
         missing = self._open.shape[1] - len(counts)
-        every = (*free, *[(0, 0)] * missing)
+        padded = (*free, *[(0, 0)] * missing)
         return Row(
-            node.free.cpu_milli, math.floor(node.free.mem_mib), (*counts, *[0] * missing), model, every
+            node.free.cpu_milli, math.floor(node.free.mem_mib), (*counts, *[0] * missing), model, padded
         )
 
     def _way_of(self, part: GpuPart) -> int:
+        """Return the number of the way in which the shares of a GPU are enforced."""
         owner = part.domain if part.method is not None and part.method.has_domain else ""
         return self._ways.setdefault((part.method, owner), len(self._ways))
 
     def granting(self, request: Request) -> Mask:
-        """Rows whose GPUs could be shared as is asked for, if nothing ran there."""
-        wanted = Request(NOTHING, GpuRequest(request.gpu.count, share=request.gpu.share), user=request.user)
-        if wanted not in self._granting and len(self._granting) >= _MAX_WISHES:
+        """Return the mask of rows whose GPUs could give the requested shares if nothing ran there."""
+        task = Request(NOTHING, GpuRequest(request.gpu.count, share=request.gpu.share), user=request.user)
+        if task not in self._granting and len(self._granting) >= _MAX_WISHES:
             self._granting.clear()
-        known = self._granting.setdefault(wanted, [])
-        for node, model in self._examples[len(known) :]:
-            known.append(node.could_share(wanted.of_model(model)))
-        return np.array(known, dtype=bool)[self._kind]
+        verdicts = self._granting.setdefault(task, [])
+        for node, model in self._examples[len(verdicts) :]:
+            verdicts.append(node.could_share(task.of_model(model)))
+        return np.array(verdicts, dtype=bool)[self._kind]
 
     def narrowed(
         self, request: Request, room: Mask, masks: Sequence[Mask | None], *, fills: bool
     ) -> list[Mask | None]:
-        """Masks of rows, each without those whose GPUs a task cannot have for what others share of them.
+        """Restrict masks to rows in which a task can get its shares beside those that are there.
 
         Args:
-            request: What it needs.
-            room: GPUs, by row, that have room for a share.
-            masks: None: all rows.
-            fills: Whether rows come first on which none need be opened.
+            request: Requirements of the task.
+            room: Mask of the GPUs, by row, that have room for a share.
+            masks: Masks to restrict; None stands for all rows.
+            fills: Whether rows in which no GPU must be opened come first.
         """
-        assert request.gpu.share is not None, "it asks for whole GPUs"
+        assert request.gpu.share is not None, "the request is for whole GPUs"
         beside = neighbours(request.gpu.share, request.user, request.gpu.count)
         joined = np.zeros(len(self._ways), dtype=bool)
         joined[[0, *(self._ways[way] for way in beside if way in self._ways)]] = True
         gpus = room & joined[self._way]
-        every = [gpus, gpus & self._open] if fills else [gpus]
-        able = [np.asarray(some.sum(axis=1) >= request.gpu.count) for some in reversed(every)]
-        return [each if mask is None else mask & each for each in able for mask in masks]
+        variants = [gpus, gpus & self._open] if fills else [gpus]
+        able = [
+            np.asarray(mask_of_gpus.sum(axis=1) >= request.gpu.count) for mask_of_gpus in reversed(variants)
+        ]
+        return [rows if mask is None else mask & rows for rows in able for mask in masks]
 
 
 def parts_of(
     node: NodeCapacity, gpus: Sequence[Gpu]
 ) -> tuple[list[int], list[tuple[int, int]], list[GpuPart | None]]:
-    """Look at free GPUs of a node: what each counts as, what shares may have of it, and what is free if it is open."""
+    """Look up free GPUs of a node.
+
+    Returns:
+        For each GPU the thousandths that it counts as, its free compute and memory, and its free part if it is open to
+            shares.
+    """
     parts = {part.gpu_id: part for part in node.parts}
     to_open = len(gpus) if not node.cover.gpus else max(node.free.gpus, 0)
     counts: list[int] = []
@@ -164,11 +175,11 @@ def parts_of(
 
 
 def _room(gpu: Gpu, part: GpuPart | None, compute_milli: int) -> tuple[int, int]:
-    """Thousandths of compute and of memory, rounded up."""
+    """Return the free thousandths of compute and memory of a GPU, rounded up."""
     sharing = gpu.sharing
     if sharing is None:
         return 0, 0
-    if sharing.mig:  # what is free of an instance only its table says
+    if sharing.mig:  # whether an instance is suitable is tested later, by `fit`
         idle = len(sharing.instances) > len(part.taken if part else ()) or sharing.profiles
         return (WHOLE, WHOLE) if idle else (0, 0)
     if part is None:

@@ -1,7 +1,7 @@
-"""The cluster as arrays: one decision is one look along one row of keys.
+"""The cluster as arrays, so that one placement decision is one scan of a row of keys.
 
-For each request shape and each node there is a key: how well the node would do, smaller is better. A launch changes
-one node, so it changes one column, for all shapes at once; a decision for a shape that is known is an argmin.
+For each request shape and each node there is a key; the node with the smallest is best. A launch changes one node, so
+it changes one column, for all shapes at once; a decision for a known shape is an argmin.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 
 NEVER: Final = np.iinfo(np.int32).max  # the key of a node that cannot take the shape
-_ANY: Final = -1  # all bits: every model will do
-SCATTER: Final = 0x9E3779B97F4A7C  # of the golden ratio: near values land far apart (Knuth, TAOCP 3, 6.4)
+_ANY: Final = -1  # all bits set: every model is accepted
+SCATTER: Final = 0x9E3779B97F4A7C  # golden-ratio hash: near values land far apart (Knuth, TAOCP 3, 6.4)
 Integers = npt.NDArray[np.int64]
 Index = Any  # a number, or an array or slice of numbers
 
 
 class Policy(Protocol):
-    """Gives keys, and chooses among the GPUs of a node.
+    """Placement policy: gives keys, and chooses among the GPUs of a node.
 
     Attributes:
         grain: Number of low bits of a key that are ignored when nodes differ in their load of starting tasks.
@@ -30,39 +30,44 @@ class Policy(Protocol):
     grain: int
 
     def attach(self, view: "View") -> None:
-        """Begin, for that view, in which there are no shapes yet."""
+        """Start for a view, which has no shapes yet."""
 
     def learn(self, shape: int) -> None:
-        """Take note of a new shape."""
+        """Prepare for a new shape of the view."""
 
     def changed(self, row: int) -> None:
-        """What is free on a node is another now."""
+        """Update the policy's state after the free amounts of a node changed."""
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """Keys of one node for many shapes, or of many nodes for one shape; from 0 below NEVER.
+        """Return keys of one node for many shapes, or of many nodes for one shape, from 0 to below NEVER.
 
-        What it says of a node that cannot take a shape is of no account.
+        The keys of nodes that cannot take a shape are ignored.
         """
 
     def device(self, row: int, shape: int) -> int:
-        """The index of the GPU on that node that a fraction goes to."""
+        """Return the index of the GPU on a node for a fraction."""
 
 
 class View:
-    """Nodes are rows, shapes are numbers in order of their first appearance.
+    """Arrays of the free amounts of all nodes, with keys by shape.
+
+    Nodes are rows; shapes are numbered in order of their first appearance.
+
+    Args:
+        nodes: Rows of the view.
+        policy: Placement policy that computes the keys.
 
     Attributes:
-        cpu, mem, model: Of each node, what is free and the number of its GPUs' model.
+        cpu, mem, model: Free thousandths of CPUs, free MiB of memory and number of the GPU model of each node.
         total: Free thousandths of GPUs of each node.
-        most_free: The same of each GPU, sorted, the freest first.
-        free: The same in the order of the GPUs.
-        parts: Of each node and GPU the compute and the memory that shares may have, in thousandths; None: as much of
-            both as `free` says, as long as nobody asks for them apart. `free` has the smaller one then.
-        shapes: All that were asked for; shape_*: their parts.
+        most_free: Free thousandths of each GPU of a node, sorted, the freest first.
+        free: Free thousandths of each GPU of a node, in the order of the GPUs.
+        parts: Free thousandths of compute and of memory of each GPU of a node; None while no shape requests them
+            separately and both equal `free`. Otherwise `free` has the lower one.
+        shapes: Shapes requested so far; the arrays shape_* have their amounts.
     """
 
     def __init__(self, nodes: Sequence[Row], policy: Policy) -> None:
-        """All nodes at once."""
         width = max([len(node.gpu_free_milli) for node in nodes] + [1])
         self.cpu = np.array([node.cpu_milli for node in nodes], dtype=np.int64)
         self.mem = np.array([node.mem_mib for node in nodes], dtype=np.int64)
@@ -89,14 +94,15 @@ class View:
         policy.attach(self)
 
     def _model(self, name: str) -> int:
+        """Return the number of a GPU model; a new name gets the next one."""
         return self._models.setdefault(name, len(self._models))
 
     def model_names(self) -> tuple[str, ...]:
-        """The models by number."""
+        """Return the names of the GPU models, by number."""
         return tuple(self._models)
 
     def shape(self, shape: Shape) -> int:
-        """The number of a shape; a new one is scored on all nodes."""
+        """Return the number of a shape; a new one is scored on all nodes."""
         number = self._numbers.get(shape)
         if number is None:
             number = self._numbers[shape] = len(self.shapes)
@@ -104,7 +110,7 @@ class View:
         return number
 
     def _part(self) -> None:
-        """Count compute and memory apart from now on."""
+        """Start to count compute and memory of GPUs separately."""
         compute = np.array(self.free, dtype=np.int64)
         self.parts = compute, compute.copy()
         for row, parts in self._given.items():
@@ -112,17 +118,19 @@ class View:
         self._given = {}
 
     def parts_of(self, row: int) -> tuple[tuple[int, int], ...]:
-        """What of a node's GPUs shares may have, as of `Row`; empty: as much of both as `free` says."""
+        """Return the free compute and memory of a node's GPUs, as in `Row`; empty if both equal `free`."""
         if self.parts is None:
             return ()
-        return tuple(zip(*(each[row].tolist() for each in self.parts), strict=True))
+        return tuple(zip(*(array[row].tolist() for array in self.parts), strict=True))
 
     def _set_parts(self, row: int, parts: Sequence[tuple[int, int]]) -> None:
+        """Set the free compute and memory of a node's GPUs."""
         assert self.parts is not None, "compute and memory are not counted apart"
         missing = [(0, 0)] * (self.most_free.shape[1] - len(parts))
         self.parts[0][row], self.parts[1][row] = np.array([*parts, *missing], dtype=np.int64).T
 
     def _add(self, shape: Shape, number: int) -> None:
+        """Add a shape: extend the arrays by shape, and compute its keys on all nodes."""
         if shape.gpu_memory_milli is not None and self.parts is None:
             self._part()
         self.shapes.append(shape)
@@ -144,7 +152,7 @@ class View:
             self._keys[number, rows] = self._policy.keys(rows, number)
 
     def _able(self, shape: int) -> npt.NDArray[np.bool_]:
-        """Whether each node can take the shape."""
+        """Return whether each node can take the shape."""
         last = min(self.shape_last[shape], self.most_free.shape[1] - 1)
         able = self.most_free[:, last] >= self.shape_milli[shape]
         if self.parts is not None and self._is_part[shape]:
@@ -155,7 +163,7 @@ class View:
         return np.asarray(able)
 
     def fits(self, rows: Index, shape: int) -> npt.NDArray[np.bool_]:
-        """Whether each GPU of some nodes has room for a part, where both are counted apart; of one node: by GPU."""
+        """Return whether each GPU of the rows has room for the shape's part, with separate compute and memory."""
         assert self.parts is not None, "compute and memory are not counted apart"
         want, (compute, memory) = self.shapes[shape], self.parts
         return np.asarray((compute[rows] >= want.gpu_milli) & (memory[rows] >= want.memory_milli))
@@ -176,7 +184,7 @@ class View:
         draw: int | None = None,
         load: npt.NDArray[np.int64] | None = None,
     ) -> int | None:
-        """The node for a shape, of those that are allowed; None: there is none.
+        """Return the best node for a shape among the allowed ones; None if no node can take it.
 
         Args:
             shape: Number of the shape.
@@ -191,8 +199,8 @@ class View:
         if least == NEVER:
             return None
         if load is not None:
-            alike = (keys >> self._policy.grain == least >> self._policy.grain) & (keys != NEVER)
-            keys = np.where(alike & (load == load[alike].min()), keys, NEVER)
+            similar = (keys >> self._policy.grain == least >> self._policy.grain) & (keys != NEVER)
+            keys = np.where(similar & (load == load[similar].min()), keys, NEVER)
             row = int(keys.argmin())
             least = keys[row]
         tied = np.flatnonzero(keys[row:] == least)
@@ -201,15 +209,17 @@ class View:
         )
 
     def _lot(self, rows: Integers, draw: int) -> int:
-        """Which of some nodes that are as good: drawn by how much has been placed so far, from their order by what
-        is free there. So it is the same in every run, no name and no place decides, and no kind of node is favoured:
-        to prefer always the one with more processors, or less memory, costs half a percent of the GPUs on the trace
-        of docs/placement.md."""
+        """Choose one of equally good nodes, by the number of placements, from their order by free amounts.
+
+        So the choice is the same in every run, no name or position decides, and no kind of node is favoured: always
+        preferring the one with more CPUs, or less memory, costs half a percent of the GPUs on the trace of
+        docs/placement.md.
+        """
         drawn = (draw * SCATTER >> 40) % len(rows)
         return int(self._account[rows].argpartition(drawn)[drawn])
 
     def take(self, row: int, shape: int) -> tuple[int, ...]:
-        """Put a task there: the indexes of its GPUs, as the policy chooses them."""
+        """Subtract a task from a node; return the indexes of the GPUs that the policy chooses for it."""
         want = self.shapes[shape]
         slots: tuple[int, ...] = ()
         if self._is_part[shape]:
@@ -220,20 +230,20 @@ class View:
         return slots
 
     def _tightest(self, row: int, shape: int) -> tuple[int, ...]:
-        """Several GPUs for parts of them, those first of which least is free."""
+        """Choose several GPUs for parts of them, those with the least free first."""
         slots = np.flatnonzero(self.fits(row, shape)).tolist()
         return tuple(sorted(slots, key=lambda slot: self.free[row][slot])[: self.shapes[shape].gpus])
 
     def device(self, row: int, shape: int) -> int:
-        """The index of the GPU of a node, that has room, on which the policy puts a part."""
+        """Return the index of the GPU that the policy chooses for a part, on a node with room."""
         return self._policy.device(row, shape)
 
     def give(self, row: int, shape: int, slots: Sequence[int]) -> None:
-        """A task has ended."""
+        """Return the amounts of a task that has ended to its node."""
         self._change(row, self.shapes[shape], slots, 1)
 
     def set_row(self, row: int, state: Row) -> None:
-        """Another account of a node, of the same model and no more GPUs than the largest had."""
+        """Replace the free amounts of a node, which must keep its model and not exceed the largest number of GPUs."""
         free = [*state.gpu_free_milli, *[0] * (self.most_free.shape[1] - len(state.gpu_free_milli))]
         self.cpu[row], self.mem[row], self.free[row] = state.cpu_milli, state.mem_mib, free
         self.most_free[row] = sorted(free, reverse=True)
@@ -246,6 +256,7 @@ class View:
         self._rescore(row)
 
     def _change(self, row: int, want: Shape, slots: Sequence[int], sign: int) -> None:
+        """Add a task's amounts to a node (`sign` 1) or subtract them (-1), on the GPUs `slots`."""
         self.cpu[row] += sign * want.cpu_milli
         self.mem[row] += sign * want.mem_mib
         if slots:
@@ -260,6 +271,7 @@ class View:
         self._rescore(row)
 
     def _change_part(self, row: int, slot: int, want: Shape, sign: int) -> int:
+        """Add or subtract a shape's part of one GPU; return the lower of its free compute and memory."""
         assert self.parts is not None, "compute and memory are not counted apart"
         compute, memory = self.parts
         compute[row, slot] += sign * want.gpu_milli
@@ -267,6 +279,7 @@ class View:
         return int(min(compute[row, slot], memory[row, slot]))
 
     def _rescore(self, row: int) -> None:
+        """Recompute a node's keys for all shapes after a change."""
         self._changes += 1
         self._account[row] = _account(self.cpu[row], self.mem[row], self.total[row])
         self._policy.changed(row)
@@ -284,12 +297,12 @@ class View:
         self._keys[:count, row] = np.where(able, self._policy.keys(row, slice(0, count)), NEVER)
 
     def _rooms(self, row: int) -> Integers:
-        """How many GPUs of a node have room for a part of them, by shape."""
+        """Return the number of GPUs of a node that have room for a part, by shape."""
         assert self.parts is not None, "compute and memory are not counted apart"
         compute, memory = self.parts[0][row, :, None], self.parts[1][row, :, None]
         return np.asarray(((compute >= self._compute_of) & (memory >= self._memory_of)).sum(axis=0))
 
 
 def _account(cpu: Index, mem: Index, total: Index) -> Any:
-    """All that is free on a node as one number: equal for nodes that are alike."""
+    """Return all free amounts of a node as one number, equal for equal nodes."""
     return (cpu << 28) + (mem << 6) + total

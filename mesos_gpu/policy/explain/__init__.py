@@ -1,1 +1,1 @@
-"""Why a job waits, and when it may start."""
+"""Explanations of why a job waits, and estimates of when it starts."""

@@ -1,4 +1,4 @@
-"""How many nodes each reason takes from a job, in the order of stages. Pure."""
+"""Number of nodes that each reason excludes for a job, in the order of stages. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,37 +13,37 @@ from mesos_gpu.policy.explain.hurdles import Hurdle, free_here, hurdles
 from mesos_gpu.policy.explain.owed import owed_words
 
 _ORDER = tuple(Stage)
-#: Stages of nodes whose free GPUs a job may use, now or later: those of other pools are none of them.
+#: Stages of nodes whose free GPUs a job may use, now or later; nodes of pools that it may not use are left out.
 _FROM_GPUS = frozenset(_ORDER[_ORDER.index(Stage.GPUS) :]) - {Stage.POOL}
-Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # tasks that there is room for, by node
+Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # restricts the number of tasks by node
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A node and what keeps the job off it."""
+    """Node with everything that keeps the job off it."""
 
     node: NodeCapacity
-    hurdles: tuple[Hurdle, ...]  # in order; none: a task could start there now
-    room: int = 0  # for how many tasks, as far as the job has any
-    alone: int = 0  # the same, whatever constraints say of its tasks on other nodes
-    free: int | None = None  # GPUs that would do; None if other things keep the job off before its GPUs do
+    hurdles: tuple[Hurdle, ...]  # in order of stages; empty if a task could start there now
+    room: int = 0  # number of the job's tasks that fit
+    alone: int = 0  # number of the job's tasks that fit, ignoring constraints with its tasks on other nodes
+    free: int | None = None  # suitable free GPUs; None if an earlier stage than GPUs excludes the node
 
     @property
     def stage(self) -> Stage | None:
-        """What removes the node; None: nothing does."""
+        """Stage that excludes the node; None if none does."""
         return self.hurdles[0].stage if self.hurdles else None
 
 
 @dataclass(frozen=True, slots=True)
 class Funnel:
-    """All nodes on their way through the stages."""
+    """All nodes, with the number that each stage excludes."""
 
     passages: tuple[Passage, ...] = ()
     stages: tuple[Removed, ...] = ()
-    tasks_fit: int = 0  # tasks of the job that there is room for, its queue's limit apart
-    left: int = 0  # nodes where it could start now
-    scattered: str = ""  # where GPUs are free, if they are enough in all, and too scattered for the job
-    free: tuple[int, ...] = ()  # GPUs that would do on each node that has any
+    tasks_fit: int = 0  # number of the job's tasks that fit, ignoring limits of its queue
+    left: int = 0  # number of nodes where it could start now
+    scattered: str = ""  # text on the free GPUs if they suffice in total but are too scattered; else ""
+    free: tuple[int, ...] = ()  # suitable free GPUs of each node that has any
 
 
 def funnel(
@@ -56,16 +56,17 @@ def funnel(
     apart: Apart | None = None,
     owed: Owed | None = None,
 ) -> Funnel:
-    """Send every node through.
+    """Find the stage that excludes each node for a job, and count the nodes by stage.
 
     Args:
-        request: What one task needs.
-        nodes: Every node that is known.
+        request: Requirements of one task.
+        nodes: Nodes that are known.
         now: Seconds since the epoch.
-        limit: Which limit or rule of its queue, user or class keeps it waiting; "": none does.
-        stage: The kind of that.
-        apart: What the job's constraints between its own tasks leave of the room for them; None: it has none.
-        owed: What it has of a guarantee; None: nothing.
+        limit: Description of a limit or rule of its queue, user or class that keeps the job waiting; "" without one.
+        stage: Stage of that limit.
+        apart: Function that restricts the room for tasks by the job's constraints between its own tasks; None without
+            any.
+        owed: Guarantee that applies to the job; None if none does.
     """
     tasks = request.tasks
     passages = _passages(request, sorted(nodes, key=lambda node: node.hostname), now)
@@ -90,23 +91,26 @@ def funnel(
 
 
 def _passages(request: Request, nodes: Sequence[NodeCapacity], now: float) -> list[Passage]:
+    """Return a passage for each node, with room for the model of which most tasks fit."""
     passages = [_passage(request, node, now) for node in nodes]
     best: list[Passage] = passages
-    # The tasks of a gang get GPUs of one model, if any is asked for.
-    for one in request.each_model() if request.tasks > 1 else [request]:
-        tried = [_with_room(one, passage) for passage in passages]
+    # A gang whose job names models gets GPUs of one of them: try each.
+    for variant in request.each_model() if request.tasks > 1 else [request]:
+        tried = [_with_room(variant, passage) for passage in passages]
         if sum(passage.room for passage in tried) > sum(passage.room for passage in best):
             best = tried
     return best
 
 
 def _passage(request: Request, node: NodeCapacity, now: float) -> Passage:
+    """Return a node with its hurdles and, if it is not excluded before its GPUs, their free number."""
     against = tuple(hurdles(request, node, now=now))
     reaches_gpus = not against or against[0].stage in _FROM_GPUS
     return Passage(node, against, free=free_here(request.gpu, node) if reaches_gpus else None)
 
 
 def _with_room(request: Request, passage: Passage) -> Passage:
+    """Return a node without hurdles with the number of tasks that fit."""
     if passage.hurdles:
         return passage
     room = min(room_for(request, beside_all(passage.node)).slots, request.tasks)
@@ -114,7 +118,7 @@ def _with_room(request: Request, passage: Passage) -> Passage:
 
 
 def _scattered(request: Request, passages: Sequence[Passage]) -> list[int]:
-    """Free GPUs of each node that gets as far as its GPUs: if they are enough for the job, but not where they are."""
+    """Return the free GPUs by node if they suffice for the job in total, but not where they are; else an empty list."""
     size, tasks = request.gpu.count, request.tasks
     if not size or request.gpu.share is not None:
         return []
@@ -126,14 +130,14 @@ def _scattered(request: Request, passages: Sequence[Passage]) -> list[int]:
 
 
 def _free(request: Request, passages: Sequence[Passage]) -> list[int]:
-    """GPUs that would do on each node that gets as far as its GPUs, and has any."""
+    """Return the suitable free GPUs of each node that has any."""
     if not request.gpu.count:
         return []
     return [passage.free for passage in passages if passage.free]
 
 
 def _to_reclaim(passage: Passage, room: RoomToCome) -> Passage:
-    """A node where others make room: what is lacking there is guaranteed, and not there yet."""
+    """Mark a node on which other jobs make room: what is lacking there is guaranteed, and still in use."""
     if not passage.hurdles or passage.node.agent_id not in room.on:
         return passage
     first, *others = passage.hurdles
@@ -141,6 +145,7 @@ def _to_reclaim(passage: Passage, room: RoomToCome) -> Passage:
 
 
 def _as_fragment(passage: Passage) -> Passage:
+    """Change the stage of a node whose free GPUs do not suffice to fragmentation."""
     if passage.stage is not Stage.GPUS or not passage.free:
         return passage
     first, *others = passage.hurdles
@@ -148,6 +153,7 @@ def _as_fragment(passage: Passage) -> Passage:
 
 
 def _without_others(passage: Passage, fit: int, tasks: int) -> Passage:
+    """Exclude a node with room for tasks, because not all tasks of the job have room."""
     if passage.hurdles:
         return passage
     words = f"has room for {passage.room} of its {tasks} tasks; there is room for {fit} in all"
@@ -155,12 +161,14 @@ def _without_others(passage: Passage, fit: int, tasks: int) -> Passage:
 
 
 def _free_words(free: Sequence[int]) -> str:
+    """Return the number of scattered free GPUs as text; "" without any."""
     return (
         f"{sum(free)} are free, on {counted(len(free), 'node')} with at most {max(free)} each" if free else ""
     )
 
 
 def _stages(passages: Sequence[Passage], scattered: str, owed: str) -> list[Removed]:
+    """Count the nodes that each stage excludes, with an example for each."""
     rows, left = [], len(passages)
     by_stage: dict[Stage | None, list[Passage]] = {}
     for passage in passages:

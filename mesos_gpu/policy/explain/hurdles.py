@@ -1,4 +1,4 @@
-"""What keeps a job off one node, in words: what `fit` says is rendered. Pure."""
+"""Reasons against a job on one node as text, from the results of `fit`. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,23 +17,30 @@ from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.explain.estimate import gpus_of
 
 _MAX_RANGES: Final = 3
-_MAX_GPUS: Final = 4  # of which it is said why a share has no room; a host may have 16
+_MAX_GPUS: Final = 4  # different reasons against a share that are listed; a host may have 16 GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class Hurdle:
-    """A thing that keeps the job off a node."""
+    """Reason that keeps a job off a node."""
 
     stage: Stage
-    words: str  # said of the node: "has …", "lacks …"
+    words: str  # a predicate about the node: "has …", "lacks …"
 
 
 def hurdles(request: Request, node: NodeCapacity, *, now: float) -> list[Hurdle]:
-    """All that keeps one task of a job off a node, in the order of stages. `now`: seconds since the epoch."""
+    """Return all reasons that keep one task of a job off a node, in the order of stages.
+
+    Args:
+        request: Requirements of the task.
+        node: Capacity of the node.
+        now: Seconds since the epoch.
+    """
     return [Hurdle(misfit.stage, _words(misfit, request, node, now)) for misfit in misfits(request, node)]
 
 
 def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> str:
+    """Return a reason as a predicate about the node."""
     match misfit.stage:
         case Stage.DRAINED | Stage.PACE:
             return node.drained or node.paced
@@ -42,8 +49,8 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
         case Stage.CONSTRAINT | Stage.SCARCE | Stage.POOL:
             return node.ruled_out or node.barred
         case Stage.DRIVER:
-            has = f"has driver {node.driver}" if node.driver else "reports no NVIDIA driver"
-            return f"{has}, and {request.min_driver} is the oldest that will do"
+            driver = f"has driver {node.driver}" if node.driver else "reports no NVIDIA driver"
+            return f"{driver}, and {request.min_driver} is the oldest that will do"
         case Stage.PORTS:
             return _of_ports(request, node.ports or ())
         case Stage.OFFER:
@@ -51,7 +58,7 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
         case Stage.KEPT if misfit.kept_for is not None:
             return _of_kept(misfit.kept_for)
         case Stage.GPUS if not misfit.in_use and misfit.shortfall.gpus > len(node.installed):
-            return "opens no GPU to shares now: what holds its shared GPUs in Mesos has failed to start"
+            return "opens no GPU to shares now: the Mesos task that holds its shared GPUs failed to start"
         case Stage.GPUS if not misfit.in_use:
             return f"lacks {gpus_of(misfit.shortfall.gpus)}: its offers hold {node.free.gpus}"
         case Stage.ISOLATION | Stage.HEALTH | Stage.GPUS if request.gpu.share is not None:
@@ -64,10 +71,12 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
 
 
 def _of_kept(kept: Reservation) -> str:
+    """Return which reservation keeps the node's room, as text."""
     return f"is {kept.words}" if kept.booking else f"keeps room for job {kept.job_id}, which is before it"
 
 
 def _of_ports(request: Request, ports: Sequence[PortRange]) -> str:
+    """Return which ports a node lacks for a task."""
     if request.tasks > 1:
         return "has no free port, and each task takes one"
     wishes = request.ports
@@ -75,12 +84,12 @@ def _of_ports(request: Request, ports: Sequence[PortRange]) -> str:
     if absent:
         numbers = f"port{'' if len(absent) == 1 else 's'} {', '.join(map(str, absent))}"
         return f"does not offer {numbers}; it offers {_ranges(ports)}"
-    free, wanted = count_ports(ports), sum(wish.host_port is not None for wish in wishes)
-    return f"offers {counted(free, 'port')}, and it asks for {wanted}"
+    free, requested = count_ports(ports), sum(wish.host_port is not None for wish in wishes)
+    return f"offers {counted(free, 'port')}, and it asks for {requested}"
 
 
 def _ranges(ports: Sequence[PortRange]) -> str:
-    """In words; of many the first."""
+    """Return port ranges as text, the first few of many."""
     shown = [f"{span.begin}-{span.end}" for span in sorted(ports, key=lambda span: span.begin)]
     more = f" and {len(shown) - _MAX_RANGES} more" if len(shown) > _MAX_RANGES else ""
     return ", ".join(shown[:_MAX_RANGES]) + more if shown else "none"
@@ -90,21 +99,23 @@ def _ranges(ports: Sequence[PortRange]) -> str:
 
 
 def free_here(request: GpuRequest, node: NodeCapacity) -> int:
-    """How many of one model one task could have now, as Mesos offers them."""
+    """Return how many suitable GPUs of one model a task could have now, limited to the number that Mesos offers."""
     free = largest(node.usable(request))
     return min(free, node.free.gpus) if node.offered else free
 
 
 def of_model(request: GpuRequest) -> str:
-    """The models in words, with a space before them."""
+    """Return the requested models as text with a leading space; "" for any model."""
     return f" of model {' or '.join(request.models)}" if request.models else ""
 
 
 def _other_models(request: GpuRequest, node: NodeCapacity, now: float) -> str:
+    """Return which GPU models a node has instead."""
     return f"has {', '.join(node.models)}"
 
 
 def _too_few(request: GpuRequest, node: NodeCapacity, now: float) -> str:
+    """Return that a node has fewer GPUs than requested."""
     return _only(largest(request.of_any_size().by_model(node.installed)), of_model(request))
 
 
@@ -113,6 +124,7 @@ def _only(number: int, kind: str) -> str:
 
 
 def _too_small(request: GpuRequest, node: NodeCapacity, now: float) -> str:
+    """Return that a node's GPUs have too little memory."""
     number = largest(request.of_any_capability().by_model(node.installed))
     if not number:
         size = max(gpu.memory_mib for gpu in request.of_any_size().suited(node.installed))
@@ -121,25 +133,26 @@ def _too_small(request: GpuRequest, node: NodeCapacity, now: float) -> str:
 
 
 def _too_old(request: GpuRequest, node: NodeCapacity, now: float) -> str:
+    """Return that a node's GPUs have too low a compute capability."""
     roomy = request.of_any_capability().suited(node.installed)
-    known = sorted({gpu.compute_capability or "unknown" for gpu in roomy})
+    capabilities = sorted({gpu.compute_capability or "unknown" for gpu in roomy})
     least = request.compute_capability
-    return f"has compute capability {', '.join(known)}, and {least} is the oldest that will do"
+    return f"has compute capability {', '.join(capabilities)}, and {least} is the oldest that will do"
 
 
 def _lacks(request: GpuRequest, node: NodeCapacity, now: float) -> str:
-    """What is lacking of the model that comes nearest."""
+    """Describe what is lacking for the GPU model that comes closest."""
     free = {gpu.id for group in node.usable(request) for gpu in group}
     enough = [group for group in request.by_model(node.installed) if len(group) >= request.count]
     unfree = [[gpu for gpu in group if gpu.id not in free] for group in enough]
-    nearest, blocked = max(zip(enough, unfree, strict=True), key=lambda each: len(each[0]) - len(each[1]))
+    nearest, blocked = max(zip(enough, unfree, strict=True), key=lambda pair: len(pair[0]) - len(pair[1]))
     missing = request.count - (len(nearest) - len(blocked))
     users: dict[str, list[Gpu]] = {}
     for gpu in blocked:
         users.setdefault(node.holders.get(gpu.id, ""), []).append(gpu)
     unwell = [_unwell(gpu, now) for gpu in users.pop("", ())]
     return f"lacks {gpus_of(missing)}: " + "; ".join(
-        [*(_used(job, held, now) for job, held in users.items()), *unwell]
+        [*(_used(job, gpus, now) for job, gpus in users.items()), *unwell]
     )
 
 
@@ -154,23 +167,23 @@ _OF_GPUS: Final = {
 
 
 def _of_share(request: Request, node: NodeCapacity, now: float, *, even_full: bool) -> str:
-    """What each GPU lacks for a share of it. `even_full`: if no task held any of them."""
+    """Describe what each GPU lacks for a share; with `even_full` as if no task held any."""
     groups = node.cards(request, even_full=even_full)
     able = {card.gpu.id for group in groups for card in group}
     unable = {gpu.id: words for gpu, words in _refusals(request, node, now, even_full=even_full)}
     missing = max(request.gpu.count - len(able), 1)
-    alike: dict[str, list[GpuId]] = {}
+    by_reason: dict[str, list[GpuId]] = {}
     for gpu_id, words in unable.items():
-        alike.setdefault(words, []).append(gpu_id)
-    said = [f"{ids[0]}{_and_more(len(ids) - 1)} {words}" for words, ids in alike.items()]
-    if len(said) > _MAX_GPUS:
-        rest = sum(len(ids) for ids in list(alike.values())[_MAX_GPUS:])
-        said = [*said[:_MAX_GPUS], f"and so on for {counted(rest, 'more GPU')}"]
-    return f"lacks {counted(missing, 'GPU')} with room for its share: {'; '.join(said)}"
+        by_reason.setdefault(words, []).append(gpu_id)
+    reasons = [f"{ids[0]}{_and_more(len(ids) - 1)} {words}" for words, ids in by_reason.items()]
+    if len(reasons) > _MAX_GPUS:
+        rest = sum(len(ids) for ids in list(by_reason.values())[_MAX_GPUS:])
+        reasons = [*reasons[:_MAX_GPUS], f"and so on for {counted(rest, 'more GPU')}"]
+    return f"lacks {counted(missing, 'GPU')} with room for its share: {'; '.join(reasons)}"
 
 
 def asked_for(want: GpuRequest) -> str:
-    """The GPUs of a task in words, without what they must be: "2 GPUs", "0.25 GPUs", or the size of a share of each."""
+    """Return the GPUs of a task as text without their model: "2 GPUs", "0.25 GPUs", or the size of a share of each."""
     share = want.share
     if share is None:
         return gpus_of(want.count)
@@ -191,7 +204,7 @@ def _and_more(count: int) -> str:
 def _refusals(
     request: Request, node: NodeCapacity, now: float, *, even_full: bool
 ) -> Iterator[tuple[Gpu, str]]:
-    """Each GPU on which it gets no share, and why, in words that are said of it."""
+    """Yield each GPU on which a task gets no share, with the reason as a predicate about the GPU."""
     free = {gpu.id for gpu in (node.installed if even_full else node.gpus)}
     for gpu in request.gpu.suited(node.installed):
         holder = node.holders.get(gpu.id, "")
@@ -204,16 +217,18 @@ def _refusals(
             yield gpu, f"{refusal} (it is shared by {holder})" if holder and not even_full else refusal
 
 
-def _used(job: str, held: Sequence[Gpu], now: float) -> str:
-    """What holds them, and those of them that would be of no use without it."""
-    words = f"{held[0].id} is used by {job}" if len(held) == 1 else f"{len(held)} are used by {job}"
-    return ", and ".join([words, *(_unwell(gpu, now) for gpu in held if gpu.health is not Health.OK)])
+def _used(job: str, gpus: Sequence[Gpu], now: float) -> str:
+    """Describe the holder of GPUs, and those among them that could not be used even without it."""
+    words = f"{gpus[0].id} is used by {job}" if len(gpus) == 1 else f"{len(gpus)} are used by {job}"
+    return ", and ".join([words, *(_unwell(gpu, now) for gpu in gpus if gpu.health is not Health.OK)])
 
 
 def _unwell(gpu: Gpu, now: float) -> str:
+    """Return a GPU with its health as text."""
     return f"{gpu.id} {_state(gpu, now)}"
 
 
 def _state(gpu: Gpu, now: float) -> str:
+    """Return the health of a GPU as text, with since when and why."""
     since = f" since {clock(gpu.since, now)}" if gpu.since else ""
     return f"is {gpu.health.value}{since}" + (f" ({gpu.reason})" if gpu.reason else "")

@@ -1,4 +1,4 @@
-"""Levels of the fabric in an explanation: the group with the most room for a gang, and what is lacking there. Pure."""
+"""Levels of the fabric in an explanation: the group with the most room for a gang, and what it lacks. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,27 +28,35 @@ class NeededLevel:
 
 
 def never_at(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) -> str:
-    """Return why the groups of a level are too small for a gang even if they were empty; "" if they are not, or if that
-    is not known."""
+    """Return why the groups of a fabric level are too small for a gang even if empty.
+
+    Args:
+        level: Level that the gang requires.
+        request: Requirements of one task, with the number of tasks.
+        nodes: Nodes that the gang may use.
+
+    Returns:
+        "" if they are large enough, or if that is unknown.
+    """
     if not request.gpu.count or is_unreported(nodes):
         return ""
-    wanted, best = request.tasks // level.segment, Counter[str]()
-    for one in request.each_model():
-        rooms = _empty(level, one, nodes)
-        if sum(room // level.segment for room in rooms.values()) >= wanted:
+    segments, best = request.tasks // level.segment, Counter[str]()
+    for variant in request.each_model():
+        rooms = _empty(level, variant, nodes)
+        if sum(room // level.segment for room in rooms.values()) >= segments:
             return ""
         best |= rooms
     if not best:
         return ""
     group, room = _largest(best)
     asks = f"asks for {level.segment} tasks of {asked_for(request.gpu)} each in one {level.name}"
-    times = "" if wanted == 1 else f", {wanted} times"
+    times = "" if segments == 1 else f", {segments} times"
     largest = f"the largest {level.name}, {group}, has room for {room}"
     return f"{asks}{times}, and {largest}, even when nothing else runs there"
 
 
 def _empty(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) -> Counter[str]:
-    """Return how many tasks each group has GPUs for if it were empty and well; empty for tasks without GPUs."""
+    """Return how many tasks each group has GPUs for if it were empty and healthy; empty for tasks without GPUs."""
     rooms = Counter[str]()
     for node in nodes if request.gpu.count else ():
         if node.agent_id in level.groups and could(request, node):
@@ -57,8 +65,13 @@ def _empty(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) 
 
 
 def most_room(level: NeededLevel, request: Request, passages: Sequence[Passage]) -> str:
-    """Return which group has the most room for tasks that have no place, and what is lacking there; "" if there is no
-    group."""
+    """Return which group of a fabric level has the most room for unplaced tasks, and what it lacks; "" without groups.
+
+    Args:
+        level: Level that the gang requires.
+        request: Requirements of one task, with the number of tasks.
+        passages: Nodes with the room that they have for tasks.
+    """
     left, placed = Counter[str](), Counter[str]()
     for passage in passages:
         if (group := level.groups.get(passage.node.agent_id)) is not None:
@@ -78,4 +91,4 @@ def most_room(level: NeededLevel, request: Request, passages: Sequence[Passage])
 
 
 def _largest(rooms: Mapping[str, int]) -> tuple[str, int]:
-    return min(rooms.items(), key=lambda each: (-each[1], each[0]))
+    return min(rooms.items(), key=lambda item: (-item[1], item[0]))

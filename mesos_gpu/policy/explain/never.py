@@ -1,4 +1,4 @@
-"""Why a job can never run on the nodes that there are. Pure."""
+"""Reasons why a job can never run on the known nodes. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,21 +16,26 @@ from mesos_gpu.policy.explain.hurdles import asked_for, of_model
 
 
 def could(request: Request, node: NodeCapacity) -> bool:
-    """Whether the node would do for one task if it were empty and well."""
+    """Return whether a node could run one task if it were empty and healthy."""
     return has_enough(request, node) and as_new_as(node.driver, request.min_driver)
 
 
 def has_enough(request: Request, node: NodeCapacity) -> bool:
-    """Whether the node would have enough GPUs for a task, whatever its driver."""
+    """Return whether a node has enough GPUs for a task, whatever its driver."""
     if request.gpu.share is not None:
-        return bool(node.cards(request, even_full=True))  # none are in sets smaller than a task needs
+        return bool(node.cards(request, even_full=True))  # groups smaller than a task needs are left out
     return largest(request.gpu.by_model(node.installed)) >= request.gpu.count
 
 
 def is_able(request: Request, nodes: Sequence[NodeCapacity]) -> bool:
-    """Whether the nodes could hold all tasks if they were empty and well; `nodes`: those that it may go to.
+    """Return whether nodes could hold all tasks of a job if they were empty and healthy.
 
-    What an agent has of cpus, memory, disk and ports in all is not known: only offers say, and others hold the rest.
+    The total CPUs, memory, disk and ports of an agent are unknown, as offers have only what other frameworks leave; so
+    only GPUs and drivers are compared.
+
+    Args:
+        request: Requirements of one task, with the number of tasks.
+        nodes: Nodes that the job may use.
     """
     if not request.gpu.count and request.min_driver is None:
         return True
@@ -47,18 +52,19 @@ def is_unreported(nodes: Sequence[NodeCapacity]) -> bool:
 
 
 def _room(request: Request, nodes: Sequence[NodeCapacity]) -> int:
+    """Return the most tasks that all nodes together have GPUs for, if they were empty and healthy."""
     return max(sum(rooms.values()) for rooms in empty_rooms(request, nodes))
 
 
 def empty_rooms(request: Request, nodes: Sequence[NodeCapacity]) -> Iterator[Mapping[AgentId, int]]:
-    """Yield for each model the number of tasks that each node has GPUs for if it were empty and well."""
+    """Yield for each accepted model the number of tasks that each node has GPUs for, if it were empty and healthy."""
     able = [node for node in nodes if could(request, node)]
-    for one in request.each_model():
-        yield {node.agent_id: tasks_on(one, node) for node in able}
+    for variant in request.each_model():
+        yield {node.agent_id: tasks_on(variant, node) for node in able}
 
 
 def tasks_on(request: Request, node: NodeCapacity) -> int:
-    """Return the number of tasks that a node has GPUs for if it were empty and well."""
+    """Return the number of tasks that a node has GPUs for, if it were empty and healthy."""
     if not request.gpu.count:
         return request.tasks
     if request.gpu.share is None:
@@ -69,7 +75,7 @@ def tasks_on(request: Request, node: NodeCapacity) -> int:
 
 
 def never(job: Job, request: Request, nodes: Sequence[NodeCapacity]) -> str:
-    """The reason that rules it out, for a job that `is_able` says no of."""
+    """Return why a job for which `is_able` is false can never run."""
     if any(could(request, node) for node in nodes):
         tasks, room = request.tasks, _room(request, nodes)
         return (
@@ -82,6 +88,7 @@ def never(job: Job, request: Request, nodes: Sequence[NodeCapacity]) -> str:
 
 
 def _by_gpus(request: Request, nodes: Sequence[NodeCapacity]) -> str:
+    """Return why no node has the GPUs that the job requests."""
     want = request.gpu
     models = sorted({gpu.model for node in nodes for gpu in node.installed})
     if not models:
@@ -104,27 +111,30 @@ def _by_gpus(request: Request, nodes: Sequence[NodeCapacity]) -> str:
 
 
 def _by_shares(request: Request, nodes: Sequence[NodeCapacity]) -> str:
-    """Each host with what it lacks; of those that lack the same the first."""
+    """List what hosts lack for a share, with one host for each different reason."""
     hosts: dict[str, list[str]] = {}
     for node in sorted(nodes, key=lambda node: node.hostname):
         for gpu in request.gpu.suited(node.installed):
-            why = node.refusal(request, gpu, even_full=True) or "is alone of its kind there"
+            why = node.refusal(request, gpu, even_full=True) or "is the only suitable one there"
             hosts.setdefault(f"{gpu.model} {why}", []).append(node.hostname)
-    said = [f"on {_first(dict.fromkeys(names))} {why}" for why, names in hosts.items()]
-    return f"no node can give it {asked_for(request.gpu)}: {'; '.join(said)}"
+    reasons = [f"on {_first(dict.fromkeys(names))} {why}" for why, names in hosts.items()]
+    return f"no node can give it {asked_for(request.gpu)}: {'; '.join(reasons)}"
 
 
 def _first(names: Collection[str]) -> str:
+    """Return the first name, and how many more there are."""
     more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
     return f"{next(iter(names))}{more}"
 
 
 def _wanted(want: GpuRequest) -> str:
+    """Return the requirements on memory and compute capability as text."""
     memory = f" with {want.memory_mib} MiB" if want.memory_mib else ""
     return memory + (f" of compute capability {want.compute_capability}" if want.compute_capability else "")
 
 
 def _by_memory(want: GpuRequest, nodes: Sequence[NodeCapacity]) -> str:
+    """Return that no GPU has enough memory."""
     sizes = [
         (-gpu.memory_mib, node.hostname)
         for node in nodes
@@ -135,27 +145,31 @@ def _by_memory(want: GpuRequest, nodes: Sequence[NodeCapacity]) -> str:
 
 
 def _by_capability(want: GpuRequest, roomy: Sequence[Gpu]) -> str:
-    known = sorted({gpu.compute_capability or "" for gpu in roomy} - {""}, key=lambda v: version_of(v) or ())
-    newest = f"the newest is {known[-1]}" if known else "no node reports one"
+    """Return that no GPU has the compute capability."""
+    capabilities = sorted(
+        {gpu.compute_capability or "" for gpu in roomy} - {""}, key=lambda v: version_of(v) or ()
+    )
+    newest = f"the newest is {capabilities[-1]}" if capabilities else "no node reports one"
     return f"no GPU{of_model(want)} has compute capability {want.compute_capability} or newer; {newest}"
 
 
 def _by_driver(job: Job, request: Request, nodes: Sequence[NodeCapacity]) -> str:
+    """Return that no node with the GPUs has a driver that is new enough."""
     best = newest_driver(request, nodes)
-    has = f"{best.hostname} has {best.driver}" if best.driver else "no node reports a driver"
+    newest_found = f"{best.hostname} has {best.driver}" if best.driver else "no node reports a driver"
     if is_of_image(job, request):
-        return f"the image needs {job.image_needs}, driver {request.min_driver}; {has}"
+        return f"the image needs {job.image_needs}, driver {request.min_driver}; {newest_found}"
     kind = " with the GPUs that it asks for" if request.gpu.count else ""
-    newest = f"the newest is {best.driver} on {best.hostname}" if best.driver else has
+    newest = f"the newest is {best.driver} on {best.hostname}" if best.driver else newest_found
     return f"no node{kind} has driver {request.min_driver} or newer; {newest}"
 
 
 def is_of_image(job: Job, request: Request) -> bool:
-    """Whether it is the job's image that needs that driver."""
+    """Return whether the required driver is one that the job's image needs."""
     return bool(job.image_needs) and request.min_driver == job.learnt_min_driver
 
 
 def newest_driver(request: Request, nodes: Sequence[NodeCapacity]) -> NodeCapacity:
-    """The nearest miss of those that fail for their driver alone; there is at least one."""
+    """Return the node with the newest driver among those with enough GPUs, of which there must be one."""
     enough = [node for node in nodes if has_enough(request, node)]
     return max(sorted(enough, key=lambda node: node.hostname), key=lambda node: version_of(node.driver) or ())

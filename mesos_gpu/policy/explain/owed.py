@@ -1,4 +1,4 @@
-"""What a job that waits is guaranteed, and what will be made free for it, in words. Pure."""
+"""Guarantee of a waiting job, and the capacity that will be freed for it, as text. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,34 +8,36 @@ from mesos_gpu.model.jobs.why import Owed, RoomToCome
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.words import clock, counted, is_or_are
 
-_SOON_S: Final = 5.0  # the next match or the one after
+_SOON_S: Final = 5.0  # times until then are shown as "now": the next match or the one after
 _MAX_NAMED: Final = 3
 
 
 def owed_words(owed: Owed, free: Sequence[int], now: float) -> str:
-    """Say what is free of what its queue guarantees it, and what will be.
+    """Describe which part of a guaranteed amount is free, and which will be.
 
     Args:
-        owed: What it has of a guarantee.
-        free: GPUs that are free and would do, by node; only nodes that have any.
+        owed: Guarantee that applies to the job.
+        free: Suitable free GPUs of each node that has any.
         now: Seconds since the epoch.
     """
-    there = free_words(free)
+    free_text = free_words(free)
     if owed.room is not None:
-        return f"{there}; {room_words(owed.room, now)}"
+        return f"{free_text}; {room_words(owed.room, now)}"
     are = is_or_are(number_of(owed.seated_milli))
-    held = [
+    holders = [
         f"{_gpus(owed.seated_milli)} {are} held by jobs within guarantees" if owed.seated_milli else "",
-        f"{_gpus(owed.spared_milli)} by jobs that are not stopped for it" if owed.spared_milli else "",
+        f"{_gpus(owed.spared_milli)} by jobs that are not preempted for it" if owed.spared_milli else "",
     ]
     pieces = (
-        "" if owed.in_nodes else f"queue {owed.queue} is guaranteed a number of GPUs, which may lie in pieces"
+        ""
+        if owed.in_nodes
+        else f"queue {owed.queue} is guaranteed a number of GPUs, which may be scattered over nodes"
     )
-    return "; ".join(filter(None, (there, " and ".join(filter(None, held)), pieces)))
+    return "; ".join(filter(None, (free_text, " and ".join(filter(None, holders)), pieces)))
 
 
 def free_words(free: Sequence[int]) -> str:
-    """How many GPUs are free, and how they lie."""
+    """Return how many GPUs are free, and on how many nodes, as text."""
     if not free:
         return "no GPU is free"
     most = f" with at most {max(free)} each" if len(free) > 1 else ""
@@ -43,9 +45,9 @@ def free_words(free: Sequence[int]) -> str:
 
 
 def room_words(room: RoomToCome, now: float) -> str:
-    """Who gives back what, and when."""
-    takes = ", ".join(f"{_gpus(each.gpus_milli)} from queue {each.queue}" for each in room.givers)
-    names = [str(job_id) for each in room.givers for job_id in each.jobs]
+    """Return which queues give GPUs back, and when, as text."""
+    takes = ", ".join(f"{_gpus(giver.gpus_milli)} from queue {giver.queue}" for giver in room.givers)
+    names = [str(job_id) for giver in room.givers for job_id in giver.jobs]
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     when = "now" if room.at <= now + _SOON_S else f"at {clock(room.at, now)}"
     after = f" after {room.after}" if room.after else ""
@@ -57,5 +59,5 @@ def _gpus(milli: int) -> str:
 
 
 def by_room(room: RoomToCome, now: float) -> Estimate:
-    """When a job starts for which others make room."""
+    """Return the estimate of a job for which others are ended."""
     return Estimate(room.until, f"{room_words(room, now)}, with their notice and grace")

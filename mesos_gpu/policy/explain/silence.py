@@ -1,4 +1,4 @@
-"""Why nothing is known of a node now, in words. Pure."""
+"""Reasons why a node cannot be used now, as text. Pure."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -6,17 +6,18 @@ from typing import Final
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE, spoken
 
-_MANY_STARTS: Final = 3  # of a node monitor; a host that is slow needs one or two
+#: Starts of a node monitor without a report that are too many; a slow host needs one or two.
+_MANY_STARTS: Final = 3
 
 
 def unknown(node: Node, now: float, stale_s: float) -> str:
-    """Why what the node has cannot be used; "": it can."""
+    """Return why a node's resources cannot be used; "" if they can."""
     return lost(node, now) or unfit(node) or silent(node, now, stale_s)
 
 
 def unfit(node: Node) -> str:
-    """Why nothing can be launched there: its programs and this one have no version of messages in common; "": they
-    have."""
+    """Return why nothing can be launched on a node whose programs share no message version with this one; ""
+    otherwise."""
     program = node.inventory.program if node.inventory is not None else None
     if program is None or node.wire:
         return ""
@@ -33,7 +34,7 @@ def unfit(node: Node) -> str:
 
 
 def lost(node: Node, now: float) -> str:
-    """Since when the master has lost its agent; "": it has not."""
+    """Return since when the master has lost a node's agent; "" if it has not."""
     if node.lost_at is None:
         return ""
     return f"the master lost this agent {now - node.lost_at:.0f} s ago"
@@ -55,7 +56,7 @@ def paced(node: Node, under_way: int, room: int | None, tasks: int, now: float) 
     """Return why tasks that fit a node must wait for other launches there; "" if they need not wait.
 
     Args:
-        node: The node.
+        node: Node that the tasks fit.
         under_way: Number of launches under way on the node.
         room: Number of further launches that the node may have; None if there is no limit.
         tasks: Number of tasks that start together.
@@ -79,12 +80,12 @@ def never_reported(node: Node) -> str:
 
 
 def silent(node: Node, now: float, stale_s: float) -> str:
-    """Why its GPUs are not known; "": they are.
+    """Return why a node's GPUs are unknown; "" if they are known.
 
     Args:
-        node: The node.
+        node: Node with its last report.
         now: Seconds since the epoch.
-        stale_s: How old a report may be.
+        stale_s: Age in seconds up to which a report counts.
     """
     if node.reported_at is None and not node.monitor_launches:
         return ""  # it has never offered a GPU, so there is nothing to monitor

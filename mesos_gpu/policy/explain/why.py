@@ -1,4 +1,4 @@
-"""Why a job waits: what each node lacks now, what all lack together, and what they could never give. Pure."""
+"""Explanation of why a job waits: what each node and all nodes together lack, now or in any case. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,16 +30,16 @@ _OF_QUEUE: Final = (Stage.QUEUE_LIMIT, Stage.HOLD)
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """The job's place and its queue as the explanation sees them."""
+    """Place of the job, and the state of its queue, for an explanation."""
 
     position: int | None = None  # from 0
-    limit: str = ""  # which limit or rule of its queue, user or class keeps it waiting
-    stage: Stage = Stage.QUEUE_LIMIT  # of that
-    never: str = ""  # why that limit would keep it waiting for ever
+    limit: str = ""  # limit or rule of its queue, user or class that keeps it waiting; "" without one
+    stage: Stage = Stage.QUEUE_LIMIT  # stage of `limit`
+    never: str = ""  # why that limit would keep it waiting for ever; "" if it would not
     estimate: Estimate | None = None
     ending: tuple[str, ...] = ()  # jobs that are being ended for it
-    ended_by: float | None = None  # when they have ended at the latest, seconds since the epoch
-    owed: Owed | None = None  # what it has of a guarantee; None: nothing
+    ended_by: float | None = None  # latest end of `ending`, seconds since the epoch; None if unknown
+    owed: Owed | None = None  # guarantee that applies to it; None if none does
 
 
 def explain(
@@ -52,15 +52,16 @@ def explain(
     apart: Apart | None = None,
     level: NeededLevel | None = None,
 ) -> Why:
-    """The answer for one job.
+    """Return the explanation for one job.
 
     Args:
-        job: The job.
-        request: What one task of it needs.
-        nodes: Every node that is known.
-        queue: Its place in the queue.
+        job: Job to explain.
+        request: Requirements of one task.
+        nodes: Nodes that are known.
+        queue: Place of the job, and the state of its queue.
         now: Seconds since the epoch.
-        apart: What the job's constraints between its own tasks leave of the room for them; None: it has none.
+        apart: Function that restricts the room for tasks by the job's constraints between its own tasks; None without
+            any.
         level: Level of the fabric that the job requires; None if it requires none.
     """
     if job.state is not JobState.PENDING:
@@ -103,11 +104,11 @@ def explain(
 
 
 def _estimate(estimate: Estimate | None, passed: Funnel, now: float) -> Estimate | None:
-    """Return the estimate of a start, which counts no ports; none if ports alone keep the job off each node now."""
+    """Return the estimate of a start, without its time if only ports, which estimates ignore, keep the job waiting."""
     if estimate is None or estimate.at is None or estimate.at > now or passed.left:
         return estimate
     lacking = [
-        p for p in passed.passages if p.hurdles and {each.stage for each in p.hurdles} == {Stage.PORTS}
+        p for p in passed.passages if p.hurdles and {hurdle.stage for hurdle in p.hurdles} == {Stage.PORTS}
     ]
     if not lacking:
         return estimate
@@ -118,12 +119,13 @@ def _estimate(estimate: Estimate | None, passed: Funnel, now: float) -> Estimate
 
 
 def _not_pending(job: Job) -> str:
-    said = job.message and job.message != job.state.value
-    return state_words(job.state) + (f": {job.message}" if said else "")
+    """Return the state of a job that does not wait, with its message."""
+    has_message = job.message and job.message != job.state.value
+    return state_words(job.state) + (f": {job.message}" if has_message else "")
 
 
 def state_words(state: JobState) -> str:
-    """Say in what state a job is that does not wait."""
+    """Return the state of a job that does not wait, as text."""
     return _ENDS.get(state) or f"it is {state.value}"
 
 
@@ -144,14 +146,14 @@ def _summary(
     nearest: Nearest | None,
     at_level: str,
 ) -> str:
-    """What matters most, in one sentence."""
+    """Return the main reason in one sentence."""
     if job.not_before > now:
         return f"waits {job.not_before - now:.1f} s before its next launch: {job.message}"
     if queue.never or queue.limit:
         waits = "waits for its queue" if queue.stage in _OF_QUEUE else "waits"
         return queue.never or f"{waits}: {queue.limit}"
     if not passed.passages:
-        return "no agent has offered anything yet"
+        return "no agent has made an offer yet"
     if not open_nodes:
         first = passed.passages[0].node
         return f"no node meets its constraints; {first.hostname} {first.ruled_out}"
@@ -167,8 +169,8 @@ def _summary(
     fit += f"; {at_level}" if at_level else ""
     owed = queue.owed
     if owed is not None and owed.seated:
-        said = owed_words(owed, passed.free, now)
-        return f"waits for {_need(job, request)}, guaranteed by queue {owed.queue}{fit}: {said}"
+        guarantee = owed_words(owed, passed.free, now)
+        return f"waits for {_need(job, request)}, guaranteed by queue {owed.queue}{fit}: {guarantee}"
     near = f"; nearest is {nearest.hostname}, which {nearest.missing}" if nearest else ""
     scattered = f"; {passed.scattered}: fragmentation" if passed.scattered else ""
     borrows = "" if owed is None else f"; {_borrows(owed, now)}"
@@ -195,7 +197,7 @@ def _turn(passed: Funnel) -> str:
 
 
 def _borrows(owed: Owed, now: float) -> str:
-    """Say that it has nothing of a guarantee, and what is made free for it all the same."""
+    """Return that a job has no place in a guarantee, why, and what is freed for it all the same."""
     room = f"; {room_words(owed.room, now)}" if owed.room is not None else ""
     if owed.too_large:
         why = f"what queue {owed.queue} is guaranteed has no room for it even when it is all free"
@@ -204,6 +206,7 @@ def _borrows(owed: Owed, now: float) -> str:
 
 
 def _need(job: Job, request: Request) -> str:
+    """Return the requirements of a job as text."""
     executor_mib = request.resources.mem_mib - job.spec.mem_mib
     parts = [
         f"{value:g} {amount.of_request}"
@@ -229,7 +232,10 @@ def _need(job: Job, request: Request) -> str:
 
 
 def _nearest(request: Request, passed: Funnel, nodes: Sequence[NodeCapacity]) -> Nearest | None:
-    """The nearest of the nodes that could do one day; those that have room for some of its tasks already come last."""
+    """Return the node that lacks least, among those that could ever run the job.
+
+    Nodes that already have room for some of its tasks come last.
+    """
     able = {node.agent_id for node in nodes if could(request, node)}
     if not able and any(has_enough(request, node) for node in nodes):
         able = {newest_driver(request, nodes).agent_id}
@@ -245,6 +251,7 @@ def _nearest(request: Request, passed: Funnel, nodes: Sequence[NodeCapacity]) ->
 
 
 def _distance(request: Request, passage: Passage) -> tuple[bool, bool, int, float, float, str]:
+    """Return the key by which the nearest node is chosen: the lowest lacks least."""
     node = passage.node
     away = bool(node.drained or node.lost)
     free = 0 if away or node.silent else _free(request, passage)
@@ -253,7 +260,7 @@ def _distance(request: Request, passage: Passage) -> tuple[bool, bool, int, floa
 
 
 def _free(request: Request, passage: Passage) -> int:
-    """How many GPUs a task could have now, wholly or its shares of them."""
+    """Return how many GPUs a task could have now, as a whole or in shares."""
     if request.gpu.share is None:
         return free_here(request.gpu, passage.node) if passage.free is None else passage.free
     return largest([card.gpu for card in group] for group in passage.node.cards(request))

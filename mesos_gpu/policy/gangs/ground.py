@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-UNUSED: Final = 1 << 40  # in a key, for each group of a fabric that would no longer be wholly free
+UNUSED: Final = 1 << 40  # added to a site's key for each wholly free group of the fabric that it would break
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ Limits = dict[tuple[str, str], int]  # tasks that may be added, by field and val
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Sites among which no rule asks for one value, each with room for some task.
+    """Sites on which a gang may be placed, all with one value in each field that must have a common value.
 
     Attributes:
         tasks: Number of tasks to place.
@@ -45,14 +45,19 @@ class Ground:
 
     def values(self, name: str) -> dict[str, list[int]]:
         """Return the sites at each value of a field."""
-        there: dict[str, list[int]] = {}
+        by_value: dict[str, list[int]] = {}
         for i in self.part:
-            there.setdefault(self.sites[i].values[name], []).append(i)
-        return there
+            by_value.setdefault(self.sites[i].values[name], []).append(i)
+        return by_value
 
 
 class Room:
-    """Room of sites under limits, as tasks are placed."""
+    """Remaining room of sites under limits while tasks are placed.
+
+    Args:
+        ground: Sites of the gang.
+        limits: Tasks that may be added, by field and value.
+    """
 
     def __init__(self, ground: Ground, limits: Limits) -> None:
         self._sites, self._left = ground.sites, dict(limits)
@@ -68,7 +73,7 @@ class Room:
         return room
 
     def place(self, i: int, count: int) -> None:
-        """Place tasks on a site, or take some away."""
+        """Place tasks on a site; a negative count takes them away."""
         self.counts[i] = self.counts.get(i, 0) + count
         if not self.counts[i]:
             del self.counts[i]
@@ -102,5 +107,6 @@ class Room:
         return sum(able for _, able in placed)
 
     def _take_away(self, placed: Sequence[tuple[int, int]]) -> None:
+        """Take placed tasks away again."""
         for i, count in placed:
             self.place(i, -count)

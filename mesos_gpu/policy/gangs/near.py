@@ -1,10 +1,10 @@
 """Choice of the groups of a fabric that a gang uses: as few as fit. Pure.
 
 Racks are the groups of one level, and blocks are groups outside of it: each rack is in one block. Under limits that are
-nested with the racks, taking the rack next that adds most gives the fewest racks, for the reason that holds of nodes
-(`search`). Of the choices with so few racks, the one in the fewest blocks is found by tables of the most tasks that
-some racks of some blocks have room for. Tables that are too large (`MAX_PAIRS`) are not made, nor tables of racks of
-which several are under one limit: then the number of racks is the least, and the number of blocks may not be.
+nested with the racks, taking next the rack that adds most tasks gives the fewest racks, for the reason given for nodes
+in `search`. Of the choices with the fewest racks, the one in the fewest blocks is found from tables of the most tasks
+that a number of racks in a number of blocks has room for. Tables are not built if they are too large (`MAX_PAIRS`), or
+if several racks share a limit: then the number of racks is minimal, but the number of blocks may not be.
 """
 
 from bisect import bisect_left
@@ -17,23 +17,22 @@ from typing import Final
 
 from mesos_gpu.policy.gangs.ground import UNUSED, Ground, Limits, Room
 
-MAX_PAIRS: Final = 20_000  # of entries of two tables, at one level: about 20 ms
+MAX_PAIRS: Final = 20_000  # pairs of entries of two tables to combine at one level: about 20 ms
 _Above = tuple[str, str]  # a field, and the value of it that contains a group
-_Table = dict[
-    tuple[int, ...], tuple[int, tuple[str, ...]]
-]  # by numbers of groups: the most room, and where it is
+#: Most room and the groups that have it, by the number of groups at each level.
+_Table = dict[tuple[int, ...], tuple[int, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Fewest values of a field that the tasks of a gang fit on, then of the fields outside of it and within it.
+    """Preference for few values of a field, then of the fields outside of it and within it.
 
     Attributes:
         field: Name of the field.
         above: Fields whose values contain those of the field, the nearest first.
         below: Fields whose values lie within those of the field, the outermost first.
-        segment: Number of tasks that stay together: the tasks at each value of the field are a multiple of it.
-        is_required: Whether there is no placement where segments do not fit; if not, they are divided there.
+        segment: Number of tasks that stay together: the number of tasks at each value of the field is a multiple of it.
+        is_required: Whether segments must not be divided; if they do not fit, there is no placement.
     """
 
     field: str
@@ -44,19 +43,22 @@ class Near:
 
     @property
     def within(self) -> "Near | None":
-        """The fewest values of the fields within one value of the field; None if there are no such fields."""
+        """Preference among the fields within one value of this field; None if there are no such fields."""
         return Near(self.below[0], below=self.below[1:]) if self.below else None
 
     def groups(self, ground: Ground, counts: Mapping[int, int]) -> tuple[int, ...]:
-        """Return how many values of each field a placement uses, in the order in which few are preferred."""
+        """Return how many values of each field a placement uses, in the order of preference."""
         values = [ground.sites[i].values for i in counts]
         return tuple(
-            [len({each[name] for each in values}) for name in (self.field, *self.above, *self.below)]
+            [
+                len({site_values[name] for site_values in values})
+                for name in (self.field, *self.above, *self.below)
+            ]
         )
 
 
 def choices(ground: Ground, limits: Limits, near: Near) -> Iterator[tuple[Ground, Limits]]:
-    """Yield parts of a ground, each with its limits: a placement on an earlier one uses fewer groups.
+    """Yield parts of a ground with their limits; placements on earlier parts use fewer groups.
 
     Args:
         ground: Sites of the gang.
@@ -75,14 +77,14 @@ def choices(ground: Ground, limits: Limits, near: Near) -> Iterator[tuple[Ground
         yield _within(ground, limits, near, chosen)
         others, more = [group for group in level.rooms if group not in chosen], 1
         others.sort(key=lambda group: (-level.rooms[group], level.order(group)))
-        while more < len(others):  # rules that are more than nested limits may need more groups
+        while more < len(others):  # rules other than nested limits may need more groups
             yield _of_groups(ground, near.field, {*chosen, *others[:more]}), limits
             more *= 2
     yield ground, limits
 
 
 def _within(ground: Ground, limits: Limits, near: Near, chosen: Collection[str]) -> tuple[Ground, Limits]:
-    """Return the ground of some groups, and of the fewest groups within them at each level below."""
+    """Return the sites of the chosen groups, restricted to the fewest groups within them at each level below."""
     ground = _of_groups(ground, near.field, chosen)
     for name in near.below:
         inner = _Level(ground, limits, name).chosen()
@@ -91,66 +93,69 @@ def _within(ground: Ground, limits: Limits, near: Near, chosen: Collection[str])
 
 
 def _of_groups(ground: Ground, name: str, groups: Collection[str]) -> Ground:
+    """Return the ground restricted to sites of some groups."""
     part = [i for i in ground.part if ground.sites[i].values[name] in groups]
     return Ground(ground.tasks, ground.sites, part, ground.apart)
 
 
 class _Level:
-    """Groups at one level, each with its room for tasks of the gang."""
+    """Groups at one level, each with its room for tasks of the gang.
+
+    Args:
+        ground: Sites of the gang.
+        limits: Tasks that may be added, by field and value.
+        name: Field whose values are the groups.
+        above: Fields whose values contain the groups, the nearest first.
+        segment: Divisor of the number of tasks in each group.
+    """
 
     def __init__(
         self, ground: Ground, limits: Limits, name: str, above: Sequence[str] = (), segment: int = 1
     ) -> None:
-        """Look at each group by itself.
-
-        Args:
-            ground: Sites of the gang.
-            limits: Tasks that may be added, by field and value.
-            name: Field whose values are the groups.
-            above: Fields whose values contain the groups, the nearest first.
-            segment: Number of which the tasks in each group are a multiple.
-        """
         self._ground, self._limits, self._segment = ground, limits, segment
         self._sites, sites = ground.values(name), ground.sites
         self._above = {
-            group: tuple([(each, sites[there[0]].values[each]) for each in above])
-            for group, there in self._sites.items()
+            group: tuple([(field, sites[members[0]].values[field]) for field in above])
+            for group, members in self._sites.items()
         }
         room = Room(ground, limits)
         self.rooms = {group: self._able(room, group) for group in self._sites}
-        self._keys = {group: min(sites[i].key for i in there) for group, there in self._sites.items()}
+        self._keys = {group: min(sites[i].key for i in members) for group, members in self._sites.items()}
         ordered = {
-            group: sorted((sites[i].room for i in there), reverse=True)
-            for group, there in self._sites.items()
+            group: sorted((sites[i].room for i in members), reverse=True)
+            for group, members in self._sites.items()
         }
         self._sums = {group: [*accumulate(rooms)] for group, rooms in ordered.items()}
         self._rooms_above = dict[_Above, int]()
         for group, chain in self._above.items():
-            for each in chain:
-                self._rooms_above[each] = self._rooms_above.get(each, 0) + self.rooms[group]
+            for outer_group in chain:
+                self._rooms_above[outer_group] = self._rooms_above.get(outer_group, 0) + self.rooms[group]
 
     def _able(self, room: Room, group: str) -> int:
         """Return the number of tasks that a group can take beside those that are placed."""
-        tasks, there = self._ground.tasks, self._sites[group]
+        tasks, members = self._ground.tasks, self._sites[group]
         if self._limits:
-            most = room.most(there, tasks)
+            most = room.most(members, tasks)
         else:
             sites = self._ground.sites
-            most = min(sum(sites[i].room - room.counts.get(i, 0) for i in there), tasks)
+            most = min(sum(sites[i].room - room.counts.get(i, 0) for i in members), tasks)
         return most - most % self._segment
 
     def order(self, group: str) -> tuple[object, ...]:
-        """Return the order of groups with as much room: those that are beside each other further outside."""
-        outside = [(-self._rooms_above[each], each) for each in reversed(self._above[group])]
+        """Return the sort key of groups with equal room: groups in the same outer groups come together."""
+        outside = [
+            (-self._rooms_above[outer_group], outer_group) for outer_group in reversed(self._above[group])
+        ]
         return (*outside, *self._rank(group, self.rooms[group]))
 
     def _rank(self, group: str, tasks: int) -> tuple[int, int, int, int, str]:
-        """Return the order in which groups are preferred for some tasks: by nodes, those in use, by room, by key."""
+        """Return the sort key of groups for a number of tasks: fewest nodes, groups in use, least room, then key."""
         sums, key = self._sums[group], self._keys[group]
         return bisect_left(sums, tasks), key // UNUSED, sums[-1], key, group
 
     def chosen(self) -> dict[str, int]:
-        """Return the most tasks of each of the fewest groups that have room for all; empty if all have not."""
+        """Return the fewest groups with room for all tasks, with the number of tasks of each; empty if all lack
+        room."""
         missing, taken = self._ground.tasks, dict[str, int]()
         for group, able in self._by_room():
             taken[group] = min(able, missing)
@@ -169,15 +174,15 @@ class _Level:
         return taken
 
     def _by_room(self) -> Iterator[tuple[str, int]]:
-        """Yield the groups with the tasks that each adds to those before it, the one that adds most first."""
+        """Yield groups with the tasks that each adds to those before it, the one that adds most first."""
         room = Room(self._ground, self._limits)
-        line = [(-able, self.order(group), group) for group, able in self.rooms.items()]
-        heapify(line)
-        while line:
-            known, order, group = heappop(line)
+        heap = [(-able, self.order(group), group) for group, able in self.rooms.items()]
+        heapify(heap)
+        while heap:
+            expected, order, group = heappop(heap)
             able = self._able(room, group)
-            if able < -known:  # groups beside it took of a limit
-                heappush(line, (-able, order, group))
+            if able < -expected:  # earlier groups have used up a common limit
+                heappush(heap, (-able, order, group))
             elif able:
                 room.fill(self._sites[group], able)
                 yield group, able
@@ -185,18 +190,18 @@ class _Level:
                 return
 
     def _adds_up(self) -> bool:
-        """Return whether no limit is one of several groups together."""
+        """Return whether the rooms of groups can be added, as no limit covers several groups."""
         sites, at = self._ground.sites, dict[tuple[str, str], str]()
         names = {name for name, _ in self._limits}
         return all(
             at.setdefault((name, sites[i].values[name]), group) == group
             for name in names
-            for group, there in self._sites.items()
-            for i in there
+            for group, members in self._sites.items()
+            for i in members
         )
 
     def _fewest_above(self, taken: Sequence[str]) -> Sequence[str]:
-        """Return as many groups as are taken, with room for all tasks, in the fewest groups further outside."""
+        """Return as many groups as are taken, with room for all tasks, in the fewest outer groups."""
         above = {self._above[group] for group in taken}
         if len(above) == 1:
             return taken
@@ -221,7 +226,7 @@ class _Level:
         return table[min(key for key, (room, _) in table.items() if room >= self._ground.tasks)][1]
 
     def _table(self, groups: Sequence[str], most: int) -> _Table:
-        """Return the most room of 0, 1, 2 and more groups."""
+        """Return the table of the most room of 0, 1, 2 and more groups."""
         ordered = sorted(
             groups, key=lambda group: (-self.rooms[group], self._rank(group, self.rooms[group]))
         )[:most]
@@ -229,7 +234,7 @@ class _Level:
         return {(count,): (room, tuple(ordered[:count])) for count, room in enumerate(sums)}
 
     def _tightened(self, taken: Sequence[str]) -> Sequence[str]:
-        """Exchange groups for preferred ones beside them that leave room for all tasks."""
+        """Replace groups by preferred ones in the same outer groups that leave room for all tasks."""
         best = list(taken)
         spare = sum(self.rooms[group] for group in best) - self._ground.tasks
         for group in sorted(taken, key=lambda group: self._rank(group, self.rooms[group]), reverse=True):
@@ -245,15 +250,15 @@ class _Level:
         return best
 
 
-def _joined(one: _Table, other: _Table, most: tuple[int, int]) -> _Table:
-    """Return the most room of the groups of two tables together, up to numbers of groups and of those above them."""
-    table: _Table = {}
-    for first, (room, groups) in one.items():
-        for second, (more, others) in other.items():
+def _joined(table_a: _Table, table_b: _Table, most: tuple[int, int]) -> _Table:
+    """Combine two tables of disjoint groups, up to a number of groups and of outer groups."""
+    result: _Table = {}
+    for first, (room, groups) in table_a.items():
+        for second, (more, others) in table_b.items():
             key = tuple(map(add, first, second))
             if key[0] > most[0] or key[1] > most[1]:
                 continue
-            known = table.get(key)
-            if known is None or known[0] < room + more:
-                table[key] = room + more, groups + others
-    return table
+            best = result.get(key)
+            if best is None or best[0] < room + more:
+                result[key] = room + more, groups + others
+    return result

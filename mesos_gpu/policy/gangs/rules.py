@@ -1,4 +1,4 @@
-"""Rules of a gang's tasks among each other, of the constraints of its job. Pure."""
+"""Rules between the tasks of a gang, from the constraints of its job. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,17 +12,17 @@ from mesos_gpu.policy.nodes.fields import value_of
 
 
 def rules_of(constraints: Sequence[Constraint], placed: Sequence[Placed], tasks: int) -> Iterator[Rule]:
-    """Yield the rules that constraints are for tasks that start together.
+    """Yield the rules that follow from constraints, for tasks that start together.
 
     Args:
-        constraints: Constraints of the job. Those that compare no tasks are no rules.
-        placed: Tasks of the job's app that hold a place already, the oldest first.
-        tasks: Tasks of the app, those that wait included.
+        constraints: Constraints of the job; those that do not compare tasks are skipped.
+        placed: Tasks of the job's app that already have a place, the oldest first.
+        tasks: Number of tasks of the app, including waiting ones.
     """
     for constraint in constraints:
         if not constraint.compares:
             continue
-        values = (value_of(constraint.field, each.node) for each in placed)
+        values = (value_of(constraint.field, placed_task.node) for placed_task in placed)
         held = Counter(value for value in values if value is not None)
         match constraint.operator:
             case Operator.UNIQUE:
@@ -43,7 +43,7 @@ def level_field(level: str) -> str:
 
 
 def level_rules(spec: JobSpec, levels: Sequence[str]) -> Iterator[Rule]:
-    """Yield the rules that the level of a gang is.
+    """Yield the rule that follows from the fabric level of a gang; none if it names no known level.
 
     Args:
         spec: Request of the gang.

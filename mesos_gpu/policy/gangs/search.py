@@ -1,10 +1,10 @@
 """Search for the nodes of a gang: how many of its tasks each node gets. Pure.
 
 Rules compare the tasks of a gang with each other. Where the values of all limited fields are nested, as hosts in racks
-and racks in blocks, taking the node next that adds most is exact: the tasks that sets of nodes can hold under nested
-limits are a polymatroid, whose largest sets of one, two, three nodes grow out of each other. Other rules are searched
-by branch and bound, within a number of steps. The levels of a fabric come first: they leave the search some of the
-nodes, with limits for each group (`near`).
+and racks in blocks, always taking the node that adds most tasks is exact: the numbers of tasks that sets of nodes can
+hold under nested limits form a polymatroid, whose best sets of one, two, three nodes extend each other. Other rules
+need branch and bound, limited to a number of steps. The levels of a fabric are handled first: they restrict the search
+to some of the nodes, with limits for each group (`near`).
 """
 
 import dataclasses
@@ -19,18 +19,18 @@ from typing import Final
 from mesos_gpu.policy.gangs.ground import UNUSED, Counts, Ground, Limits, Room, Site
 from mesos_gpu.policy.gangs.near import Near, choices
 
-MAX_LOOKS: Final = 100_000  # at cells, in a search by branch and bound: about 50 ms
-_MAX_SWAPS: Final = 2000  # nodes that are looked at
+MAX_LOOKS: Final = 100_000  # cells that a search by branch and bound examines: about 50 ms
+_MAX_SWAPS: Final = 2000  # nodes that are examined for exchanges
 
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """At most some tasks of an app at each value of a field.
+    """Rule: at most a number of tasks of an app at each value of a field.
 
     Attributes:
         field: Name of the field.
-        most: Number of tasks.
-        held: Tasks of the app that hold a place already, by value.
+        most: Largest number of tasks.
+        held: Tasks of the app that already have a place, by value.
     """
 
     field: str
@@ -40,20 +40,20 @@ class Most:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """All tasks at one value of a field."""
+    """Rule: all tasks at one value of a field."""
 
     field: str
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """At most some values of a field, of which each has its share of an app's tasks.
+    """Rule: at most a number of values of a field, each with its share of an app's tasks.
 
     Attributes:
         field: Name of the field.
         count: Number of values.
-        tasks: Tasks of the app, those that wait included.
-        held: Tasks of the app that hold a place already, by value.
+        tasks: Number of tasks of the app, including waiting ones.
+        held: Tasks of the app that already have a place, by value.
     """
 
     field: str
@@ -64,11 +64,11 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Even:
-    """An app's tasks evenly over the values of a field, as far as there is room at each.
+    """Rule: tasks of an app spread evenly over the values of a field, as far as there is room.
 
     Attributes:
         field: Name of the field.
-        held: Tasks of the app that hold a place already, by value.
+        held: Tasks of the app that already have a place, by value.
     """
 
     field: str
@@ -80,11 +80,11 @@ Rule = Most | Together | Groups | Even | Near
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a search.
+    """Result of a search for a placement.
 
     Attributes:
-        counts: Tasks by site, or None if no placement was found.
-        is_proven: Whether there is no placement if none was found.
+        counts: Tasks by site; None if no placement was found.
+        is_proven: Whether a missing placement is proven not to exist.
     """
 
     counts: tuple[int, ...] | None
@@ -99,14 +99,14 @@ def search(
     apart: bool = False,
     max_looks: int = MAX_LOOKS,
 ) -> Outcome:
-    """Find a placement of all tasks of a gang, on as few nodes as fit, and of these on the preferred ones.
+    """Find a placement of all tasks of a gang on as few nodes as possible, preferring nodes with low keys.
 
     Args:
         tasks: Number of tasks.
         sites: Nodes that the gang may use.
         rules: Rules of its tasks, all of which must hold.
         apart: Whether nodes are dealt one task each in turn, so that as many as possible are used.
-        max_looks: Looks at cells after which a search by branch and bound ends.
+        max_looks: Number of examined cells after which branch and bound ends.
     """
     fields = [rule.field for rule in rules if isinstance(rule, Together)]
     near = next((rule for rule in rules if isinstance(rule, Near)), None)
@@ -122,7 +122,7 @@ def search(
     return Outcome(tuple([counts.get(i, 0) for i in range(len(sites))]))
 
 
-_Plain = Most | Groups | Even  # what limits the tasks at each value of a field
+_Plain = Most | Groups | Even  # rules that limit the tasks at each value of a field
 
 
 def _best(
@@ -133,14 +133,14 @@ def _best(
     *,
     tight: bool = False,
 ) -> tuple[Counts | None, bool]:
-    """Return as `_placed` does, of the best of several grounds.
+    """Return the best placement on any of several grounds, and whether the search was complete.
 
     Args:
-        grounds: Grounds, each with sites for all tasks.
+        grounds: Alternative sets of sites for all tasks.
         rules: Rules of the tasks.
-        near: Fields of whose values few are preferred; None if there are none.
-        max_looks: Looks at cells after which the search of a ground ends.
-        tight: Whether a ground with groups in use, and then with little room, comes before the keys of its sites.
+        near: Fields of whose values few are preferred; None without such fields.
+        max_looks: Number of examined cells after which the search of a ground ends.
+        tight: Whether grounds with groups in use, then those with little room, are preferred over low keys of sites.
     """
     best: tuple[tuple[int, ...], Counts] | None = None
     is_complete = True
@@ -163,7 +163,7 @@ def _best(
 def _near(
     ground: Ground, rules: Sequence[_Plain], near: Near | None, max_looks: int
 ) -> tuple[Counts | None, bool]:
-    """Return as `_placed` does, of a placement on as few groups of a fabric as fit."""
+    """Return a placement on as few groups of a fabric as fit, and whether the search was complete."""
     limits: Limits = {}
     for rule in rules:
         if isinstance(rule, Most):
@@ -209,15 +209,18 @@ def _placed(
 
 
 def _are_nested(ground: Ground, fields: Sequence[str]) -> bool:
-    """Return whether the sets of sites at two values never overlap, unless one is within the other."""
+    """Return whether the sets of sites at two values never overlap, unless one contains the other."""
     names = list(dict.fromkeys(fields))
     sizes = [Counter(ground.sites[i].values[name] for i in ground.part) for name in names]
-    for a, one in enumerate(names):
+    for a, name in enumerate(names):
         for b in range(a):
             both = Counter(
-                (ground.sites[i].values[one], ground.sites[i].values[names[b]]) for i in ground.part
+                (ground.sites[i].values[name], ground.sites[i].values[names[b]]) for i in ground.part
             )
-            if any(count not in (sizes[a][mine], sizes[b][other]) for (mine, other), count in both.items()):
+            if any(
+                count not in (sizes[a][value], sizes[b][other_value])
+                for (value, other_value), count in both.items()
+            ):
                 return False
     return True
 
@@ -226,7 +229,7 @@ def _are_nested(ground: Ground, fields: Sequence[str]) -> bool:
 
 
 def _evenly(ground: Ground, limits: Limits, rules: Sequence[Even]) -> Counts | None:
-    """Place all tasks under nested limits, and evenly over values where that is possible beside the limits."""
+    """Place all tasks under nested limits, evenly over values where the limits allow it."""
     counts = _filled(ground, limits)
     for rule in rules if counts is not None else ():
         even = _even_shares(ground, limits, rule)
@@ -236,20 +239,20 @@ def _evenly(ground: Ground, limits: Limits, rules: Sequence[Even]) -> Counts | N
 
 
 def _even_shares(ground: Ground, limits: Limits, rule: Even) -> Limits:
-    """Return limits that also bring the values of a field to one level, as far as there is room at each."""
-    room, there = Room(ground, limits), ground.values(rule.field)
-    line = [(rule.held.get(value, 0), value) for value in there]
-    heapify(line)
-    shares, missing = dict.fromkeys(there, 0), ground.tasks
-    while missing and line:
-        has, value = heappop(line)
-        while there[value] and not room.at(there[value][-1]):
-            there[value].pop()
-        if there[value]:
-            room.place(there[value][-1], 1)
+    """Return limits that also level the values of a field, as far as there is room at each."""
+    room, free_sites = Room(ground, limits), ground.values(rule.field)
+    heap = [(rule.held.get(value, 0), value) for value in free_sites]
+    heapify(heap)
+    shares, missing = dict.fromkeys(free_sites, 0), ground.tasks
+    while missing and heap:
+        has, value = heappop(heap)
+        while free_sites[value] and not room.at(free_sites[value][-1]):
+            free_sites[value].pop()
+        if free_sites[value]:
+            room.place(free_sites[value][-1], 1)
             shares[value] += 1
             missing -= 1
-            heappush(line, (has + 1, value))
+            heappush(heap, (has + 1, value))
     return {**limits, **{(rule.field, value): share for value, share in shares.items()}}
 
 
@@ -260,36 +263,36 @@ def _filled(ground: Ground, limits: Limits) -> Counts | None:
 
 
 def _dealt(ground: Ground, room: Room) -> Counts | None:
-    """Deal one task each in turn."""
-    line = [(0, ground.sites[i].key, i) for i in ground.part]
-    heapify(line)
+    """Deal sites one task each in turn."""
+    heap = [(0, ground.sites[i].key, i) for i in ground.part]
+    heapify(heap)
     missing = ground.tasks
-    while missing and line:
-        has, key, i = heappop(line)
+    while missing and heap:
+        has, key, i = heappop(heap)
         if room.at(i) > 0:
             room.place(i, 1)
             missing -= 1
-            heappush(line, (has + 1, key, i))
+            heappush(heap, (has + 1, key, i))
     return None if missing else room.counts
 
 
 def _gathered(ground: Ground, room: Room) -> Counts | None:
-    """Place tasks on as few sites as fit: the site that takes most comes next, and the last one by its key."""
+    """Place tasks on as few sites as fit: always the site that takes most, and the last one by its key."""
     sites, missing = ground.sites, ground.tasks
-    line = [(-room.at(i), sites[i].key, i) for i in ground.part]
-    heapify(line)
-    while missing and line:
-        known, key, i = heappop(line)
+    heap = [(-room.at(i), sites[i].key, i) for i in ground.part]
+    heapify(heap)
+    while missing and heap:
+        expected, key, i = heappop(heap)
         able = room.at(i)
-        if able < -known:  # sites beside it took of a limit
+        if able < -expected:  # earlier sites have used up a common limit
             if able > 0:
-                heappush(line, (-able, key, i))
+                heappush(heap, (-able, key, i))
             continue
         if able < missing:
             room.place(i, able)
             missing -= able
             continue
-        rest = [i, *(other for _, _, other in line)]
+        rest = [i, *(other for _, _, other in heap)]
         last = min((j for j in rest if room.at(j) >= missing), key=lambda j: (sites[j].key, room.at(j), j))
         room.place(last, missing)
         return _swapped(ground, room)
@@ -324,16 +327,16 @@ def _swapped(ground: Ground, room: Room) -> Counts:
 
 
 def _shares(ground: Ground, limits: Limits, rule: Groups) -> Limits:
-    """Return limits that also give a number of values their shares, those first that hold most of them."""
+    """Return limits that also give a number of values their shares, first those that can take most of it."""
     share, rest = divmod(rule.tasks, rule.count)
     rest -= sum(max(0, held - share) for held in rule.held.values())
     able: list[tuple[int, int, str]] = []
-    for value, there in ground.values(rule.field).items():
+    for value, members in ground.values(rule.field).items():
         held = rule.held.get(value, 0)
-        room = Room(Ground(share + 1, ground.sites, there, ground.apart), limits)
-        most = room.most(there, max(0, share + 1 - held))
+        room = Room(Ground(share + 1, ground.sites, members, ground.apart), limits)
+        most = room.most(members, max(0, share + 1 - held))
         hosts = len(
-            _gathered(Ground(min(most, max(0, share - held)), ground.sites, there, False), room) or ()
+            _gathered(Ground(min(most, max(0, share - held)), ground.sites, members, False), room) or ()
         )
         able.append((-most, hosts, value))
     new = rule.count - len(rule.held)
@@ -355,7 +358,14 @@ def _shares(ground: Ground, limits: Limits, rule: Groups) -> Limits:
 
 
 class _Branches:
-    """Search among cells, which are the sites with one value of each limited field."""
+    """Branch-and-bound search over cells: sets of sites with equal values in all limited fields.
+
+    Args:
+        ground: Sites of the gang.
+        limits: Tasks that may be added, by field and value.
+        groups: Rules that limit the number of values of a field.
+        max_looks: Number of examined cells after which the search ends.
+    """
 
     def __init__(self, ground: Ground, limits: Limits, groups: Sequence[Groups], max_looks: int) -> None:
         self._ground, self._limits, self._groups = ground, dict(limits), groups
@@ -364,7 +374,7 @@ class _Branches:
         cells: dict[tuple[tuple[str, str], ...], list[int]] = {}
         for i in ground.part:
             cells.setdefault(tuple([(name, ground.sites[i].values[name]) for name in names]), []).append(i)
-        rooms = {keys: sum(ground.sites[i].room for i in there) for keys, there in cells.items()}
+        rooms = {keys: sum(ground.sites[i].room for i in members) for keys, members in cells.items()}
         self._keys = sorted(cells, key=lambda keys: (-rooms[keys], keys))
         self._rooms = [rooms[keys] for keys in self._keys]
         self._values = [dict(keys) for keys in self._keys]
@@ -377,40 +387,38 @@ class _Branches:
         self._room_after = [*accumulate(reversed(self._rooms), initial=0)][::-1]
         self._held = [Counter(dict(rule.held)) for rule in groups]
         self._counts = [0] * len(self._keys)
-        self._fewest = inf  # sites, of `_best` or as was asked for
-        self._best: list[int] | None = None  # tasks by cell
+        self._fewest = inf  # number of sites that a placement must stay below
+        self._best: list[int] | None = None  # tasks by cell of the best placement so far
         self.is_complete = True
 
     def _rooms_after(self, names: Sequence[str]) -> list[dict[str, Counter[str]]]:
-        """Return by cell the room of that cell and those behind it, by field and value."""
+        """Return for each cell the room of that cell and those after it, by field and value."""
         sums: dict[str, Counter[str]] = {name: Counter() for name in names}
-        made: list[dict[str, Counter[str]]] = []
+        rooms: list[dict[str, Counter[str]]] = []
         for keys, room in zip(reversed(self._keys), reversed(self._rooms), strict=True):
             for name, value in keys:
                 sums[name][value] += room
-            made.append({name: Counter(counter) for name, counter in sums.items()})
-        return [*reversed(made), {name: Counter() for name in names}]
+            rooms.append({name: Counter(counter) for name, counter in sums.items()})
+        return [*reversed(rooms), {name: Counter() for name in names}]
 
     def search(self, below: int | None = None) -> Counts | None:
-        """Return the tasks by site on the fewest sites that were found.
+        """Return the tasks by site of the placement on the fewest sites; None if no such placement was found.
 
         Args:
             below: Number of sites of which there must be fewer; None for any number.
-
-        Returns:
-            None if no such placement was found.
         """
         self._fewest = inf if below is None else below
         self._go(0, self._ground.tasks, 0)
         if self._best is None:
             return None
         counts: Counts = {}
-        for there, count in zip(self._cells, self._best, strict=True):
-            part = Ground(count, self._ground.sites, there, self._ground.apart)
+        for members, count in zip(self._cells, self._best, strict=True):
+            part = Ground(count, self._ground.sites, members, self._ground.apart)
             counts |= _filled(part, {}) or {}
         return counts
 
     def _go(self, at: int, missing: int, hosts: int) -> None:
+        """Extend the placement from cell `at` on; record it if it is complete and uses fewer sites than the best."""
         if not missing:
             if hosts < self._fewest:
                 self._fewest, self._best = hosts, list(self._counts)
@@ -429,6 +437,7 @@ class _Branches:
             self._add(at, -count)
 
     def _hosts(self, at: int, count: int) -> int:
+        """Return how many sites of a cell a number of tasks uses."""
         hosts = 0
         for i in self._cells[at]:
             if count <= 0:
@@ -438,6 +447,7 @@ class _Branches:
         return hosts
 
     def _add(self, at: int, count: int) -> None:
+        """Add tasks to a cell, or take them away, in the counts, limits and groups."""
         if not count:
             return
         self._counts[at] += count
@@ -458,7 +468,7 @@ class _Branches:
         return able
 
     def _bound(self, at: int) -> int:
-        """Return a number of tasks that this cell and those behind it cannot exceed."""
+        """Return an upper bound of the tasks that this cell and those after it can take."""
         bounds = [self._room_after[at]]
         after = self._after[at]
         for name in self._limited:
@@ -480,7 +490,7 @@ def _may_add(rule: Groups, held: Mapping[str, int], value: str) -> int:
 
 
 def _may_add_in_all(rule: Groups, held: Mapping[str, int], rooms: Mapping[str, int]) -> int:
-    """Return a number of tasks that all values together cannot exceed."""
+    """Return an upper bound of the tasks that all values together can take."""
     share = rule.tasks // rule.count
     new = sorted((min(room, share + 1) for value, room in rooms.items() if value not in held), reverse=True)
     old = sum(min(room, max(0, share + 1 - held[value])) for value, room in rooms.items() if value in held)

@@ -1,1 +1,1 @@
-"""Decisions about cards: their health, its history, drivers that images need."""
+"""Decisions about cards: health and its history, utilization, and drivers that images need."""

@@ -1,4 +1,4 @@
-"""How a card is, from what was read of it. Pure.
+"""Health of a card as a state machine over its readings. Pure.
 
         soft fault            N of them
     ok ───────────► suspect ────────────► sick or lost ◄── any hard fault, from every state, at once
@@ -28,25 +28,25 @@ _LAST_MINOR: Final = (1 << 20) - 1
 
 
 class Tier(Enum):
-    """What a fault asks for."""
+    """Severity of a fault, and the reaction to it."""
 
-    APPLICATION = "application"  # a warning: the program is to blame, or nobody
-    SOFT = "soft"  # seen once it is doubted; seen again and again it is a fault of the card
-    RESET = "reset"  # out, until it stays without a fault
-    REPLACE = "replace"  # out, until an operator says otherwise
-    LOST = "lost"  # off the bus
+    APPLICATION = "application"  # a warning: caused by the program, or harmless
+    SOFT = "soft"  # seen once, the card is suspect; seen repeatedly, it is sick
+    RESET = "reset"  # out of use until it stays without a fault
+    REPLACE = "replace"  # out of use until an operator resets it
+    LOST = "lost"  # not on the bus any more
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong with a card, for people."""
+    """Fault of a card with its description."""
 
     tier: Tier
     text: str
 
 
 def _table(tiers: Mapping[Tier, str]) -> dict[int, Tier]:
-    """Ranges in words to a table: "1 3-5"."""
+    """Convert ranges of XIDs such as "1 3-5" to a table."""
     tiers_by_xid = {}
     for tier, words in tiers.items():
         for word in words.split():
@@ -56,8 +56,8 @@ def _table(tiers: Mapping[Tier, str]) -> dict[int, Tier]:
 
 
 #: The catalogue's actions "ignore" and "restart application" are APPLICATION, "restart machine" (79) is LOST.
-#: 45 follows another XID; 78 and 151 are software; 154 says that the recovery action changed, which is read.
-#: 48, 74, 142 and 144-150 depend on more than the number: the card is out until it is quiet. 54: no power cable.
+#: 45 follows another XID; 78 and 151 are software; 154 only reports a new recovery action, which is read anyway.
+#: 48, 74, 142 and 144-150 depend on more than the number: the card is out of use until quiet. 54: no power cable.
 XIDS: Final = _table(
     {
         Tier.APPLICATION: "8 11 13 25 31-32 37-41 43-45 60 63 66-72 75-78 80 82-86 88-89 92-94 96-107 121 126-135"
@@ -68,17 +68,17 @@ XIDS: Final = _table(
     }
 )
 
-#: NVML_GPU_RECOVERY_ACTION_*; all keep a card out for as long as the driver asks for them.
+#: NVML_GPU_RECOVERY_ACTION_*; each keeps a card out of use for as long as the driver requests it.
 _ACTIONS: Final = {
     1: "a reset of the GPU",
     2: "a reboot of the node",
-    3: "that its peers are drained",
+    3: "a drain of its peers",
     4: "a drain and a reset",
     5: "a recovery of the IMEX domain",
     6: "a reset of the bus",
     7: "a reboot of the system",
 }
-#: nvmlClocksEventReason*: those of the hardware.
+#: nvmlClocksEventReason*: only those of the hardware.
 _SLOWDOWNS: Final = {
     0x8: "slowed down by the hardware",
     0x40: "slowed down by heat",
@@ -88,22 +88,32 @@ _SLOWDOWNS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HealthSettings:
-    """How patient. `xids`: tiers that win over the table."""
+    """Thresholds and delays for judging the health of cards.
+
+    Attributes:
+        recheck_s: Seconds without a fault before a sick card becomes suspect; doubled with each relapse.
+        recheck_most_s: Upper limit of that time.
+        peace_s: Seconds of good health after which the doubling starts again.
+        bad_readings: Successive soft faults that make a card sick (N).
+        clean_readings: Successive clean readings that make a suspect card ok (M).
+        note_s: Seconds for which a warning about an event stays.
+        xids: Severities by XID that override the table.
+    """
 
     recheck_s: float = 60.0
-    recheck_most_s: float = 3600.0  # the wait doubles with each relapse, up to this
-    peace_s: float = 6 * 3600.0  # well for that long: the wait starts anew
-    bad_readings: int = 3  # N
-    clean_readings: int = 3  # M
-    note_s: float = 3600.0  # how long a warning about an event stays
+    recheck_most_s: float = 3600.0
+    peace_s: float = 6 * 3600.0
+    bad_readings: int = 3
+    clean_readings: int = 3
+    note_s: float = 3600.0
     xids: Mapping[int, Tier] = field(default_factory=dict)
 
 
 def tiers_from(text: str) -> dict[int, Tier]:
-    """Overrides as `13=application,109=replace`.
+    """Parse overrides of severities, as `13=application,109=replace`.
 
     Raises:
-        BadConfiguration: It is not of that form; names the part that is not.
+        BadConfiguration: The text has another form; the message names the wrong part.
     """
     tiers_by_xid = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -118,26 +128,26 @@ def tiers_from(text: str) -> dict[int, Tier]:
 
 
 def unread(gpu: Gpu) -> CardHealth:
-    """A card that was never read: its first reading decides, without hysteresis."""
+    """Return the record of a card that was never read: its first reading decides, without hysteresis."""
     return CardHealth(replace(gpu, health=Health.UNKNOWN, reason="", since=0.0, warnings=(), history=()))
 
 
 def doubted(gpu: Gpu, why: str, now: float) -> CardHealth:
-    """A card whose past was lost: it has to show that it is well."""
+    """Return the record of a card whose past was lost: it is suspect until it proves to be healthy."""
     return _shown(replace(unread(gpu), state=Health.SUSPECT, why=why), Health.SUSPECT, why, now)
 
 
 def advance(
     record: CardHealth, reading: Reading | None, now: float, settings: HealthSettings, *, stranger: str = ""
 ) -> CardHealth:
-    """The record after one more survey.
+    """Return the record of a card after one more survey.
 
     Args:
-        record: Before.
-        reading: None: the survey went well, and the card was not in it.
+        record: Record before the survey.
+        reading: Reading of the card; None if a successful survey did not find it.
         now: Seconds since the epoch.
-        settings: How patient.
-        stranger: Who is on the card without a claim, in words.
+        settings: Thresholds and delays.
+        stranger: Description of a process on the card without a claim; "" without one.
     """
     if reading is not None and reading.misdescribed:
         return unknown(record, reading.misdescribed, now)
@@ -151,19 +161,19 @@ def advance(
 
 
 def unknown(record: CardHealth, why: str, now: float) -> CardHealth:
-    """The probe failed, as a whole or for this card: that says nothing of the card, and nothing may be given out."""
+    """Return the record after a failed probe: the card's state is unknown, and it must not be given out."""
     return _shown(record, Health.UNKNOWN, why, now)
 
 
 def released(record: CardHealth, now: float, settings: HealthSettings) -> CardHealth:
-    """The record after an operator's reset: no latch, a fresh count; without a fault it is back after a recheck."""
+    """Return the record after an operator's reset: without latch and count, to be back after a recheck if clean."""
     return replace(
         record, latched=False, times_sick=min(record.times_sick, 1), recheck_at=now + settings.recheck_s
     )
 
 
 def noted(record: CardHealth, text: str, now: float) -> CardHealth:
-    """The record with a line in its history that changes nothing."""
+    """Return the record with an entry in its history that changes nothing else."""
     health = record.gpu.health
     history = (*record.gpu.history, Transition(now, health, health, text))[-HISTORY:]
     return replace(record, gpu=replace(record.gpu, history=history))
@@ -172,9 +182,15 @@ def noted(record: CardHealth, text: str, now: float) -> CardHealth:
 def faults(
     reading: Reading | None, settings: HealthSettings, ecc_before: int | None = None
 ) -> tuple[Fault, ...]:
-    """What is wrong with a card, as read; `ecc_before`: its count of uncorrectable errors, the last time."""
+    """Return the faults of a card in a reading.
+
+    Args:
+        reading: Reading of the card; None if it is not present any more.
+        settings: Thresholds and overrides.
+        ecc_before: Count of uncorrectable errors in the reading before; None if unknown.
+    """
     if reading is None:
-        return (Fault(Tier.LOST, "it is not there any more"),)
+        return (Fault(Tier.LOST, "it is not present any more"),)
     faults_now = [Fault(Tier.LOST, "fallen off the bus")] if reading.lost else []
     if reading.unreadable and not reading.lost:
         faults_now.append(Fault(Tier.SOFT, reading.unreadable))
@@ -194,7 +210,7 @@ def faults(
 
 
 def _of_xid(xid: int, reading: Reading, settings: HealthSettings) -> Fault:
-    """The fault of an XID. With a driver that says which recovery it wants, and wants none, it only raises a doubt."""
+    """Return the fault of an XID; it is only soft if the driver reports recovery actions and requests none."""
     tier = settings.xids.get(xid) or XIDS.get(xid, Tier.RESET)
     if tier is Tier.RESET and reading.recovery_action == 0 and xid not in settings.xids:
         tier = Tier.SOFT
@@ -202,7 +218,7 @@ def _of_xid(xid: int, reading: Reading, settings: HealthSettings) -> Fault:
 
 
 def _of_ecc(reading: Reading, before: int | None) -> list[Fault]:
-    """Cards that remap rows also contain an uncorrectable error: it ends the task, and nothing else."""
+    """Return the fault of new uncorrectable errors; cards that remap rows contain them, so that only the task ends."""
     grown = (
         reading.uncorrectable_ecc is not None and before is not None and reading.uncorrectable_ecc > before
     )
@@ -213,11 +229,12 @@ def _of_ecc(reading: Reading, before: int | None) -> list[Fault]:
 
 
 def slowdowns(reading: Reading) -> list[str]:
-    """Warnings that hold while the reading says so."""
+    """Return warnings about slowdowns in a reading; they last as long as the reading has them."""
     return [text for bit, text in _SLOWDOWNS.items() if (reading.clocks_event_reasons or 0) & bit]
 
 
 def _moved(record: CardHealth, present: Sequence[Fault], now: float, settings: HealthSettings) -> CardHealth:
+    """Return the record with the state that follows from the faults present now."""
     tiers = {fault.tier for fault in present}
     text = "; ".join(dict.fromkeys(fault.text for fault in present))
     if tiers - {Tier.SOFT}:
@@ -231,7 +248,7 @@ def _moved(record: CardHealth, present: Sequence[Fault], now: float, settings: H
 def _broken(
     record: CardHealth, state: Health, why: str, now: float, settings: HealthSettings, *, latch: bool = False
 ) -> CardHealth:
-    """The record of a card that is out; each further fault starts the wait anew."""
+    """Return the record of a card that is out of use; each further fault restarts the wait."""
     if not record.state.broken:
         peace = now - record.sick_at > settings.peace_s
         record = replace(record, times_sick=1 if peace else record.times_sick + 1, sick_at=now)
@@ -246,6 +263,7 @@ def _broken(
 
 
 def _soft(record: CardHealth, why: str, now: float, settings: HealthSettings) -> CardHealth:
+    """Return the record after a soft fault: suspect, or sick after several in a row."""
     if record.state.broken:
         return _broken(record, record.state, why, now, settings)
     record = replace(record, bad=record.bad + 1, clean=0)
@@ -255,11 +273,12 @@ def _soft(record: CardHealth, why: str, now: float, settings: HealthSettings) ->
 
 
 def _clean(record: CardHealth, now: float, settings: HealthSettings) -> CardHealth:
+    """Return the record after a reading without faults."""
     if record.state.broken:
-        due = min(record.recheck_at, now + settings.recheck_most_s)  # a clock that was set back
+        due = min(record.recheck_at, now + settings.recheck_most_s)  # limited in case the clock was set back
         if record.latched or now < due:
             return replace(record, recheck_at=due)
-        # Doubted, and at the first fault of any kind it is sick again.
+        # Suspect, and one fault short of sick: the next fault of any kind makes it sick again.
         why = f"no fault for {_wait_s(record, settings):g} s"
         return replace(record, state=Health.SUSPECT, why=why, bad=settings.bad_readings - 1, clean=0)
     record = replace(record, clean=record.clean + 1)
@@ -269,19 +288,20 @@ def _clean(record: CardHealth, now: float, settings: HealthSettings) -> CardHeal
 
 
 def _wait_s(record: CardHealth, settings: HealthSettings) -> float:
+    """Return the seconds without a fault after which a sick card becomes suspect."""
     return delay_s(record.times_sick, first_s=settings.recheck_s, most_s=settings.recheck_most_s)
 
 
 def _with_facts(
     record: CardHealth, reading: Reading, present: Iterable[Fault], now: float, settings: HealthSettings
 ) -> CardHealth:
-    """A card that cannot be read keeps its name, size and number: it must not be taken for another one."""
-    told = not reading.unreadable and not reading.lost
+    """Return the record with the facts of a reading; a card that cannot be read keeps its identity and size."""
+    readable = not reading.unreadable and not reading.lost
     old = record.gpu
     events = {f.text: now for f in present if f.tier is Tier.APPLICATION}
-    kept = {text: at for at, text in record.notes if now - at < settings.note_s}
-    notes = tuple((at, text) for text, at in {**kept, **events}.items())[-NOTES:]
-    gpu = reading.gpu if told else replace(old, index=reading.gpu.index)
+    recent = {text: at for at, text in record.notes if now - at < settings.note_s}
+    notes = tuple((at, text) for text, at in {**recent, **events}.items())[-NOTES:]
+    gpu = reading.gpu if readable else replace(old, index=reading.gpu.index)
     return replace(
         record,
         gpu=replace(
@@ -300,7 +320,7 @@ def _with_facts(
 
 
 def _shown(record: CardHealth, health: Health, why: str, now: float) -> CardHealth:
-    """The record with that health reported; a change goes into the history, but for a first reading that is good."""
+    """Return the record with a health to report; a change goes into the history, except a good first reading."""
     gpu = record.gpu
     if health is gpu.health:
         return replace(record, gpu=replace(gpu, reason=why))
@@ -311,21 +331,27 @@ def _shown(record: CardHealth, health: Health, why: str, now: float) -> CardHeal
 
 
 def _back(record: CardHealth, gpu: Gpu) -> str:
-    """Why it is ok again."""
-    return {Health.DIRTY: "no stranger any more", Health.UNKNOWN: "it can be read again"}.get(
+    """Return the reason why a card is ok again."""
+    return {Health.DIRTY: "no unclaimed process any more", Health.UNKNOWN: "it can be read again"}.get(
         gpu.health, "clean readings"
     )
 
 
 def inventory_of(survey: Survey, records: Mapping[GpuId, CardHealth], *, isolation: str = "") -> Inventory:
-    """What is reported: all cards that are known, also those that are not there now."""
+    """Return the inventory that a host reports: all known cards, including those that are not present now.
+
+    Args:
+        survey: Latest survey of the host.
+        records: Health of all known cards.
+        isolation: Way in which GPUs are isolated on the host; "" if not known.
+    """
     present = {reading.gpu.id for reading in survey.readings}
     taken = {record.gpu.minor for record in records.values() if record.gpu.id in present}
     gpus = []
     for record in sorted(records.values(), key=lambda r: (r.gpu.minor, r.gpu.id)):
         gpu = record.gpu if record.gpu.id in present else replace(record.gpu, index=None)
         if gpu.id not in present and gpu.minor in taken:
-            # Numbers of an earlier boot: another card has its number now. It gets one that no device has.
+            # A number from an earlier boot that another card has now: use one that no device has.
             gpu = replace(gpu, minor=next(n for n in range(_LAST_MINOR, -1, -1) if n not in taken))
         taken.add(gpu.minor)
         gpus.append(gpu)
@@ -339,7 +365,7 @@ def inventory_of(survey: Survey, records: Mapping[GpuId, CardHealth], *, isolati
 
 
 def at_first_sight(survey: Survey, now: float) -> Inventory:
-    """A survey judged without any memory, for whoever looks only once."""
+    """Return the inventory of a single survey, judged without any history."""
     settings = HealthSettings()
     records = {
         reading.gpu.id: advance(unread(reading.gpu), reading, now, settings) for reading in survey.readings

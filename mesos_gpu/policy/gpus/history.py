@@ -1,4 +1,4 @@
-"""The history of a card, from two sources that repeat themselves. Pure."""
+"""History of a card's health, merged from two sources that repeat their entries. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,24 +11,24 @@ MAX: Final = 50  # changes kept of each card
 
 
 def with_changes(card: Card, changes: Iterable[Transition]) -> Card:
-    """The card with those changes that it did not have, in the order of their times.
+    """Return the card with those changes added that it lacks, in the order of their times.
 
-    A report carries the latest changes again and again. What is older than all that is kept was kept
-    before, and is not counted again.
+    A report repeats the latest changes each time. A change older than all that are kept was counted before, and is not
+    counted again.
     """
     changes = tuple(changes)
     if not changes or card.changes[-len(changes) :] == changes:
-        return card  # nearly every report
-    known = set(card.changes)
-    # Sorting keeps the order of equal times: what was known first, then the new in the order it came.
+        return card  # fast path for nearly every report
+    present = set(card.changes)
+    # Sorting is stable: at equal times known changes come first, then new ones in the order of arrival.
     merged = sorted(
-        (*card.changes, *(c for c in dict.fromkeys(changes) if c not in known)), key=lambda c: c.at
+        (*card.changes, *(c for c in dict.fromkeys(changes) if c not in present)), key=lambda c: c.at
     )
-    kept = tuple(merged[-MAX:])
-    if kept == card.changes:
+    latest = tuple(merged[-MAX:])
+    if latest == card.changes:
         return card
     totals = dict(card.totals)
-    for change in kept:
-        if change not in known and change.old is not change.new:
+    for change in latest:
+        if change not in present and change.old is not change.new:
             totals[change.new.value] = totals.get(change.new.value, 0) + 1
-    return replace(card, changes=kept, totals=totals)
+    return replace(card, changes=latest, totals=totals)

@@ -1,7 +1,7 @@
-"""What an image says it needs of its host's driver, and whether the host has it.
+"""Requirements of an image on the host's driver, and their check against a host.
 
-Sources: the READMEs of nvidia-docker 1.0 (labels) and of NVIDIA's container toolkit (NVIDIA_REQUIRE_*: a
-space is OR, a comma is AND); Mesos 1.11.0, NvidiaVolume (which images get the volume, and their paths).
+Sources: the READMEs of nvidia-docker 1.0 (labels) and of NVIDIA's container toolkit (NVIDIA_REQUIRE_*: a space is OR, a
+comma is AND); Mesos 1.11.0, NvidiaVolume (which images get the volume, and their paths).
 """
 
 import re
@@ -38,7 +38,7 @@ _OPERATORS: Final[Mapping[str, tuple[Callable[[int], bool], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """What conditions are held against; None: not known."""
+    """Properties of a host that conditions are checked against; None if not known."""
 
     driver: str | None
     cuda: Version | None
@@ -47,10 +47,10 @@ class _Host:
 
 
 def wants_volume(config: ImageConfig) -> bool:
-    """Whether the driver volume must appear in the image, read-only at /usr/local/nvidia.
+    """Return whether the driver volume must appear in the image, read-only at /usr/local/nvidia.
 
-    NVIDIA_VISIBLE_DEVICES decides where it is set, as in Mesos: not when it is empty or `void`; yes with `none`,
-    which asks for the driver without a GPU. Else the label, a list of volumes, decides.
+    NVIDIA_VISIBLE_DEVICES decides where it is set, as in Mesos: no if it is empty or `void`; yes with `none`, which
+    requests the driver without a GPU. Otherwise the label, a list of volumes, decides.
     """
     devices = config.env.get("NVIDIA_VISIBLE_DEVICES")
     if devices is not None:
@@ -67,18 +67,20 @@ def unmet(
     brand: str = "unknown",
     arch: str | None = None,
 ) -> str | None:
-    """Why the image cannot run on this host's driver; None: it can.
+    """Return why the image cannot run on this host's driver; None if it can.
 
     All of NVIDIA_REQUIRE_* must hold, and CUDA must be as new as the label com.nvidia.cuda.version says.
-    NVIDIA_DISABLE_REQUIRE switches both off. A condition that is unknown or cannot be read does not hold: the old
-    NVIDIA runtime refuses the container, the new one skips it, and we refuse unless another alternative holds.
+    NVIDIA_DISABLE_REQUIRE switches both off. A condition that is unknown or malformed does not hold: the old NVIDIA
+    runtime refuses such a container, the new one skips the condition, and here the image is refused unless another
+    alternative holds.
 
     Args:
-        config: Of the image; the job's own variables on top, if a job may switch the check off.
-        driver_version: "535.183.01"; None: the host has no driver, and no condition holds.
-        cuda_version: The newest CUDA that the driver runs, as NVML says, "12.2"; None: by the driver's branch.
-        brand: As NVML names it ("tesla", "geforce"); "unknown" is a brand that images of NVIDIA list, too.
-        arch: Compute capability of the GPUs, "8.0"; None: not known.
+        config: Configuration of the image, overridden by the job's own variables if a job may switch the check off.
+        driver_version: Version such as "535.183.01"; None if the host has no driver, so that no condition holds.
+        cuda_version: Newest CUDA that the driver runs, as reported by NVML, "12.2"; None to derive it from the driver's
+            branch.
+        brand: Brand as named by NVML ("tesla", "geforce"); images of NVIDIA also list "unknown" as a brand.
+        arch: Compute capability of the GPUs, "8.0"; None if not known.
     """
     strange = sorted(_volumes(config) - {VOLUME})
     if strange:
@@ -94,45 +96,47 @@ def unmet(
 
 @dataclass(frozen=True, slots=True)
 class DriverNeed:
-    """What an image says of drivers, where a host's is too old."""
+    """Driver that an image needs where a host's is too old."""
 
-    least: str  # the oldest newer driver that the image takes, "550"
-    what: str  # in the image's terms, "CUDA 12.4 or newer"
+    least: str  # oldest accepted driver that is newer than the host's, "550"
+    what: str  # requirement in the image's terms, "CUDA 12.4 or newer"
 
 
 def needed_driver(
     config: ImageConfig, driver_version: str | None, cuda_version: str | None = None
 ) -> DriverNeed | None:
-    """What would do instead of a host's driver; None: this one does, or no newer one would.
+    """Return the driver that an image needs instead of a host's; None if this one suffices, or no newer one would.
 
-    It is sought among the branches that are known and the versions that the image names. An image may also take
-    some older branch ("driver>=470,driver<471"): a minimum cannot say that, and the job waits for a newer one.
+    Candidates are the known branches and the versions that the image names. An image may also accept some older branch
+    ("driver>=470,driver<471"): a minimum cannot express that, so the job waits for a newer driver.
     """
     why = unmet(config, driver_version, cuda_version)
     if why is None:
         return None
     has = version_of(driver_version) or ()
-    known = {
+    candidates = {
         version_of(text) or (): text
         for text in (*(str(branch) for branch, _ in CUDA_OF_BRANCH), *_drivers_named(config))
     }
-    newer = (known[version] for version in sorted(known) if order(version, has) > 0)
+    newer = (candidates[version] for version in sorted(candidates) if order(version, has) > 0)
     least = next((text for text in newer if unmet(config, text, None) is None), None)
     return DriverNeed(least, why.removeprefix(_NEEDS).partition(";")[0]) if least else None
 
 
 def _drivers_named(config: ImageConfig) -> set[str]:
+    """Return the driver versions that the image's conditions name."""
     conditions = (_CONDITION.fullmatch(part) for text in _requirements(config) for part in _PARTS.split(text))
     named = {match["value"] for match in conditions if match and match["name"].lower() == "driver"}
     return {text for text in named if VERSION.fullmatch(text)}
 
 
 def _volumes(config: ImageConfig) -> set[str]:
+    """Return the names of the volumes that an image requests."""
     return set(config.labels.get(VOLUMES_LABEL, "").split())
 
 
 def _requirements(config: ImageConfig) -> Iterator[str]:
-    """Each is an expression; NVIDIA_REQUIRE_JETPACK is for boards that have no NVML."""
+    """Yield the expressions that must hold; NVIDIA_REQUIRE_JETPACK is skipped, as it is for boards without NVML."""
     label = config.labels.get(CUDA_LABEL, "").strip()
     if label:
         yield "cuda>=" + ".".join(label.split(".")[:2])  # an image of CUDA 9.0.176 runs on every CUDA 9.0
@@ -142,7 +146,7 @@ def _requirements(config: ImageConfig) -> Iterator[str]:
 
 
 def _unmet_requirement(text: str, host: _Host) -> str | None:
-    """Why no alternative holds: the first one's reason, which is the one that images put in front."""
+    """Return why no alternative holds: the reason of the first one, which images list as the main one."""
     reasons = []
     for alternative in text.split():
         conditions = [part for part in alternative.split(",") if part]
@@ -157,22 +161,23 @@ def _unmet_requirement(text: str, host: _Host) -> str | None:
 
 
 def _unmet_condition(text: str, host: _Host) -> str | None:
+    """Return why a condition such as `driver>=470` does not hold on the host; None if it holds."""
     match = _CONDITION.fullmatch(text)
     if not match or match["operator"] not in _OPERATORS:
         return f"{text!r}, which cannot be read"
     name, value = match["name"].lower(), match["value"]
     if name == "brand":
         return _unmet_brand(match["operator"], value, host)
-    known: Mapping[str, tuple[str, Version | None, str]] = {
+    facts: Mapping[str, tuple[str, Version | None, str]] = {
         "cuda": ("CUDA", host.cuda, _says_cuda(host)),
         "driver": ("driver", version_of(host.driver), _says_driver(host)),
         "arch": ("compute capability", host.arch, _says_arch(host)),
     }
-    if name not in known:
+    if name not in facts:
         return f"{text!r}, a condition that this platform does not know"
     if not VERSION.fullmatch(value):
         return f"{text!r}, which cannot be read: {value!r} is not a version"
-    noun, has, says = known[name]
+    noun, has, says = facts[name]
     holds, words = _OPERATORS[match["operator"]]
     if has is not None and holds(order(has, version_of(value) or ())):
         return None
@@ -180,12 +185,13 @@ def _unmet_condition(text: str, host: _Host) -> str | None:
 
 
 def _unmet_brand(operator: str, value: str, host: _Host) -> str | None:
+    """Return why a condition on the GPU's brand does not hold; None if it holds."""
     if operator not in ("=", "!="):
         return f"'brand{operator}{value}', which cannot be read: brands have no order"
     if (host.brand.lower() == value.lower()) == (operator == "="):
         return None
-    wanted = f"a GPU of brand {value}" if operator == "=" else f"a GPU of another brand than {value}"
-    return f"{wanted}; this host's is {host.brand}"
+    need = f"a GPU of brand {value}" if operator == "=" else f"a GPU of another brand than {value}"
+    return f"{need}; this host's is {host.brand}"
 
 
 def _says_driver(host: _Host) -> str:
@@ -196,7 +202,7 @@ def _says_cuda(host: _Host) -> str:
     if not host.driver:
         return "this host has no NVIDIA driver"
     if host.cuda is None:
-        return f"which CUDA this host's driver {host.driver} runs is not known"
+        return f"the CUDA version that this host's driver {host.driver} runs is unknown"
     return f"this host's driver {host.driver} runs CUDA {'.'.join(map(str, host.cuda))} at most"
 
 

@@ -1,7 +1,7 @@
-"""How cards, tasks and the cluster were used of late: a quarter of an hour finely, a day coarsely, in memory and with a
-bound. Pure.
+"""Recent utilization of cards, tasks and the cluster, in bounded memory. Pure.
 
-What is not known has no value: a mean is of what is known, and of nothing there is none.
+The last 15 minutes are kept in fine steps, a day in coarse ones. Unknown values are None, and a mean is taken over
+known values only.
 """
 
 from array import array
@@ -17,25 +17,25 @@ FINE_S: Final = 10.0
 FINE_SLOTS: Final = 90
 COARSE_S: Final = 300.0
 COARSE_SLOTS: Final = 288
-RECENT_S: Final = 60.0  # what counts as now
-SAMPLE_S: Final = 30.0  # between two samples of the whole cluster
-MAX_SERIES: Final = 20_000  # of cards, and as many of tasks; of more none are kept
+RECENT_S: Final = 60.0  # age up to which a value counts as current
+SAMPLE_S: Final = 30.0  # least interval of samples of the whole cluster
+MAX_SERIES: Final = 20_000  # series of cards, and as many of tasks; further ones are not kept
 KEPT_S: Final = COARSE_S * COARSE_SLOTS
-_UNSEEN: Final = (0.0, 0.0)  # times of the latest report, before any
+_UNSEEN: Final = (0.0, 0.0)  # times of the latest report, before the first
 K = TypeVar("K", GpuId, TaskId)
 N = TypeVar("N", int, float)
-Values = tuple[float | None, float | None, float | None]  # percent at work, MiB used, watts
+Values = tuple[float | None, float | None, float | None]  # busy percent, MiB used, watts
 
 
 class _Kind(NamedTuple):
-    """How a column is kept: in whole numbers of `1 / parts`; the largest of the type stands for unknown."""
+    """Encoding of a column: whole numbers of `1 / parts`; the largest number of the type stands for unknown."""
 
-    type: str  # as of `array`
+    type: str  # type code of `array`
     parts: int
     unknown: int
 
 
-_KINDS: Final = (  # of `Values`: three series of a day are 3 KB
+_KINDS: Final = (  # columns of `Values`; a day of all three takes 3 KB
     _Kind("H", 100, 0xFFFF),  # percent
     _Kind("I", 1, 0xFFFFFFFF),
     _Kind("H", 10, 0xFFFF),
@@ -50,27 +50,26 @@ _CLUSTER: Final = (  # GPUs in all, allocated GPUs, their mean utilization in pe
 
 @dataclass(slots=True)
 class Ring:
-    """Means over spans of time, the latest of them. `slots` of `step_s` seconds each.
+    """Means of the latest `slots` time steps of `step_s` seconds each.
 
-    What a column has is as long as what was heard of, and nothing where none of it was ever known: most tasks are
-    short, and have no power of their own.
+    A column is only as long as the time since the first report, and is not allocated while all of its values are
+    unknown: most tasks are short, and have no power value of their own.
     """
 
     step_s: float
     slots: int
     kinds: tuple[_Kind, ...] = _KINDS
-    last: int = -1  # number of the latest slot, from the epoch on
-    kept: int = 0  # slots, the latest one among them
-    means: "array[float]" = field(init=False)  # of that one: how many, and their mean
+    last: int = -1  # number of the latest slot, counted from the epoch
+    kept: int = 0  # number of kept slots, with the latest one
+    means: "array[float]" = field(init=False)  # number of values and mean of the latest slot, by column
     columns: "list[array[int] | None]" = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin without values."""
         self.means = array("d", [0.0] * (2 * len(self.kinds)))
         self.columns = [None] * len(self.kinds)
 
     def note(self, now: float, values: Sequence[float | None]) -> None:
-        """Add values of a moment, in seconds since the epoch; of one before the latest slot nothing is kept."""
+        """Add values of a time in seconds since the epoch; a time before the latest slot is ignored."""
         slot = int(now // self.step_s)
         if slot < self.last:
             return
@@ -85,13 +84,14 @@ class Ring:
                 self._column(n)[-1] = min(round(mean * kind.parts), kind.unknown - 1)
 
     def _column(self, n: int) -> "array[int]":
+        """Return the array of a column; allocate it at first use."""
         kind, column = self.kinds[n], self.columns[n]
         if column is None:
             column = self.columns[n] = array(kind.type, [kind.unknown]) * self.kept
         return column
 
     def _go_on(self, slot: int) -> None:
-        """Begin a slot; between it and the latest one nothing is known."""
+        """Start a slot; the slots skipped since the latest one are unknown."""
         more = 1 if self.last < 0 else min(slot - self.last, self.slots)
         over = max(self.kept + more - self.slots, 0)
         for kind, column in zip(self.kinds, self.columns, strict=True):
@@ -103,23 +103,24 @@ class Ring:
         self.means[:] = array("d", [0.0] * len(self.means))
 
     def read(self, now: float) -> tuple[list[float | None], ...]:
-        """All means up to a moment, oldest first: of each column as many as there are slots."""
+        """Return for each column the means of all slots up to a time, oldest first."""
         slot = int(now // self.step_s)
         numbers = range(slot - self.slots + 1, slot + 1)
         return tuple([self._mean(column, number) for number in numbers] for column in range(len(self.kinds)))
 
     def _mean(self, n: int, slot: int) -> float | None:
+        """Return the mean of a column in a slot; None if unknown."""
         kind, column, at = self.kinds[n], self.columns[n], slot - self.last + self.kept - 1
         if column is None or not 0 <= at < self.kept or column[at] == kind.unknown:
             return None
         return column[at] / kind.parts
 
     def recent(self, now: float, span_s: float) -> float | None:
-        """The mean of the first column over the latest seconds; None: nothing is known of them."""
+        """Return the mean of the first column over the latest seconds; None if nothing is known of them."""
         slot = int(now // self.step_s)
         means = [self._mean(0, slot - n) for n in range(int(span_s // self.step_s) + 1)]
-        known = [mean for mean in means if mean is not None]
-        return sum(known) / len(known) if known else None
+        known_means = [mean for mean in means if mean is not None]
+        return sum(known_means) / len(known_means) if known_means else None
 
     def latest(self, n: int, now: float, span_s: float) -> float | None:
         """Return the latest known mean of column `n` in the last `span_s` seconds, or None without one."""
@@ -132,57 +133,58 @@ class Ring:
 
 @dataclass(slots=True)
 class Series:
-    """The past of one card, or of one task."""
+    """Recent utilization of one card or one task."""
 
     fine: Ring = field(default_factory=lambda: Ring(FINE_S, FINE_SLOTS))
     coarse: Ring = field(default_factory=lambda: Ring(COARSE_S, COARSE_SLOTS))
     noted_at: float = 0.0
 
     def note(self, now: float, values: Values) -> None:
-        """Add what is known at a moment, in seconds since the epoch."""
+        """Add values of a time in seconds since the epoch."""
         self.noted_at = now
         self.fine.note(now, values)
         self.coarse.note(now, values)
 
 
 class UseHistory:
-    """The past of all cards and tasks, from their hosts' reports, and of the cluster, from samples of all cards."""
+    """Recent utilization of cards and tasks, from their hosts' reports, and of the cluster, from samples of all
+    cards."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         self.cards: dict[GpuId, Series] = {}
         self.tasks: dict[TaskId, Series] = {}
         self.cluster = Ring(COARSE_S, COARSE_SLOTS, _CLUSTER)
-        self._works: dict[tuple[str, GpuId], Work] = {}  # as last reported; of cards, and of tasks by card
-        self._seen: dict[
-            str, tuple[float, float]
-        ] = {}  # by agent: the latest report's time, the host's and ours
+        #: Last reported work by task and card; task "" for the card itself.
+        self._works: dict[tuple[str, GpuId], Work] = {}
+        #: Time of each agent's latest report, by the host's clock and by this one.
+        self._seen: dict[str, tuple[float, float]] = {}
         self._dropped_at = 0.0
         self._sampled_at = -SAMPLE_S
 
     def note(self, node: Node, now: float, is_there: Callable[[Node, TaskUse], bool]) -> None:
-        """Take in what a host reported; the same report again changes nothing.
+        """Add a host's report; a repeated report changes nothing.
 
         Args:
-            node: With its report.
+            node: Node with its report.
             now: Seconds since the epoch.
-            is_there: Whether a task lives on that node and holds that card: of others nothing is kept.
+            is_there: Function that returns whether a task runs on that node and holds that card; other tasks are
+                ignored.
         """
-        said = node.inventory
-        if said is None:
+        inventory = node.inventory
+        if inventory is None:
             return
-        at = max((use.at for use in said.gpu_uses), default=0.0)
+        at = max((use.at for use in inventory.gpu_uses), default=0.0)
         if not at or self._seen.get(node.id, _UNSEEN)[0] == at:
             return
         self._seen[node.id] = at, now
-        own = {gpu.id for gpu in said.gpus}
-        for use in said.gpu_uses:
+        own = {gpu.id for gpu in inventory.gpus}
+        for use in inventory.gpu_uses:
             if use.gpu_id in own:
                 _noted(self.cards, use.gpu_id, now, self._of_card(use))
         by_task: dict[TaskId, list[TaskUse]] = {}
-        for each in said.task_uses:
-            if is_there(node, each):
-                by_task.setdefault(each.task_id, []).append(each)
+        for task_use in inventory.task_uses:
+            if is_there(node, task_use):
+                by_task.setdefault(task_use.task_id, []).append(task_use)
         for task, uses in by_task.items():
             _noted(self.tasks, task, now, self._of_task(uses))
         if now - self._dropped_at >= COARSE_S:
@@ -191,12 +193,12 @@ class UseHistory:
     def sample(
         self, now: float, gpus: Callable[[], Collection[GpuId]], is_allocated: Callable[[GpuId], bool]
     ) -> None:
-        """Note the use of the whole cluster, unless the latest sample is younger than `SAMPLE_S`.
+        """Add a sample of the whole cluster, unless the latest one is younger than `SAMPLE_S`.
 
         Args:
             now: Seconds since the epoch.
             gpus: Function that returns the GPUs of the cluster.
-            is_allocated: Function that says whether a GPU is allocated.
+            is_allocated: Function that returns whether a GPU is allocated.
         """
         if 0 <= now - self._sampled_at < SAMPLE_S:
             return
@@ -211,25 +213,27 @@ class UseHistory:
         self.cluster.note(now, (len(ids), allocated, mean(busy), sum(power) if power else None))
 
     def _of_card(self, use: GpuUse) -> Values:
+        """Return the values of a card: busy percent, memory and power."""
         meters = use.meters
         power_w = None if meters.power_mw is None else meters.power_mw / 1000
         used_mib = None if meters.memory_used_mib is None else float(meters.memory_used_mib)
         return self._busy_pct("", use.gpu_id, use.work), used_mib, power_w
 
     def _of_task(self, uses: Iterable[TaskUse]) -> Values:
-        """The mean over its cards, and the sum of their memory; what is not known of one of them is not known."""
+        """Return the mean over a task's cards, and the sum of their memory; unknown if it is unknown for one card."""
         busy = [self._busy_pct(use.task_id, use.gpu_id, use.work) for use in uses]
         memory = _all_known(use.memory_mib for use in uses)
         return mean(busy), float(sum(memory)) if memory else None, None
 
     def _busy_pct(self, task: str, gpu: GpuId, work: Work | None) -> float | None:
+        """Return the busy percent since the report before; None if unknown."""
         before = self._works.pop((task, gpu), None)
         if work is not None:
             self._works[task, gpu] = work
         return busy_pct(before, work)
 
     def _drop(self, now: float) -> None:
-        """Forget what nothing was heard of for as long as anything is kept."""
+        """Drop cards, tasks and agents without reports for `KEPT_S`."""
         self._dropped_at = now
         _forget(self.cards, now)
         _forget(self.tasks, now)
@@ -242,23 +246,25 @@ class UseHistory:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of values that are all known; None: one is not, or there are none."""
-    known = _all_known(values)
-    return sum(known) / len(known) if known else None
+    """Return the mean of values that are all known; None if one is unknown, or without values."""
+    numbers = _all_known(values)
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _all_known(values: Iterable[N | None]) -> list[N]:
-    """The values; none of them, if one is not known."""
-    every = list(values)
-    known = [value for value in every if value is not None]
-    return known if len(known) == len(every) else []
+    """Return the values; an empty list if one is unknown."""
+    all_values = list(values)
+    present = [value for value in all_values if value is not None]
+    return present if len(present) == len(all_values) else []
 
 
 def _noted(kept: dict[K, Series], key: K, now: float, values: Values) -> None:
+    """Add values to a series; a new series is added only within `MAX_SERIES`."""
     if key in kept or len(kept) < MAX_SERIES:
         kept.setdefault(key, Series()).note(now, values)
 
 
 def _forget(kept: dict[K, Series], now: float) -> None:
+    """Drop series without reports for `KEPT_S`."""
     for key in [key for key, series in kept.items() if now - series.noted_at > KEPT_S]:
         del kept[key]

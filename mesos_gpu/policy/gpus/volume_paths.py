@@ -1,4 +1,4 @@
-"""Where a task finds the driver volume, and the paths that lead it there.
+"""Location of the driver volume in a task, and the variables with which libraries find it.
 
 Sources: Mesos 1.11.0, NvidiaVolume (paths, and their order). Lean: the executor imports it.
 """
@@ -14,9 +14,10 @@ COMPAT_PATH: Final = "/usr/local/cuda/compat"
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-OPTIX_DATA: Final = "share/nvidia/nvoptix.bin"  # in a volume
-OPTIX_PATH: Final = "/usr/share/nvidia/nvoptix.bin"  # of the driver's libnvoptix, which reads it nowhere else
-#: Directories where loaders of an image look by themselves, after the volume's.
+OPTIX_DATA: Final = "share/nvidia/nvoptix.bin"  # path below a driver volume
+#: The only path where the driver's libnvoptix looks for it.
+OPTIX_PATH: Final = "/usr/share/nvidia/nvoptix.bin"
+#: Default directories of an image's loaders, appended after the volume's.
 _VENDORS: Final = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")
 _BACK_ENDS: Final = (
     "/usr/lib/x86_64-linux-gnu/gbm",
@@ -27,13 +28,13 @@ _BACK_ENDS: Final = (
 
 
 def graphics_environment(data: Collection[str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which EGL, Vulkan and GBM find the driver, but for those that the task has itself.
+    """Return the variables with which EGL, Vulkan and GBM find the driver, except those that the task sets itself.
 
     Sources: libglvnd, src/EGL/icd_enumeration.md (vendors); the Vulkan loader's LoaderDriverInterface.md and
     LoaderLayerInterface.md (drivers, also by the name before 1.3.207; layers); Mesa, docs/envvars.rst (back-ends).
 
     Args:
-        data: Files of data that the volume has, as paths below it; none has graphics without them.
+        data: Data files in the volume, as paths below it; without them there is no graphics.
         own: Variables of the task.
     """
     vendors = [path for path in sorted(data) if path.startswith("share/glvnd/egl_vendor.d/")]
@@ -52,11 +53,8 @@ def graphics_environment(data: Collection[str], own: Mapping[str, str]) -> dict[
         variables |= {"VK_DRIVER_FILES": drivers, "VK_ICD_FILENAMES": drivers}
     if any(path.startswith("share/vulkan/implicit_layer.d/") for path in data):
         variables["VK_ADD_IMPLICIT_LAYER_PATH"] = f"{VOLUME_PATH}/share/vulkan/implicit_layer.d"
-    if own.keys() & {
-        "VK_DRIVER_FILES",
-        "VK_ICD_FILENAMES",
-        "VK_ADD_DRIVER_FILES",
-    }:  # its own choice, by any name
+    # The task's own choice of drivers, by any of these names, takes precedence.
+    if own.keys() & {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"}:
         variables.pop("VK_DRIVER_FILES", None)
         variables.pop("VK_ICD_FILENAMES", None)
     if "__EGL_VENDOR_LIBRARY_FILENAMES" in own:
@@ -73,14 +71,21 @@ def container_environment(
     first: bool = False,
     data: Collection[str] = (),
 ) -> dict[str, str]:
-    """PATH and LD_LIBRARY_PATH for an image with the driver volume: its own, and what is missing; and the variables of
-    `graphics_environment` for the volume's `data`.
+    """Return PATH and LD_LIBRARY_PATH for an image with the driver volume, and the variables of `graphics_environment`.
 
-    Order as in Mesos: the image's own, /usr/local/cuda/compat, lib, lib64. But compat always stands before the
-    driver's own, also where the image names those already; and it is left out when the host's driver is as new
-    as the image's CUDA: an older libcuda in front of a newer driver fails with CUDA error 803. So it is without
-    `compat`, for a command on the host's file system: what lies there came with a toolkit of any age. `first`: the
-    driver volume stands before all else and compat is left out, as the volume has the libraries that keep a share.
+    The order is as in Mesos: the image's own paths, /usr/local/cuda/compat, lib, lib64. But compat always stands before
+    the driver's own, even where the image names those already. It is left out if the host's driver is as new as the
+    image's CUDA, as an older libcuda in front of a newer driver fails with CUDA error 803.
+
+    Args:
+        config: Configuration of the image.
+        driver_version: Version of the host's driver; None if not known.
+        cuda_version: Newest CUDA that the driver runs; None to derive it from the driver's branch.
+        compat: False to leave compat out for a command on the host's file system, whose files came with a toolkit of
+            any age.
+        first: Whether the driver volume stands before all else, without compat, as the volume has the libraries that
+            enforce a share.
+        data: Data files in the volume.
     """
     own = [path for path in config.env.get("LD_LIBRARY_PATH", "").split(":") if path]
     drivers = [f"{VOLUME_PATH}/lib", f"{VOLUME_PATH}/lib64"]

@@ -1,1 +1,1 @@
-"""What the tree of queues comes to in Mesos' own quotas, weights and reservations. Pure."""
+"""Quotas and weights of Mesos' roles that follow from the tree of queues. Pure."""

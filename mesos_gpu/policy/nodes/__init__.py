@@ -1,1 +1,1 @@
-"""Which nodes are meant."""
+"""Selection of nodes by attributes, and levels of the fabric."""

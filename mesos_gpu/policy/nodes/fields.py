@@ -1,6 +1,6 @@
-"""What a constraint asks of a node by itself, whatever runs where. Pure.
+"""Constraints of a job that depend on a single node, whatever runs elsewhere. Pure.
 
-The rules are those of Marathon 1.11 (Constraints.scala), whose text form of attributes `Node.attributes` has.
+The rules are those of Marathon 1.11 (Constraints.scala); `Node.attributes` has attributes in the text form used there.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,33 +9,33 @@ from typing import Final, Protocol
 from mesos_gpu.model.jobs.constraint import HOSTNAME, REGION, ZONE, Constraint, Operator, scalar_text
 from mesos_gpu.model.jobs.pattern import matches
 
-Judge = Callable[[str, str], bool | None]  # whether an expression matches a value; None: it is not known yet
-#: Why a node will not do as long as it is not known whether it could.
-UNDECIDED: Final = "it is still to be compared with this agent"
+Judge = Callable[[str, str], bool | None]  # whether an expression matches a value; None if not known yet
+#: Reason against a node while it is not known yet whether a constraint holds.
+UNDECIDED: Final = "it has not been compared with this agent yet"
 
 
 class Place(Protocol):
-    """Where an agent is, and what it says of itself."""
+    """Location and attributes of an agent."""
 
     @property
     def hostname(self) -> str:
-        """The name of its host."""
+        """Name of the agent's host."""
 
     @property
     def region(self) -> str | None:
-        """A part of its fault domain; None: it has none."""
+        """Region of its fault domain; None without one."""
 
     @property
     def zone(self) -> str | None:
-        """A part of its fault domain; None: it has none."""
+        """Zone of its fault domain; None without one."""
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """By name, in Marathon's text form."""
+        """Attributes by name, in Marathon's text form."""
 
 
 def value_of(field: str, node: Place) -> str | None:
-    """The node's value of a constraint's field; None: it has none."""
+    """Return a node's value of a constraint's field; None without a value."""
     if field in HOSTNAME:
         return node.hostname
     if field == REGION:
@@ -44,7 +44,10 @@ def value_of(field: str, node: Place) -> str | None:
 
 
 def excluded(constraint: Constraint, node: Place, judge: Judge = matches) -> str:
-    """Why the node could never do, whatever runs where; "": it could; UNDECIDED: `judge` does not say."""
+    """Return why a node never meets a constraint, whatever runs where.
+
+    "" if it may meet it; UNDECIDED if `judge` does not know yet.
+    """
     value = value_of(constraint.field, node)
     if value is None:
         # Marathon: an absent value is unlike everything, and meets no other operator.
@@ -60,6 +63,7 @@ def excluded(constraint: Constraint, node: Place, judge: Judge = matches) -> str
 
 
 def _fits(constraint: Constraint, value: str) -> bool:
+    """Return whether a value equals that of the constraint; IS also accepts other forms of a number."""
     match constraint.operator:
         case Operator.IS:
             return value == _canonical(constraint.value)
@@ -68,7 +72,7 @@ def _fits(constraint: Constraint, value: str) -> bool:
 
 
 def _canonical(value: str) -> str:
-    """A number as a scalar attribute has it: `1.0` is `1`. Marathon sees no number in a sign or an exponent."""
+    """Return a number in the form of scalar attributes, `1` for `1.0`; like Marathon, without signs and exponents."""
     whole, _, rest = value.partition(".")
     if not _digits(whole) or ("." in value and not _digits(rest)):
         return value

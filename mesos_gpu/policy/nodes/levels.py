@@ -1,4 +1,4 @@
-"""Levels of a fabric: groups of nodes within groups, as hosts in racks and racks in blocks. Pure."""
+"""Levels of a fabric: nested groups of nodes, such as hosts in racks and racks in blocks. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ class Fabric:
 
     Attributes:
         levels: Names of the levels, the outermost first; the last one is the node itself.
-        groups: Groups of each node, in the order of the levels; a node has one of its own where it names none.
-        outside: Contradiction of each node whose attributes do not lie within each other, but of no lost node. The node
-            has no group but its own.
+        groups: Groups of each node, in the order of the levels; a node has a group of its own where it names none.
+        outside: Contradiction for each node that is not lost and whose attributes are not nested like those of other
+            nodes. Such a node has no group but its own.
         hosts: Host name of each node.
     """
 
@@ -33,14 +33,14 @@ class Fabric:
 
     @property
     def problem(self) -> str:
-        """The first contradiction, with the number of nodes outside of the levels; "" if all are within them."""
+        """First contradiction, with the number of nodes outside of the levels; "" if all are within them."""
         if not self.outside:
             return ""
         nodes = "1 node is" if len(self.outside) == 1 else f"{len(self.outside)} nodes are"
         return f"{nodes} outside of the levels of the fabric: {next(iter(self.outside.values()))}"
 
     def name(self, agent_id: AgentId, level: str) -> str:
-        """Return the name of the group of a node at a level for people; of the node itself it is the host name."""
+        """Return the display name of a node's group at a level; for the node itself the host name."""
         return self.hosts[agent_id] if level == HOST else self.group(agent_id, level)
 
     def group(self, agent_id: AgentId, level: str) -> str:
@@ -48,10 +48,10 @@ class Fabric:
         return self.groups[agent_id][self.levels.index(level)]
 
     def named(self, agent_id: AgentId) -> Iterator[tuple[str, str]]:
-        """Yield the level and the group of each group of a node that its attributes name."""
-        for level, group in zip(self.levels, self.groups[agent_id], strict=True):
-            if not group.startswith(_OWN):
-                yield level, group
+        """Yield level and group of a node for each group that its attributes name."""
+        for level, own_group in zip(self.levels, self.groups[agent_id], strict=True):
+            if not own_group.startswith(_OWN):
+                yield level, own_group
 
     def absence(self, agent_id: AgentId, topology: Topology) -> str:
         """Return why a node is in no group of the level that a job requires; "" if it is in one."""
@@ -68,17 +68,17 @@ class Fabric:
 def fabric_of(levels: Sequence[str], nodes: Iterable[Node]) -> Fabric:
     """Return the groups of nodes.
 
-    Where nodes of one group are in several groups further outside, most of them decide, and the others are outside of
-    the levels. A node that names no group further outside is in that of the other nodes of its group.
+    Where nodes of one group name different outer groups, the majority decides, and the others are outside of the
+    levels. A node that names no outer group gets that of the other nodes in its group.
 
     Args:
         levels: Names of attributes, the outermost level first.
         nodes: Nodes of the cluster.
     """
-    known = list(nodes)
-    links = _links(levels, [node for node in known if node.lost_at is None])
+    all_nodes = list(nodes)
+    links = _links(levels, [node for node in all_nodes if node.lost_at is None])
     groups, outside = dict[AgentId, tuple[str, ...]](), dict[AgentId, str]()
-    for node in known:
+    for node in all_nodes:
         own = _OWN + node.id
         wrong = "" if node.lost_at is not None else _contradiction(levels, links, node)
         if wrong:
@@ -90,11 +90,11 @@ def fabric_of(levels: Sequence[str], nodes: Iterable[Node]) -> Fabric:
             inner = (links.get((i, at[i], outer)) for i in range(outer + 1, len(levels)) if at[i])
             at[outer] = at[outer] or next((_most(link)[0] for link in inner if link), "")
         groups[node.id] = (*(group or own for group in at), own)
-    return Fabric((*levels, HOST), groups, outside, {node.id: node.hostname for node in known})
+    return Fabric((*levels, HOST), groups, outside, {node.id: node.hostname for node in all_nodes})
 
 
 def _links(levels: Sequence[str], nodes: Iterable[Node]) -> dict[_Link, dict[str, tuple[int, str]]]:
-    """Return the groups outside of each group, with the number of their nodes and the first host."""
+    """Return the outer groups of each group, with the number of their nodes and the first host."""
     counts, first = dict[_Link, Counter[str]](), dict[tuple[_Link, str], str]()
     for node in nodes:
         at = [node.attributes.get(level, "") for level in levels]
@@ -110,14 +110,15 @@ def _links(levels: Sequence[str], nodes: Iterable[Node]) -> dict[_Link, dict[str
 
 
 def _most(link: Mapping[str, tuple[int, str]]) -> tuple[str, str]:
-    """Return the group of most nodes, and its first host; of several the first by name."""
-    group = min(link, key=lambda each: (-link[each][0], each))
+    """Return the group with most nodes, and its first host; of several the first by name."""
+    group = min(link, key=lambda name: (-link[name][0], name))
     return group, link[group][1]
 
 
 def _contradiction(
     levels: Sequence[str], links: Mapping[_Link, Mapping[str, tuple[int, str]]], node: Node
 ) -> str:
+    """Return how a node's attributes contradict the majority of its group; "" if they do not."""
     at = [node.attributes.get(level, "") for level in levels]
     for outer, inner in combinations(range(len(levels)), 2):
         link = links.get((inner, at[inner], outer)) if at[outer] and at[inner] else None

@@ -1,1 +1,1 @@
-"""The order of the queue, and delays before a next try."""
+"""Order of the queue, and delays before the next attempt."""

@@ -1,4 +1,4 @@
-"""How long to wait before the next try. Pure."""
+"""Delays before the next attempt. Pure."""
 
 from math import log
 from typing import Final
@@ -7,10 +7,10 @@ MAX_PATIENCE: Final = 15  # times the shortest wait for an answer
 
 
 def delay_s(failures: int, *, first_s: float, most_s: float, factor: float = 2.0) -> float:
-    """The delay after that many failures in a row, seconds; 0 before any.
+    """Return the delay in seconds after that many failures in a row; 0 before any.
 
-    `first_s` after the first, `factor` (at least 1) times as long after each further one, never above `most_s`: with
-    an app's own numbers this is Marathon's `RateLimiter`.
+    It is `first_s` after the first failure, `factor` (at least 1) times as long after each further one, and never above
+    `most_s`: with an app's own numbers this is Marathon's `RateLimiter`.
     """
     if failures <= 0 or first_s <= 0:
         return 0.0

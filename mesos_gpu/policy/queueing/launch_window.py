@@ -56,7 +56,7 @@ def registered(window: Window, launched_at: float, now: float, under_way: int) -
             size, shrunk_at = min(size, max(size / 2, MIN_SIZE)), now
     else:
         back_offs = 0 if is_new else back_offs
-        if 2 * under_way >= size:  # a window that is used by less than half is no evidence for a larger one
+        if 2 * under_way >= size:  # grow only a window that is used by half or more
             size = min(size + (1 if now - launched_at <= PROMPT_S / 4 else 1 / size), MAX_SIZE)
     return Window(size, shrunk_at, back_offs, window.backed_off_at, max(window.latest, launched_at))
 

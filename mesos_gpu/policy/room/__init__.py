@@ -1,1 +1,1 @@
-"""Room for a job that is blocked: reservations, preemption, plans of moves."""
+"""Room for a blocked job: reservations, preemption, and plans of moves."""

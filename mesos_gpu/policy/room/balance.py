@@ -1,7 +1,8 @@
-"""Transfers of GPUs between queues that borrow. Pure, by cross-multiplication.
+"""Transfers of GPUs between borrowing queues. Pure; quotients are compared by cross-multiplication.
 
-A transfer is allowed only if the taker has a smaller part of its due than the giver, before and after. Then the parts
-of all queues, sorted with the largest first, fall with each transfer: without arrivals there is a last one.
+A transfer is allowed only if the receiving queue has a smaller part of its fair share than the giving one, before and
+after. Then the parts of all queues, sorted with the largest first, fall with each transfer, so that without new jobs
+the transfers end.
 """
 
 from dataclasses import dataclass
@@ -9,17 +10,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Amounts of a queue that it holds and is due, in thousandths of cost."""
+    """Amount that a queue holds, and its fair share, in thousandths of cost."""
 
     held: int
     due: int
 
 
 def stays_below(taker: Side, more: int, giver: Side, less: int) -> bool:
-    """Return whether the taker has a smaller part of its due after a transfer than the giver before and after it.
+    """Return whether a queue may take GPUs from another one: its part of its fair share stays below the giver's.
 
-    What a queue holds that is due nothing is more than any part of another queue. Of two such queues the amounts are
-    compared.
+    The receiving queue's part after the transfer is compared with the giver's before and after it. A queue with a fair
+    share of 0 counts as above all others; two such queues are compared by amount.
 
     Args:
         taker: Amounts of the queue that gets GPUs.
@@ -31,7 +32,8 @@ def stays_below(taker: Side, more: int, giver: Side, less: int) -> bool:
     return _is_less(after, giver) and _is_less(after, Side(giver.held - less, giver.due))
 
 
-def _is_less(one: Side, other: Side) -> bool:
-    if not one.due or not other.due:
-        return one.held < other.held if one.due == other.due else bool(one.due) and other.held > 0
-    return one.held * other.due < other.held * one.due
+def _is_less(side: Side, other: Side) -> bool:
+    """Return whether a queue's part of its fair share is below another's."""
+    if not side.due or not other.due:
+        return side.held < other.held if side.due == other.due else bool(side.due) and other.held > 0
+    return side.held * other.due < other.held * side.due

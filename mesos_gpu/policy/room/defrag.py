@@ -1,7 +1,7 @@
-"""The fewest moves of jobs that make room for a request. Pure: a limit on work is a count, never a clock.
+"""Fewest moves of jobs that make room for a request. Pure: work is limited by a count, never by a clock.
 
-Two searches. Small clusters: A* over all places that jobs can have, which is exact. Others: a node is chosen for
-the request, jobs leave it for nodes with room; only where that does not do, room is made for them the same way.
+There are two searches. For small clusters A* over all places of all jobs, which is exact. For others, a node is chosen
+for the request, and its jobs move to nodes with room; only where that fails, room is made for them in the same way.
 """
 
 import heapq
@@ -21,30 +21,30 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Open, Stage, chosen, least_departures
 
 MAX_MOVES: Final = 16
-MAX_WORK: Final = 20_000  # moves that one search may look at
-SMALL: Final = 400  # jobs times nodes, for the exact search
+MAX_WORK: Final = 20_000  # moves that one search may examine
+SMALL: Final = 400  # product of jobs and nodes up to which the exact search is used
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is asked for, and what there is."""
+    """Request to make room for, and the nodes that may be changed for it."""
 
-    request: Request  # of each task
+    request: Request  # requirements of each task
     tasks: int
-    candidates: Sequence[CandidateNode]  # those that may be given work
+    candidates: Sequence[CandidateNode]  # nodes that may get work
     open_to: Open
-    bound: bool = False  # where the request may go depends on where others are
-    hopeless: str = ""  # why no plan can help, if that is known beforehand
+    bound: bool = False  # whether the request's possible nodes depend on the places of other jobs
+    hopeless: str = ""  # reason if it is known beforehand that no plan can help; else ""
 
 
 def plan(problem: Problem, *, most_work: int = MAX_WORK, small: int = SMALL) -> Plan:
-    """The fewest moves; of such plans the one that loses least work, then by names.
+    """Return the plan with the fewest moves; of several the one that loses least work, then the first by names.
 
     Args:
-        problem: What is asked for, and what there is.
-        most_work: Moves that a search may look at. Beyond, it is the best that was found.
-        small: Jobs times nodes up to which the search is exact. Beyond, `Plan.proven` says whether a shorter plan
-            may exist.
+        problem: Request to make room for, and the nodes that may be changed.
+        most_work: Largest number of moves that a search examines before it returns the best plan so far.
+        small: Product of jobs and nodes up to which the search is exact. Above it, `Plan.proven` is false if a shorter
+            plan may exist.
     """
     candidates = [
         replace(candidate, tasks=tuple(sorted(candidate.tasks, key=_by_loss)))
@@ -75,6 +75,7 @@ def plan(problem: Problem, *, most_work: int = MAX_WORK, small: int = SMALL) -> 
 
 
 def _plan_of(stage: Stage, *, proven: bool) -> Plan:
+    """Return the plan that leads to a stage."""
     where = ", ".join(dict.fromkeys(member.hostname for member in stage.members))
     moves = "1 move makes" if len(stage.moves) == 1 else f"{len(stage.moves)} moves make"
     doubt = "" if proven else "; not proven to be the fewest"
@@ -82,19 +83,21 @@ def _plan_of(stage: Stage, *, proven: bool) -> Plan:
 
 
 def _none(why: str, *, proven: bool) -> Plan:
+    """Return an empty plan with a reason."""
     return Plan((), (), proven, f"no plan: {why}")
 
 
 def _nowhere(movable: int) -> str:
+    """Return the message that moves do not help."""
     if movable == 1:
         return "the 1 preemptible job that could move has nowhere to go that helps"
     return f"the {movable} preemptible jobs that could move have nowhere to go that helps"
 
 
 def _hopeless(problem: Problem, movable: int) -> str:
-    """Why there is no plan, where that is seen at once."""
+    """Return why no plan exists, if a cheap test shows it; "" otherwise."""
     if not movable:
-        return "no job that runs may be moved: only preemptible jobs of one task are"
+        return "no running job may be moved: only preemptible jobs of one task can be"
     if why := _too_little(problem):
         return why
     if problem.tasks == 1 and all(
@@ -118,20 +121,19 @@ def _hopeless(problem: Problem, movable: int) -> str:
 
 
 def _least(request: Request, candidate: CandidateNode) -> int | None:
-    """How many jobs must leave at the least before the request fits."""
+    """Return the least number of jobs that must leave before the request fits; None if it never fits."""
     return least_departures(request, candidate) if candidate.able else None
 
 
 def _too_little(problem: Problem) -> str:
-    """What is free changes its place by a move, and never grows."""
+    """Return a message if the cluster has too little free in total, as moves never free anything; "" otherwise."""
     need = problem.request.resources.scaled(problem.tasks)
-    gpus = sum(
-        len(candidate.node.gpus) for candidate in problem.candidates
-    )  # Mesos counts those that are sick too
-    every = [candidate.node for candidate in problem.candidates]
-    # What covers GPUs that are open now comes back when their last share has moved to another one.
-    free = total(node.free + node.cover.scaled(len(node.parts)) for node in every).with_gpus(gpus)
-    for amount, _ in sorted(free.lacking(need).items(), key=lambda each: each[0].name != "gpus"):
+    # Count healthy GPUs, as the number from Mesos includes sick ones.
+    gpus = sum(len(candidate.node.gpus) for candidate in problem.candidates)
+    nodes = [candidate.node for candidate in problem.candidates]
+    # The resources that cover an open GPU come back when its last share has moved to another one.
+    free = total(node.free + node.cover.scaled(len(node.parts)) for node in nodes).with_gpus(gpus)
+    for amount, _ in sorted(free.lacking(need).items(), key=lambda item: item[0].name != "gpus"):
         i = AMOUNTS.index(amount)
         return (
             f"only {units(free.milli[i]):g} {amount.noun} are free in all, and it needs {units(need.milli[i]):g}: "
@@ -141,22 +143,23 @@ def _too_little(problem: Problem) -> str:
 
 
 class _Seats:
-    """Where the members of the request sit."""
+    """Placement of the request's members on candidate nodes, at a stage of a plan."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.request = problem, problem.request
 
     def candidate(self, stage: Stage, i: int) -> CandidateNode:
+        """Return a candidate as it is at a stage."""
         return stage.changed.get(i) or self.problem.candidates[i]
 
     def order(self, stage: Stage) -> list[int]:
-        """The candidates with the least free GPU first."""
+        """Return the indexes of the candidates, those with the fewest free GPUs first."""
         return sorted(
             range(len(self.problem.candidates)), key=lambda i: len(self.candidate(stage, i).node.gpus)
         )
 
     def filled(self, stage: Stage) -> Stage:
-        """With as many members of the request as fit, on full nodes first."""
+        """Return the stage with as many members of the request placed as fit, on the fullest nodes first."""
         for i in self.order(stage):
             while len(stage.members) < self.problem.tasks:
                 seated = self.seated(stage, i)
@@ -166,23 +169,24 @@ class _Seats:
         return stage
 
     def seated(self, stage: Stage, i: int) -> Stage | None:
-        """With one more on the candidate, if it fits there and may go there."""
+        """Return the stage with one more member on a candidate; None if it does not fit or may not go there."""
         candidate = self.candidate(stage, i)
         seated = stage.seating(self.request, i, candidate) if candidate.able else None
         return seated if seated is not None and self.may(None, i, stage) else None
 
-    def may(self, who: JobId | None, i: int, stage: Stage) -> bool:
+    def may(self, job_id: JobId | None, i: int, stage: Stage) -> bool:
+        """Return whether a job (or the request, for None) may go to a candidate at a stage."""
         members = [member.agent_id for member in stage.members]
-        return self.problem.open_to(who, self.problem.candidates[i].node.agent_id, stage.moved, members)
+        return self.problem.open_to(job_id, self.problem.candidates[i].node.agent_id, stage.moved, members)
 
     def need(self, stage: Stage, i: int) -> int | None:
-        """At least so many jobs must leave the candidate before the request fits."""
+        """Return the least number of jobs that must leave a candidate before the request fits; None if never."""
         least = _least(self.request, self.candidate(stage, i))
         return least if least != 0 or self.may(None, i, stage) else 1
 
 
 class _Exact(_Seats):
-    """A* over all places of all jobs."""
+    """A* search over all places of all jobs."""
 
     def __init__(self, problem: Problem, most_work: int) -> None:
         super().__init__(problem)
@@ -190,7 +194,7 @@ class _Exact(_Seats):
         self.cut = False
 
     def search(self) -> Stage | None:
-        """The best plan; None: there is none, or the search was cut."""
+        """Return the best plan; None if there is no plan, or the search was cut."""
         serial, seen = count(), set()
         heap = [(self._at_least(Stage()), 0.0, next(serial), Stage())]
         while heap and not self.cut:
@@ -207,6 +211,7 @@ class _Exact(_Seats):
         return None
 
     def _next(self, stage: Stage) -> Iterator[Stage]:
+        """Yield the stages after each possible move; set `cut` once the limit of work is exceeded."""
         candidates = [(i, self.candidate(stage, i)) for i in range(len(self.problem.candidates))]
         for source in candidates:
             for task in source[1].tasks:
@@ -220,7 +225,7 @@ class _Exact(_Seats):
         self.cut = self._left < 0
 
     def _at_least(self, stage: Stage) -> int:
-        """So many moves more."""
+        """Return a lower bound of the number of further moves."""
         if self.problem.tasks > 1 or self.problem.bound:
             return 0 if len(self.filled(stage).members) == self.problem.tasks else 1
         needs = (_least(self.request, self.candidate(stage, i)) for i in range(len(self.problem.candidates)))
@@ -228,7 +233,10 @@ class _Exact(_Seats):
 
 
 def _key(stage: Stage) -> object:
-    """Stages of one key go on in the same way. Cards of one kind are alike; who has moved once may move for nothing."""
+    """Return a key that is equal for stages with equal continuations.
+
+    Cards of one kind are interchangeable. The moved jobs are part of the key, as moving them again loses no more work.
+    """
     kinds = frozenset(
         (i, _cards(candidate.node), frozenset(map(_on_shared, candidate.tasks)))
         for i, candidate in stage.changed.items()
@@ -237,18 +245,18 @@ def _key(stage: Stage) -> object:
 
 
 class _Cut(Exception):
-    """The limit of work is reached."""
+    """Raised when the limit of work is reached."""
 
 
 class _Targeted(_Seats):
-    """A node for the request, then nodes for the jobs that leave it."""
+    """Search that chooses a node for the request, then nodes for the jobs that leave it."""
 
     def __init__(self, problem: Problem, most_work: int) -> None:
         super().__init__(problem)
         self._work, self._left = most_work, 0
         self._ranked: dict[Hashable, list[tuple[int, int, list[int]]]] = {}
-        self._known: dict[tuple[Request, int], int | None] = {}  # of candidates where nothing has changed
-        self._found: list[Stage] = []  # of one length, each better than the one before
+        self._known: dict[tuple[Request, int], int | None] = {}  # least departures of unchanged candidates
+        self._found: list[Stage] = []  # plans with one number of moves, each better than the one before
         self._cut = False
         self._social = problem.bound or any(
             task.bound for candidate in problem.candidates for task in candidate.tasks
@@ -259,7 +267,7 @@ class _Targeted(_Seats):
         self.proven = False
 
     def search(self) -> Stage | None:
-        """The best plan that is found; None: none is."""
+        """Return the best plan found; None if none was found."""
         stage = self.filled(Stage())
         while len(stage.members) < self.problem.tasks:
             longer = self._one_more(stage)
@@ -270,7 +278,7 @@ class _Targeted(_Seats):
         return stage
 
     def _one_more(self, stage: Stage) -> Stage | None:
-        """Room for one more member, by the fewest moves."""
+        """Return the stage with room for one more member, by the fewest moves."""
         targets = [
             (need, i)
             for i in range(len(self.problem.candidates))
@@ -278,7 +286,7 @@ class _Targeted(_Seats):
         ]
         least = max(min((need for need, _ in targets), default=MAX_MOVES + 1), 1)
         for budget in range(least, MAX_MOVES + 1):
-            # Exact up to there: at most one of the moves is none from the target.
+            # The search is exact up to two moves above the minimum: at most one of them is not from the target.
             self.proven = budget == least or not (self._social or self._cut or budget > least + 2)
             for chains in (False, True):
                 able = [(need, i) for need, i in targets if need + chains <= budget]
@@ -288,7 +296,11 @@ class _Targeted(_Seats):
         return None
 
     def _level(self, stage: Stage, able: list[tuple[int, int]], budget: int, *, chains: bool) -> Stage | None:
-        """The best plan of so many moves. Chains: any; to find the one that loses least would take too long."""
+        """Return the best plan with up to `budget` moves.
+
+        With `chains`, in which room is made for moved jobs, too, the first plan is taken: finding the cheapest would
+        take too long.
+        """
         share = self._left = self._work // 2
         self._found, failed = [], set[Hashable]()
         for loss, i in sorted((self._least_loss(stage, need, i), i) for need, i in able):
@@ -307,31 +319,41 @@ class _Targeted(_Seats):
         return self._found[-1] if self._found else None
 
     def _kind(self, stage: Stage, i: int) -> Hashable:
-        """Candidates of one kind can stand for each other, as long as nothing has changed there."""
+        """Return a key that is equal for interchangeable candidates, as long as nothing has changed there."""
         return i if i in stage.changed else self._kinds[i]
 
     @property
     def _bar(self) -> float:
-        """GPU-seconds that the next plan must stay under."""
+        """GPU-seconds of lost work that the next plan must stay below."""
         return self._found[-1].lost_gpu_s if self._found else inf
 
     def _least_loss(self, stage: Stage, need: int, i: int) -> float:
+        """Return a lower bound of the lost work if `need` jobs leave a candidate."""
         losses = sorted(task.lost_gpu_s for task in self.candidate(stage, i).tasks)
         return stage.lost_gpu_s + sum(losses[:need])
 
     def _reach(self, stage: Stage, i: int, rest: "_Rest") -> None:
+        """Record plans with room for one more member on a candidate, each better than the one before."""
         for ready in self._room(stage, self.request, None, i, rest):
             seated = self.seated(ready, i)
             if seated is not None and seated.lost_gpu_s < self._bar:
                 self._found.append(seated)
 
     def _room(
-        self, stage: Stage, request: Request, who: JobId | None, i: int, rest: "_Rest"
+        self, stage: Stage, request: Request, job_id: JobId | None, i: int, rest: "_Rest"
     ) -> Iterator[Stage]:
-        """Stages in which the request fits on the candidate."""
+        """Yield stages in which a request fits on a candidate, after moves of jobs that are there.
+
+        Args:
+            stage: Stage to start from.
+            request: Requirements to make room for.
+            job_id: Job that is to move there; None for the plan's own request.
+            i: Index of the candidate.
+            rest: Limits of what the search may still do.
+        """
         least = self._departures(stage, request, i)
         if least == 0:
-            if self.may(who, i, stage):
+            if self.may(job_id, i, stage):
                 yield stage
                 return
             least = 1
@@ -341,19 +363,19 @@ class _Targeted(_Seats):
         for task in sorted(self.candidate(stage, i).tasks, key=_by_loss):
             if task.job_id in rest.locked or stage.lost_gpu_s + task.lost_gpu_s >= self._bar:
                 continue
-            # Without chains the order in which they leave is of no account.
+            # Without chains the order of departures does not matter: exclude jobs that were tried before.
             gone = {task.job_id} if rest.chains else gone | {task.job_id}
-            held = replace(rest, locked=rest.locked | gone, path=rest.path | {i})
-            for ready, j in self._homes(stage, task, i, replace(held, budget=spare)):
+            locked = replace(rest, locked=rest.locked | gone, path=rest.path | {i})
+            for ready, j in self._homes(stage, task, i, replace(locked, budget=spare)):
                 after = ready.moving(task, (i, self.candidate(ready, i)), (j, self.candidate(ready, j)))
                 if after is not None:
                     left = rest.budget - len(after.moves) + len(stage.moves)
                     yield from self._room(
-                        after, request, who, i, replace(rest, budget=left, locked=held.locked)
+                        after, request, job_id, i, replace(rest, budget=left, locked=locked.locked)
                     )
 
     def _homes(self, stage: Stage, task: Movable, source: int, rest: "_Rest") -> Iterator[tuple[Stage, int]]:
-        """Stages in which the job fits on another candidate."""
+        """Yield stages in which the job fits on another candidate, with that candidate."""
         for j in self._candidates(stage, task.request, source, rest):
             self._left -= 1
             if self._left < 0:
@@ -364,6 +386,7 @@ class _Targeted(_Seats):
                 yield ready, j
 
     def _departures(self, stage: Stage, request: Request, i: int) -> int | None:
+        """Return the least departures before a request fits on a candidate, cached for unchanged candidates."""
         if i in stage.changed:
             return least_departures(request, stage.changed[i])
         if (request, i) not in self._known:
@@ -371,25 +394,25 @@ class _Targeted(_Seats):
         return self._known[request, i]
 
     def _candidates(self, stage: Stage, request: Request, source: int, rest: "_Rest") -> Iterator[int]:
-        """Where it may fit when some others leave, the best first; of candidates that are alike one."""
+        """Yield candidates where a request may fit after some departures, the best first; of equal ones only one."""
         special = {*stage.changed, *rest.path}
         yield from sorted(special - {source})
-        for need, _, alike in self._ranking(request):
+        for need, _, equal in self._ranking(request):
             if need > rest.budget:
                 return
-            candidate = next((i for i in alike if i not in special), source)
+            candidate = next((i for i in equal if i not in special), source)
             if candidate != source:
                 yield candidate
 
     def _ranking(self, request: Request) -> list[tuple[int, int, list[int]]]:
-        """Kinds of candidates: how many must leave at the least, how many GPUs are free, and which they are."""
+        """Return the kinds of candidates: least departures, number of free GPUs, and indexes."""
         kind = request.gpu, request.min_driver
         if kind not in self._ranked:
-            bare = replace(request, resources=NOTHING)  # of those there are few
-            alike: dict[Hashable, list[int]] = {}
+            bare = replace(request, resources=NOTHING)  # few different ones, so that caching pays
+            by_kind: dict[Hashable, list[int]] = {}
             for i in range(len(self.problem.candidates)):
-                alike.setdefault(self._kind(Stage(), i), []).append(i)
-            candidates = [(self.problem.candidates[numbers[0]], numbers) for numbers in alike.values()]
+                by_kind.setdefault(self._kind(Stage(), i), []).append(i)
+            candidates = [(self.problem.candidates[numbers[0]], numbers) for numbers in by_kind.values()]
             needs = [
                 (least_departures(bare, candidate), len(candidate.node.gpus), numbers)
                 for candidate, numbers in candidates
@@ -402,38 +425,39 @@ class _Targeted(_Seats):
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What a search may still do."""
+    """Limits of what a search may still do."""
 
-    budget: int  # moves
-    chains: bool  # make room for jobs that move
+    budget: int  # number of moves
+    chains: bool  # whether to make room for jobs that move
     locked: frozenset[JobId] = frozenset()  # jobs that are about to move
     path: frozenset[int] = frozenset()  # candidates that they are about to leave
 
 
 def _alike(candidate: CandidateNode) -> Hashable:
-    """Candidates of one kind differ in names, and in how long their jobs have run."""
+    """Return a key that is equal for candidates that differ only in names and in how long their jobs have run."""
     free, tasks = _cards(candidate.node), Counter(_seat(task) for task in candidate.tasks)
     amounts = candidate.node.free.with_gpus(0)
     return amounts, candidate.node.driver, candidate.able, free, frozenset(tasks.items())
 
 
 def _cards(node: NodeCapacity) -> tuple[tuple[object, ...], ...]:
-    """What is free of its GPUs, by kind; of those that are open to shares, which they are."""
+    """Return the free GPUs of a node by kind; GPUs that are open to shares with their identity."""
     parts = {part.gpu_id: part for part in node.parts}
     return tuple(sorted([(*_card(gpu), repr(parts.get(gpu.id, ""))) for gpu in node.gpus]))
 
 
 def _seat(task: Movable) -> Hashable:
-    """What a job asks for and holds there; of a share, on which GPUs."""
+    """Return a key of what a job requests and holds on its node; for a share also on which GPUs."""
     return task.request, tuple(sorted(map(_card, task.gpus))), task.share, _on_shared(task)[1:]
 
 
 def _on_shared(task: Movable) -> tuple[str, ...]:
-    """Which GPUs a job has shares of, after its name; of one that has whole ones nothing."""
+    """Return the job's identifier and the GPUs of its shares; only "" for a job with whole GPUs."""
     return (task.job_id, *(gpu.id for gpu in task.gpus)) if task.share is not None else ("",)
 
 
 def _card(gpu: Gpu) -> tuple[str, int, str]:
+    """Return the properties by which GPUs are interchangeable."""
     return gpu.model, gpu.memory_mib, gpu.compute_capability or ""
 
 

@@ -15,7 +15,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """GPUs of a node that are kept, and the amounts beside them for others; each field as of `Reservation`."""
+    """Reserved GPUs of a node, and the amounts that others may use beside them; fields as in `Reservation`."""
 
     gpus: frozenset[GpuId]
     spare: Resources
@@ -26,7 +26,16 @@ class Kept:
 def reservation_of(
     job: Job, resources: Resources, node: NodeCapacity, kept: Kept, awaited: Sequence[Allocation], at: float
 ) -> Reservation:
-    """Return the reservation of amounts of a node for tasks of a job. `awaited` and `at` are those of `Reservation`."""
+    """Return the reservation of a node's resources for tasks of a job.
+
+    Args:
+        job: Job to reserve for.
+        resources: Total amount for its tasks on the node.
+        node: Node to reserve on.
+        kept: Reserved GPUs, and the amounts for others.
+        awaited: Allocations that must end before the start.
+        at: Expected start, seconds since the epoch.
+    """
     return Reservation(
         job_id=job.id,
         queue=job.spec.queue,
@@ -45,16 +54,16 @@ def reservation_of(
 def keep_shares(
     request: Request, node: NodeCapacity, ready: NodeCapacity, model: str | None, count: int
 ) -> Kept | None:
-    """Return GPUs for tasks that ask for shares; None if there is no room for all of them.
+    """Reserve GPUs for tasks that request shares; return None if there is no room for all of them.
 
-    Of a GPU that is open to shares now, the shares of the tasks are kept. Any other GPU is kept whole: its other
-    parts may be used only when it is opened for these tasks.
+    On a GPU that is open to shares now, only the shares of the tasks are reserved. Any other GPU is reserved as a
+    whole: its other parts can be used only after it is opened for these tasks.
 
     Args:
         request: Amounts that each task takes.
-        node: The node as it is now.
-        ready: The node when the tasks can start.
-        model: Model of the GPUs; any model that the request accepts if None.
+        node: Node as it is now.
+        ready: Node at the time when the tasks can start.
+        model: GPU model to use; None for any model that the request accepts.
         count: Number of tasks.
     """
     open_now, now = {part.gpu_id for part in node.parts}, {gpu.id for gpu in node.gpus}

@@ -1,4 +1,4 @@
-"""The cheapest jobs of one node whose ends give back enough: an exact 0/1 knapsack by dynamic programming. Pure."""
+"""Cheapest victims on one node whose ends free enough: an exact 0/1 knapsack by dynamic programming. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Worth = tuple[int, int, int, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that may be ended, and the cost of its end."""
+    """Job that may be ended, and the cost of its end."""
 
     job_id: JobId
     priority: int
@@ -22,7 +22,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """The amounts that the end of a job gives back on a node."""
+    """Amounts that the end of a job frees on a node."""
 
     victim: Victim
     gifts: Amounts
@@ -30,17 +30,17 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least highest priority, and then the least cost, of any choice of victims on a node."""
+    """Lower bound for all choices of victims on a node: highest priority among them first, then cost."""
 
     priority: int
     cost: int
 
 
 def worth(chosen: Iterable[Victim]) -> Worth:
-    """Return the key by which choices are compared: highest priority, cost, number of victims, and names."""
-    every = list(chosen)
-    highest = max((victim.priority for victim in every), default=NO_PRIORITY)
-    return highest, sum(v.cost for v in every), len(every), sorted(v.job_id for v in every)
+    """Return the key by which choices of victims are compared: highest priority, cost, number, and names."""
+    victims = list(chosen)
+    highest = max((victim.priority for victim in victims), default=NO_PRIORITY)
+    return highest, sum(v.cost for v in victims), len(victims), sorted(v.job_id for v in victims)
 
 
 NO_PRIORITY: Final = -(1 << 30)  # highest priority of a choice without victims
@@ -79,7 +79,7 @@ def bound_of(lack: Sequence[int], items: Sequence[Item]) -> Bound | None:
         if item.victim.priority <= priority and item.gifts[0] > 0
     ]
     least = fractional(lack[0], able)
-    assert least is not None, "what is enough of all amounts is enough of the first"
+    assert least is not None, "jobs that free enough of all amounts free enough of the first"
     return Bound(priority, least)
 
 
@@ -96,42 +96,43 @@ def fractional(need: int, gifts: list[tuple[float, int, int]]) -> int | None:
     if need <= 0:
         return 0
     gifts.sort()
-    total, least = 0, min((cost for _, cost, _ in gifts), default=0)
+    total, floor = 0, min((cost for _, cost, _ in gifts), default=0)
     for _, cost, gift in gifts:
         if gift >= need:
             total += cost * need // gift
-            return max(total - (total >> 40) - 1, least)  # as the order of floats may be wrong
+            # Rounded down, as the order of the floats may be wrong.
+            return max(total - (total >> 40) - 1, floor)
         need -= gift
         total += cost
     return None
 
 
 def cheapest(lack: Sequence[int], items: Iterable[Item]) -> tuple[Victim, ...] | None:
-    """Return the cheapest of all choices that give back what is lacking, in the order of names.
+    """Return the cheapest choice of jobs whose ends free what is lacking, in the order of names.
 
     Args:
-        lack: Amounts that are lacking; an amount of 0 or less is not.
-        items: Jobs of the node, with the same amounts that each of them gives back.
+        lack: Amounts that are lacking; 0 or less if enough is free.
+        items: Jobs of the node, with the amounts that each of them frees, in the order of `lack`.
 
     Returns:
-        None if all jobs give too little, or if there are more than `MAX_STATES` different sums.
+        None if all jobs together free too little, or if there are more than `MAX_STATES` different sums.
     """
-    line = sorted(items, key=lambda item: item.victim.job_id)
-    priority = least_priority(lack, line)
+    ordered = sorted(items, key=lambda item: item.victim.job_id)
+    priority = least_priority(lack, ordered)
     if priority is None:
         return None
     kinds = [i for i, need in enumerate(lack) if need > 0]
     goal = tuple([lack[i] for i in kinds])
     # Cost, number and victims of the cheapest choice, by the lacking amounts that it gives back.
     best: dict[Amounts, tuple[int, int, tuple[Victim, ...]]] = {tuple([0] * len(kinds)): (0, 0, ())}
-    for item in line:
+    for item in ordered:
         if item.victim.priority > priority:
             continue
         gifts = [item.gifts[i] for i in kinds]
-        for had, (cost, count, chosen) in list(best.items()):
-            if had == goal:
-                continue  # one more victim gains nothing
-            given = tuple([min(n, h + g) for n, h, g in zip(goal, had, gifts, strict=True)])
+        for freed, (cost, count, chosen) in list(best.items()):
+            if freed == goal:
+                continue  # the goal is reached: one more victim gains nothing
+            given = tuple([min(n, h + g) for n, h, g in zip(goal, freed, gifts, strict=True)])
             now = cost + item.victim.cost, count + 1, (*chosen, item.victim)
             old = best.get(given)
             if old is None or _rank(now) < _rank(old):
@@ -142,4 +143,5 @@ def cheapest(lack: Sequence[int], items: Iterable[Item]) -> tuple[Victim, ...] |
 
 
 def _rank(choice: tuple[int, int, tuple[Victim, ...]]) -> tuple[int, int, list[str]]:
+    """Return the key by which choices with one sum are compared."""
     return choice[0], choice[1], [victim.job_id for victim in choice[2]]

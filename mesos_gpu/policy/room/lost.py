@@ -1,4 +1,4 @@
-"""The cost of ending a job: the work that is done again, weighed for jobs that were ended before. Pure."""
+"""Cost of ending a job: the work that must be repeated, weighted for jobs that were ended before. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,20 +41,21 @@ def ran(started_at: float | None, checkpoint_at: float | None, now: float, milli
 
 
 def least_ms(of_queue: Sequence[Ran]) -> int:
-    """Return the least loss of a job of a queue that was ended before, in milliseconds: half of the median loss.
+    """Return the least loss that is assumed for a job that was ended before: half the median loss of its queue.
 
-    Without it a job with a checkpoint at each moment would be ended each time, and had better report none. A job that
-    was never ended for others has no such least loss: its checkpoints count in full.
+    The loss is in milliseconds. Without it, a job that checkpoints all the time would be ended each time, and would do
+    better to report no checkpoints. For a job that was never ended for others, the loss since its checkpoint counts in
+    full.
     """
-    return median_low([each.since_checkpoint_ms for each in of_queue]) // 2 if of_queue else 0
+    return median_low([job.since_checkpoint_ms for job in of_queue]) // 2 if of_queue else 0
 
 
 def lost_milli_s(job: Ran, least: int, restart_ms: int) -> int:
-    """Return the work that is done again if a job is ended, in thousandths of cost times seconds.
+    """Return the work that must be repeated if a job is ended, in thousandths of cost times seconds.
 
     Args:
-        job: The running job.
-        least: Least loss in milliseconds, as of `least_ms`, for a job that was ended before.
+        job: Run times of the job.
+        least: Least loss in milliseconds, from `least_ms`, for a job that was ended before.
         restart_ms: Time from its next start until it is where it was, in milliseconds.
     """
     lost = job.since_checkpoint_ms
@@ -64,5 +65,5 @@ def lost_milli_s(job: Ran, least: int, restart_ms: int) -> int:
 
 
 def cost(job: Ran, least: int, restart_ms: int) -> int:
-    """Return the lost work as of `lost_milli_s`, times the square of the number of ends: no job is ended each time."""
+    """Return the lost work times (1 + number of earlier ends) squared, which protects a job from repeated ends."""
     return lost_milli_s(job, least, restart_ms) * (1 + job.stopped) ** 2

@@ -27,7 +27,7 @@ from mesos_gpu.policy.room.knapsack import (
 )
 from mesos_gpu.policy.room.together import Place
 
-MAX_VICTIMS_TRIED: Final = 8  # victims on a node with shared GPUs, of which all choices are compared
+MAX_VICTIMS_TRIED: Final = 8  # victims on a node with shared GPUs up to which all choices are compared
 _NOTHING: Final = Bound(NO_PRIORITY, 0)
 #: Rule that returns whether jobs may be ended together.
 Rule = Callable[[Sequence[Victim]], bool]
@@ -35,29 +35,29 @@ Rule = Callable[[Sequence[Victim]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """An amount, such as room in a queue's limit, that the ends of victims must give back beside room on nodes.
+    """Amount, such as room in a queue's limit, that the ends of victims must free beside room on nodes.
 
     Attributes:
         lack: Amount that is lacking.
-        gifts: Amounts that victims give back, by job.
+        gifts: Amounts that victims free, by job.
     """
 
     lack: int
     gifts: Mapping[JobId, int]
 
     def is_met_by(self, ended: Iterable[JobId]) -> bool:
-        """Return whether the ends of jobs give back enough."""
+        """Return whether the ends of jobs free enough."""
         return sum(self.gifts.get(job_id, 0) for job_id in ended) >= self.lack
 
 
 def _room(request: Request, node: NodeCapacity, ended: Collection[JobId], model: str | None) -> int:
-    """Return the number of tasks for which a node has room when some victims have ended."""
+    """Return the number of tasks for which a node has room after some jobs have ended."""
     return room_for(request, _without(node, ended), model).slots
 
 
 def _without(node: NodeCapacity, jobs: Collection[JobId | None]) -> NodeCapacity:
-    """Return a node as it is when some jobs have ended."""
-    return node.without([held for held in node.allocations if held.job_id in jobs])
+    """Return a node as it is after some jobs have ended."""
+    return node.without([allocation for allocation in node.allocations if allocation.job_id in jobs])
 
 
 def _dearest_first(victims: Iterable[Victim]) -> list[Victim]:
@@ -65,10 +65,10 @@ def _dearest_first(victims: Iterable[Victim]) -> list[Victim]:
 
 
 def _by_job(nodes: Iterable[NodeCapacity]) -> Mapping[JobId | None, Sequence[NodeCapacity]]:
-    """Return the nodes of each job that holds something there."""
+    """Return the nodes on which each job holds resources."""
     where: dict[JobId | None, list[NodeCapacity]] = {}
     for node in nodes:
-        for job_id in {held.job_id for held in node.allocations}:
+        for job_id in {allocation.job_id for allocation in node.allocations}:
             where.setdefault(job_id, []).append(node)
     return where
 
@@ -82,23 +82,25 @@ def plan(
     place: Place | None = None,
     shortages: Sequence[Shortage] = (),
 ) -> tuple[Victim, ...] | None:
-    """Return the victims whose end makes room for all tasks; without any one of them there is too little room.
+    """Return victims whose ends make room for all tasks, such that none of them can be spared.
 
     Args:
         request: Amounts that each task takes.
         tasks: Number of tasks that start together.
-        nodes: Nodes that may serve the job, with what victims hold there.
+        nodes: Nodes that may serve the job, with the allocations of victims.
         victims: Jobs that may be ended for it.
-        allowed: Rule for each plan after its last victim was spared; None if all victims may be ended together.
+        allowed: Rule that a plan must obey once no victim can be spared; None if all victims may be ended together.
         place: Search for the nodes of its tasks; None if no rule compares them with each other.
-        shortages: Amounts that must be given back, too.
+        shortages: Other amounts that the victims must free.
 
     Returns:
         An empty tuple if there is room already; None if all victims make too little room, or the rule forbids it.
     """
     if shortages:
-        every = _with_shortages(request, tasks, nodes, victims, place, shortages)
-        return every if every is None or allowed is None or allowed(every) else None
+        chosen_victims = _with_shortages(request, tasks, nodes, victims, place, shortages)
+        return (
+            chosen_victims if chosen_victims is None or allowed is None or allowed(chosen_victims) else None
+        )
     best: tuple[Victim, ...] | None = None
     for model in request.gpu.models or (None,):
         if tasks == 1:
@@ -123,12 +125,13 @@ def _with_shortages(
     place: Place | None,
     shortages: Sequence[Shortage],
 ) -> tuple[Victim, ...] | None:
-    """Return the cheapest victims that give back what is short, and those that make room on nodes beside them."""
-    able = [job_id for job_id in victims if any(job_id in each.gifts for each in shortages)]
+    """Return the cheapest victims that free the amounts that are short, and further ones that make room on nodes."""
+    able = [job_id for job_id in victims if any(job_id in shortage.gifts for shortage in shortages)]
     items = [
-        Item(victims[job_id], tuple([each.gifts.get(job_id, 0) for each in shortages])) for job_id in able
+        Item(victims[job_id], tuple([shortage.gifts.get(job_id, 0) for shortage in shortages]))
+        for job_id in able
     ]
-    first = cheapest([each.lack for each in shortages], items)
+    first = cheapest([shortage.lack for shortage in shortages], items)
     if first is None:
         return None
     others = {job_id: victim for job_id, victim in victims.items() if victim not in first}
@@ -137,17 +140,17 @@ def _with_shortages(
     )
     if more is None:
         return None
-    kept = [*first, *more]
-    for victim in _dearest_first(kept):
-        fewer = [each for each in kept if each is not victim]
-        ended = {each.job_id for each in fewer}
-        is_enough = all(each.is_met_by(ended) for each in shortages)
+    chosen = [*first, *more]
+    for victim in _dearest_first(chosen):
+        fewer = [other for other in chosen if other is not victim]
+        ended = {other.job_id for other in fewer}
+        is_enough = all(shortage.is_met_by(ended) for shortage in shortages)
         if (
             is_enough
             and plan(request, tasks, [_without(node, ended) for node in nodes], {}, place=place) == ()
         ):
-            kept = fewer
-    return tuple(kept)
+            chosen = fewer
+    return tuple(chosen)
 
 
 def plan_of_one(
@@ -156,17 +159,17 @@ def plan_of_one(
     victims: Mapping[JobId, Victim],
     allowed: Rule | None = None,
 ) -> tuple[Victim, ...] | None:
-    """Return the victims of `plan` for one task, and look at nodes only as long as one of them may be the best.
+    """Return the victims of `plan` for one task, examining nodes only while one of them may be the best.
 
     Args:
         request: Amounts that the task takes.
         line: Function that yields nodes with the least cost of room there, in the order of that cost.
-        victims: Jobs that may be ended; only those that hold something are looked up.
-        allowed: Rule for each plan, as of `plan`.
+        victims: Jobs that may be ended; only those with allocations are used.
+        allowed: Rule that a plan must obey, as in `plan`.
     """
     models = request.gpu.models or (None,)
-    each = (_on_one(request, line(), victims, model, allowed) for model in models)
-    return min((chosen for chosen in each if chosen is not None), key=worth, default=None)
+    choices = (_on_one(request, line(), victims, model, allowed) for model in models)
+    return min((chosen for chosen in choices if chosen is not None), key=worth, default=None)
 
 
 def nodes_of_plan(
@@ -176,15 +179,24 @@ def nodes_of_plan(
     chosen: Sequence[Victim],
     place: Place | None = None,
 ) -> tuple[AgentId, ...]:
-    """Return the nodes on which tasks have room when the victims of a plan have ended, first those of the victims."""
+    """Return the nodes on which the tasks have room after the victims of a plan have ended, nodes of victims first.
+
+    Args:
+        request: Amounts that each task takes.
+        tasks: Number of tasks that start together.
+        nodes: Nodes that may serve the job.
+        chosen: Victims of the plan.
+        place: Search for the nodes of its tasks; None if no rule compares them with each other.
+    """
     ended, missing = {victim.job_id for victim in chosen}, tasks
     if place is not None:
-        each = (_placed(request, nodes, ended, model, place) for model in request.gpu.models or (None,))
-        return tuple(next(filter(None, each), ()))
-    there: list[AgentId] = []
+        placements = (_placed(request, nodes, ended, model, place) for model in request.gpu.models or (None,))
+        return tuple(next(filter(None, placements), ()))
+    nodes_with_room: list[AgentId] = []
 
     def ends(node: NodeCapacity) -> bool:
-        return any(held.job_id in ended for held in node.allocations)
+        """Return whether a victim of the plan holds resources on a node."""
+        return any(allocation.job_id in ended for allocation in node.allocations)
 
     first = (node for node in nodes if ends(node))
     for node in chain(first, filterfalse(ends, nodes)):
@@ -192,23 +204,23 @@ def nodes_of_plan(
             break
         room = _room(request, node, ended, None)
         if room:
-            there.append(node.agent_id)
+            nodes_with_room.append(node.agent_id)
             missing -= room
-    return tuple(there)
+    return tuple(nodes_with_room)
 
 
 @dataclass(frozen=True, slots=True)
 class _NodeAmounts:
-    """Amounts of a node: free ones, those of a task, and those that victims there would give back.
+    """Amounts of a node: free ones, those of a task, and those that victims there would free.
 
-    Amounts are GPUs that suit the request, then all resources, then ports.
+    The amounts are GPUs that suit the request, then all resources, then ports.
 
     Attributes:
-        node: The node with its victims.
-        model: Model of the GPUs; None if any model will do.
+        node: Node with its victims.
+        model: Model of the GPUs; None for any model.
         free: Free amounts of the node.
         need: Amounts of one task.
-        items: Amounts that each victim gives back.
+        items: Amounts that each victim frees.
     """
 
     node: NodeCapacity
@@ -218,11 +230,11 @@ class _NodeAmounts:
     items: tuple[Item, ...]
 
     def lack(self, tasks: int) -> list[int]:
-        """Return the amounts that are lacking for a number of tasks; 0 or less if they are free."""
+        """Return the amounts that are lacking for a number of tasks; 0 or less if enough is free."""
         return [need * tasks - free for need, free in zip(self.need, self.free, strict=True)]
 
     def slots(self, tasks: int) -> int:
-        """Return the number of tasks for which there is room; `tasks` if they ask for nothing."""
+        """Return the number of tasks for which there is room; `tasks` if they request nothing."""
         free = zip(self.free, self.need, strict=True)
         return max(min((amount // need for amount, need in free if need), default=tasks), 0)
 
@@ -230,17 +242,17 @@ class _NodeAmounts:
 def _amounts_by_model(
     request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim], model: str | None
 ) -> list[_NodeAmounts]:
-    """Return the amounts of a node for each model of GPUs that will do: a task gets GPUs of one model."""
-    held = [each for each in node.allocations if each.job_id in victims]
+    """Return the amounts of a node for each suitable GPU model, as a task gets GPUs of one model."""
+    allocations = [allocation for allocation in node.allocations if allocation.job_id in victims]
     models: Sequence[str | None] = [model]
     if model is None and request.gpu.count:
-        models = sorted(_models(node, held))
-    return [_amounts_of(request, node, victims, held, each) for each in models]
+        models = sorted(_models(node, allocations))
+    return [_amounts_of(request, node, victims, allocations, name) for name in models]
 
 
 def _models(node: NodeCapacity, held: Iterable[Allocation]) -> set[str]:
-    """Return the models of GPUs of a node that are free or are given back."""
-    return {gpu.model for gpu in node.gpus} | {gpu.model for each in held for gpu in each.gpus}
+    """Return the GPU models of a node that are free or that allocations free."""
+    return {gpu.model for gpu in node.gpus} | {gpu.model for allocation in held for gpu in allocation.gpus}
 
 
 def _amounts_of(
@@ -250,17 +262,18 @@ def _amounts_of(
     held: Sequence[Allocation],
     model: str | None,
 ) -> _NodeAmounts:
+    """Return a node's amounts for one GPU model, with the allocations that victims hold there."""
     want = request.gpu
     cards = len(want.suited(node.gpus, model)) if want.count else 0
     gifts: dict[JobId, tuple[int, ...]] = {}
-    for each in held:
-        assert each.job_id is not None, "a victim is a job"
-        cards_given = len(want.suited(each.gpus, model)) if want.count else 0
-        given = (cards_given, *each.resources.milli, count_ports(each.ports))
-        before = gifts.get(each.job_id)
+    for allocation in held:
+        assert allocation.job_id is not None, "a victim is a job"
+        cards_given = len(want.suited(allocation.gpus, model)) if want.count else 0
+        given = (cards_given, *allocation.resources.milli, count_ports(allocation.ports))
+        before = gifts.get(allocation.job_id)
         if before is not None:
             given = tuple([a + b for a, b in zip(before, given, strict=True)])
-        gifts[each.job_id] = given
+        gifts[allocation.job_id] = given
     items = tuple([Item(victims[job_id], given) for job_id, given in gifts.items()])
     ports = 0 if node.ports is None else _ports_of(request)
     free = (cards, *node.free.milli, count_ports(node.ports or ()))
@@ -275,9 +288,11 @@ def _ports_of(request: Request) -> int:
 
 
 def _is_plain(request: Request, node: NodeCapacity) -> bool:
-    """Return whether amounts that victims give back can be added: no GPU is shared."""
+    """Return whether the amounts that victims free can simply be added, as no GPU is shared."""
     return (
-        request.gpu.share is None and not node.parts and all(held.share is None for held in node.allocations)
+        request.gpu.share is None
+        and not node.parts
+        and all(allocation.share is None for allocation in node.allocations)
     )
 
 
@@ -288,7 +303,7 @@ def _on_one(
     model: str | None,
     allowed: Rule | None,
 ) -> tuple[Victim, ...] | None:
-    """Return the cheapest choice on any one node, and skip nodes that cannot be cheaper than the best so far."""
+    """Return the cheapest choice on any single node, skipping nodes that cannot be cheaper than the best so far."""
     best: tuple[Victim, ...] | None = None
     line: list[tuple[int, int, int, NodeCapacity | _NodeAmounts]] = []
     number, source = count(), iter(nodes)  # the number orders entries of equal cost
@@ -311,40 +326,42 @@ def _on_one(
         elif not _is_plain(request, entry):
             best = _better(best, _on_shared(request, entry, victims, model), allowed)
         else:
-            for each in _amounts_by_model(request, entry, victims, model):
-                if (bound := bound_of(each.lack(1), each.items)) is not None:
-                    heappush(line, (*_of(bound), next(number), each))
+            for amounts in _amounts_by_model(request, entry, victims, model):
+                if (bound := bound_of(amounts.lack(1), amounts.items)) is not None:
+                    heappush(line, (*_of(bound), next(number), amounts))
     return best
 
 
 def _of(bound: Bound) -> tuple[int, int]:
+    """Return a bound as a sort key."""
     return bound.priority, bound.cost
 
 
 def _least_of(request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim]) -> Bound | None:
+    """Return a lower bound of the cost of room for a request on a node; nothing for shares."""
     if request.gpu.share is not None:
         return _NOTHING
     return least_of(request.gpu.count, len(node.gpus), node, victims)
 
 
 def least_of(gpus: int, free: int, node: NodeCapacity, victims: Mapping[JobId, Victim]) -> Bound | None:
-    """Return the least cost of room for a task on a node, if all GPUs would do; None if it has too few GPUs.
+    """Return a lower bound of the cost of room for a task on a node, if all GPUs suit it; None if it has too few GPUs.
 
     Args:
         gpus: Number of whole GPUs that the task takes.
         free: Number of free GPUs.
-        node: The node with the allocations of its victims.
-        victims: Jobs that may be ended for the task, or more jobs.
+        node: Node with the allocations of victims.
+        victims: Jobs that may be ended for the task, or a superset of them.
     """
     need = gpus - free
     if need <= 0 or node.parts:
         return _NOTHING
     gifts: dict[JobId, int] = {}
-    for held in node.allocations:
-        if held.share is not None:
+    for allocation in node.allocations:
+        if allocation.share is not None:
             return _NOTHING
-        if held.gpus and held.job_id is not None and held.job_id in victims:
-            gifts[held.job_id] = gifts.get(held.job_id, 0) + len(held.gpus)
+        if allocation.gpus and allocation.job_id is not None and allocation.job_id in victims:
+            gifts[allocation.job_id] = gifts.get(allocation.job_id, 0) + len(allocation.gpus)
     line = [(victims[job_id].cost / gift, victims[job_id].cost, gift) for job_id, gift in gifts.items()]
     least = fractional(need, line)
     return None if least is None else Bound(min(victims[job_id].priority for job_id in gifts), least)
@@ -353,37 +370,41 @@ def least_of(gpus: int, free: int, node: NodeCapacity, victims: Mapping[JobId, V
 def _better(
     best: tuple[Victim, ...] | None, chosen: tuple[Victim, ...] | None, allowed: Rule | None
 ) -> tuple[Victim, ...] | None:
+    """Return the better of two choices, of which the second one must obey the rule."""
     if chosen is None or (best is not None and worth(best) <= worth(chosen)):
         return best
     return chosen if not chosen or allowed is None or allowed(chosen) else best
 
 
 def _exact(request: Request, amounts: _NodeAmounts, tasks: int = 1) -> tuple[Victim, ...]:
-    """Return the cheapest choice on a node that has room for the tasks when all victims there have ended."""
+    """Return the cheapest choice on a node, which must have room for the tasks after all victims there have ended."""
     chosen = cheapest(amounts.lack(tasks), amounts.items)
     if chosen is not None:
         return chosen
-    mine = sorted((item.victim for item in amounts.items), key=lambda victim: victim.job_id)
-    return _thinned(request, tasks, [amounts.node], mine, amounts.model)
+    victims = sorted((item.victim for item in amounts.items), key=lambda victim: victim.job_id)
+    return _thinned(request, tasks, [amounts.node], victims, amounts.model)
 
 
 def _on_shared(
     request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim], model: str | None
 ) -> tuple[Victim, ...] | None:
-    """Return the cheapest of all choices on a node with shared GPUs; None if all victims make too little room.
+    """Return the cheapest choice on a node with shared GPUs; None if all victims make too little room.
 
-    Above `MAX_VICTIMS_TRIED` victims it is only a choice in which no victim can be spared.
+    With more than `MAX_VICTIMS_TRIED` victims, it is only a choice from which no victim can be spared.
     """
-    there = sorted({held.job_id for held in node.allocations if held.job_id is not None} & victims.keys())
-    if not _room(request, node, there, model):
+    job_ids = sorted(
+        {allocation.job_id for allocation in node.allocations if allocation.job_id is not None}
+        & victims.keys()
+    )
+    if not _room(request, node, job_ids, model):
         return None
-    mine = [victims[job_id] for job_id in there]
-    if len(mine) > MAX_VICTIMS_TRIED:
-        return _thinned(request, 1, [node], mine, model)
+    present = [victims[job_id] for job_id in job_ids]
+    if len(present) > MAX_VICTIMS_TRIED:
+        return _thinned(request, 1, [node], present, model)
     able = (
         chosen
-        for count in range(len(mine) + 1)
-        for chosen in combinations(mine, count)
+        for count in range(len(present) + 1)
+        for chosen in combinations(present, count)
         if _room(request, node, {victim.job_id for victim in chosen}, model)
     )
     return min(able, key=worth)
@@ -396,7 +417,7 @@ def _on_many(
     victims: Mapping[JobId, Victim],
     model: str | None,
 ) -> tuple[Victim, ...] | None:
-    """Return a choice for all tasks of a job: the cheapest room for each task, then without needless victims."""
+    """Return a choice for all tasks of a job: the cheapest room for each in turn, without needless victims."""
     if not all(_is_plain(request, node) and (model or _is_uniform(request, node)) for node in nodes):
         if sum(_room(request, node, victims.keys(), model) for node in nodes) < tasks:
             return None
@@ -413,7 +434,7 @@ def _placed(
     model: str | None,
     place: Place,
 ) -> dict[AgentId, int]:
-    """Return the tasks of each node when some victims have ended; empty if not all of them have a place."""
+    """Return the number of tasks for each node after some victims have ended; empty if not all tasks have a place."""
     rooms = {node.agent_id: _room(request, node, ended, model) for node in nodes}
     able = {agent_id: room for agent_id, room in rooms.items() if room}
     return {agent_id: count for agent_id, count in zip(able, place(able) or (), strict=False) if count}
@@ -426,10 +447,10 @@ def _on_placed(
     model: str | None,
     place: Place,
 ) -> tuple[Victim, ...] | None:
-    """Return a choice for a gang whose tasks are compared with each other.
+    """Return a choice for a gang whose places depend on each other.
 
-    The fewest of the cheapest victims that make room for a placement are searched by bisection; of these the choice
-    has those that the placement needs.
+    Bisection finds the fewest of the cheapest victims that make room for a placement; of these only those are chosen
+    that the placement needs.
     """
     line = sorted(victims.values(), key=lambda victim: worth([victim]))
     low, high = 0, len(line)
@@ -442,8 +463,8 @@ def _on_placed(
             high, best = middle, counts
         else:
             low = middle + 1
-    there = [node for node in nodes if node.agent_id in best]
-    return _thinned_on_each(request, best, there, line[:high], model)
+    used_nodes = [node for node in nodes if node.agent_id in best]
+    return _thinned_on_each(request, best, used_nodes, line[:high], model)
 
 
 def _thinned_on_each(
@@ -455,24 +476,24 @@ def _thinned_on_each(
 ) -> tuple[Victim, ...]:
     """Spare one victim after the other, the dearest first, as long as each node has room for its tasks."""
     where = _by_job(nodes)
-    kept = {victim.job_id for victim in chosen if victim.job_id in where}
+    remaining = {victim.job_id for victim in chosen if victim.job_id in where}
     for victim in _dearest_first(chosen):
-        fewer = kept - {victim.job_id}
+        fewer = remaining - {victim.job_id}
         if all(
             _room(request, node, fewer, model) >= counts[node.agent_id]
             for node in where.get(victim.job_id, ())
         ):
-            kept = fewer
-    return tuple(victim for victim in chosen if victim.job_id in kept)
+            remaining = fewer
+    return tuple(victim for victim in chosen if victim.job_id in remaining)
 
 
 def _is_uniform(request: Request, node: NodeCapacity) -> bool:
-    """Return whether the GPUs of a node have one model, or the request asks for no GPUs."""
+    """Return whether the GPUs of a node have one model, or the request has no GPUs."""
     return not request.gpu.count or len(_models(node, node.allocations)) < 2
 
 
 class _Greedy:
-    """A search for room for tasks on several nodes: the cheapest room for one more task first."""
+    """Greedy search for room on several nodes: the cheapest room for one more task first."""
 
     def __init__(
         self,
@@ -484,19 +505,22 @@ class _Greedy:
         self._request, self._victims, self._model, self._nodes = request, victims, model, nodes
         self._now: dict[int, _NodeAmounts] = {}  # amounts of nodes without the chosen victims
         self._chosen: dict[JobId, Victim] = {}
-        self._turns = [0] * len(nodes)  # entries of the line from an older turn are void
+        self._turns = [0] * len(nodes)  # version of each node; entries of an older version are void
         self._line: list[tuple[int, int, int, int, bool, tuple[Victim, ...] | None]] = []
 
     def _amounts_of(self, i: int) -> _NodeAmounts:
+        """Return the amounts of a node without the victims chosen so far."""
         amounts = self._now.get(i)
         if amounts is None:
             node = _without(self._nodes[i], self._chosen)
-            held = [each for each in node.allocations if each.job_id in self._victims]
-            amounts = self._now[i] = _amounts_of(self._request, node, self._victims, held, self._model)
+            allocations = [
+                allocation for allocation in node.allocations if allocation.job_id in self._victims
+            ]
+            amounts = self._now[i] = _amounts_of(self._request, node, self._victims, allocations, self._model)
         return amounts
 
     def used(self, tasks: int) -> list[NodeCapacity]:
-        """Return the nodes that have room when the chosen victims have ended."""
+        """Return the nodes that have room after the chosen victims have ended."""
         return [node for i, node in enumerate(self._nodes) if i in self._now and self._now[i].slots(tasks)]
 
     def search(self, tasks: int) -> list[Victim] | None:
@@ -510,10 +534,10 @@ class _Greedy:
                 self._line.append((bound.priority, bound.cost, i, 0, False, None))
         heapify(self._line)
         while missing > 0 and self._line:
-            _, _, i, turn, known, chosen = heappop(self._line)
+            _, _, i, turn, is_exact, chosen = heappop(self._line)
             if turn != self._turns[i]:
                 continue
-            if not known:
+            if not is_exact:
                 self._offer(i, tasks)
             elif chosen is None:
                 chosen = _exact(self._request, self._amounts_of(i), self._amounts_of(i).slots(tasks) + 1)
@@ -523,14 +547,14 @@ class _Greedy:
         return None if missing > 0 else list(self._chosen.values())
 
     def _offer(self, i: int, tasks: int) -> None:
-        """Put the next task of a node in the line, with the least cost of its room."""
+        """Add an entry for the next task on a node, with the least cost of room for it."""
         amounts = self._amounts_of(i)
         bound = bound_of(amounts.lack(amounts.slots(tasks) + 1), amounts.items)
         if bound is not None:
             heappush(self._line, (bound.priority, bound.cost, i, self._turns[i], True, None))
 
     def _end(self, chosen: Sequence[Victim], tasks: int) -> int:
-        """Choose victims; return the number of further tasks for which there is room then."""
+        """Choose victims; return the number of further tasks for which they make room."""
         more = 0
         self._chosen |= {victim.job_id: victim for victim in chosen}
         for i in sorted({i for victim in chosen for i in self._where[victim.job_id]}):
@@ -542,29 +566,29 @@ class _Greedy:
 
     @cached_property
     def _where(self) -> dict[JobId, list[int]]:
-        """The indexes of the nodes of each victim."""
+        """Indexes of the nodes of each victim."""
         where: dict[JobId, list[int]] = {}
         for i, node in enumerate(self._nodes):
-            for held in node.allocations:
-                if held.job_id is not None:
-                    there = where.setdefault(held.job_id, [i])
-                    if there[-1] != i:
-                        there.append(i)
+            for allocation in node.allocations:
+                if allocation.job_id is not None:
+                    indexes = where.setdefault(allocation.job_id, [i])
+                    if indexes[-1] != i:
+                        indexes.append(i)
         return where
 
 
 def _thinned(
     request: Request, tasks: int, nodes: Sequence[NodeCapacity], chosen: Sequence[Victim], model: str | None
 ) -> tuple[Victim, ...]:
-    """Spare one victim after the other, the dearest first, as long as there is room enough without it."""
-    kept = {victim.job_id for victim in chosen}
-    room = {node.agent_id: _room(request, node, kept, model) for node in nodes}
+    """Spare one victim after the other, the dearest first, as long as there is enough room without it."""
+    remaining = {victim.job_id for victim in chosen}
+    room = {node.agent_id: _room(request, node, remaining, model) for node in nodes}
     where, total = _by_job(nodes), sum(room.values())
     for victim in _dearest_first(chosen):
-        fewer = kept - {victim.job_id}
+        fewer = remaining - {victim.job_id}
         now = {node.agent_id: _room(request, node, fewer, model) for node in where.get(victim.job_id, ())}
         left = total - sum(room[agent_id] - count for agent_id, count in now.items())
         if left >= tasks:
-            kept, total = fewer, left
+            remaining, total = fewer, left
             room.update(now)
-    return tuple(victim for victim in chosen if victim.job_id in kept)
+    return tuple(victim for victim in chosen if victim.job_id in remaining)

@@ -1,8 +1,8 @@
-"""What is kept for the first job that is blocked, and who may pass it (EASY backfill). Pure.
+"""Reservation for the first blocked job, and backfill by jobs that do not delay it (EASY backfill). Pure.
 
-The blocked job gets the node where it can start soonest by the time limits of what runs there; a launch
-without a limit counts as endless. A later job may start there if it ends before, by its own limit, or if it
-takes nothing of what is kept.
+The blocked job gets the node where it can start soonest by the time limits of what runs there; a launch without a limit
+counts as endless. A later job may start there if it ends before, by its own limit, or if it takes nothing that is
+reserved.
 """
 
 import sys
@@ -22,29 +22,35 @@ from mesos_gpu.policy.sharing.parts import GpuPart
 
 
 def ends_by(spec: JobSpec, now: float) -> float:
-    """When a launch of now has ended for certain: its limit, and the grace that it has to obey."""
+    """Return the latest end of a launch that starts now: after its time limit and its grace period."""
     return ENDLESS if spec.timeout_s is None else now + spec.timeout_s + spec.kill_grace_s
 
 
 def outlasts(ends_at: float, reservation: Reservation) -> bool:
-    """Whether a launch may be in the way of the reservation.
+    """Return whether a launch that ends at `ends_at` may delay the job of a reservation.
 
-    Nobody knows when an endless one begins: it may be at once, so everything outlasts it.
+    Every launch may if the reservation's start is unknown, as that may be at any time.
     """
     return reservation.at == ENDLESS or ends_at > reservation.at
 
 
 def decisive(reservations: Sequence[Reservation]) -> Reservation | None:
-    """All of them start at one time; the one whose node is ready last says why then."""
+    """Return the reservation, of several that start together, whose node is ready last; it explains their start."""
     return max(reservations, key=lambda r: r.awaited[-1].ends_at if r.awaited else -ENDLESS, default=None)
 
 
 def beyond(reservation: Reservation, gpu_id: GpuId, more_mib: int, more_milli: int) -> str:
-    """What a GPU lacks beside a reservation, in words, for shares on it that outlast it and grow by so much; "":
-    nothing."""
+    """Describe what a GPU lacks for shares to grow beside a reservation that they outlast; "" if nothing.
+
+    Args:
+        reservation: Reservation with shares of the GPU.
+        gpu_id: GPU of the shares.
+        more_mib: Growth of their memory in MiB.
+        more_milli: Growth of their compute in thousandths.
+    """
     part = next((part for part in reservation.beside if part.gpu_id == gpu_id), None)
     if part is None:
-        return ""  # nothing of it is kept, or all of it, and nobody outlasts that
+        return ""  # nothing of the GPU is reserved, or all of it, which no share outlasts
     free_mib, free_milli = max(part.memory_mib, 0), max(part.milli, 0)
     if more_mib > free_mib:
         return f"{gpu_id} has {free_mib} MiB free beside its share, and {more_mib} MiB more are asked for"
@@ -64,14 +70,14 @@ def after_launch(
     takes: Sequence[tuple[str, str, int]] = (),
     chosen: Chosen | None = None,
 ) -> Reservation:
-    """The reservation after a launch that outlasts it: less is to spare.
+    """Return the reservation with less to spare after a launch that outlasts it.
 
     Args:
-        reservation: The reservation.
-        request: What was launched.
-        here: Whether it is on the reservation's node.
-        takes: What it adds to each queue in a pool, thousandths of cost.
-        chosen: Where it went, if it got shares of GPUs.
+        reservation: Reservation before the launch.
+        request: Requirements of the launched task.
+        here: Whether the launch is on the reservation's node.
+        takes: Increase of each queue's use of a pool: queue, pool, thousandths of cost.
+        chosen: GPUs of the launch, if it got shares; None otherwise.
     """
     return replace(
         reservation,
@@ -82,11 +88,15 @@ def after_launch(
 
 
 def _spares_after(spares: tuple[Spare, ...], takes: Sequence[tuple[str, str, int]]) -> tuple[Spare, ...]:
+    """Return what limits have to spare after a launch."""
     taken = {(queue, pool): milli for queue, pool, milli in takes}
-    return tuple(replace(each, milli=each.milli - taken.get((each.queue, each.pool), 0)) for each in spares)
+    return tuple(
+        replace(spare, milli=spare.milli - taken.get((spare.queue, spare.pool), 0)) for spare in spares
+    )
 
 
 def _parts_after(reservation: Reservation, chosen: Chosen) -> tuple[GpuPart, ...]:
+    """Return the parts of GPUs for others after a launch of shares."""
     if chosen.share is None:
         return reservation.beside
     share, gpus = chosen.share, chosen.gpus
@@ -101,17 +111,17 @@ def reserve(
     *,
     now: float,
 ) -> Reservation | None:
-    """The soonest start of a job, beside the reservations that stand before it.
+    """Return the earliest possible start of a job beside earlier reservations.
 
     Args:
-        job: The blocked job.
-        request: What one launch of it takes.
-        nodes: Those that may serve it at all.
-        taken: Earlier reservations; what they keep is not given out again.
+        job: Blocked job to reserve for.
+        request: Requirements of one launch.
+        nodes: Nodes that may serve the job.
+        taken: Earlier reservations; what they reserve is not used again.
         now: Seconds since the epoch.
 
     Returns:
-        None: No node has as much even when all that runs there has ended.
+        None if no node would have enough even after everything that runs there has ended.
     """
     best: Reservation | None = None
     for node in nodes:
@@ -121,6 +131,7 @@ def reserve(
 
 
 def _rank(reservation: Reservation) -> tuple[float, int, str, str]:
+    """Return the key by which reservations are compared: the lowest is best."""
     return reservation.at, len(reservation.awaited), reservation.hostname, str(reservation.agent_id)
 
 
@@ -132,9 +143,9 @@ def _better(
     now: float,
     best: Reservation | None,
 ) -> Reservation | None:
-    """The node's reservation if it is better than the best so far, else that one."""
+    """Return the node's reservation if it is better than the best so far, else the best so far."""
     if best is not None and len(node.gpus) < request.gpu.count:
-        # The first of those that run there ends at the soonest then: of a full cluster that rules most nodes out.
+        # At least the first allocation must end: in a full cluster this test excludes most nodes.
         first = max(node.allocations[0].ends_at, now) if node.allocations else inf
         if (first, 1, node.hostname, str(node.agent_id)) >= _rank(best):
             return best
@@ -155,33 +166,33 @@ def _better(
 def _reservation(
     job: Job, request: Request, node: NodeCapacity, model: str | None, ended: int, at: float
 ) -> Reservation | None:
-    """What is kept of a node; None: there is no room even when so many of its allocations have ended."""
+    """Return the reservation of a node after `ended` allocations have ended; None if there is no room even then."""
     awaited = node.allocations[:ended]
-    kept = _keep(request, node, node.without(awaited), model)
-    return None if kept is None else reservation_of(job, request.resources, node, kept, awaited, at)
+    reserved = _keep(request, node, node.without(awaited), model)
+    return None if reserved is None else reservation_of(job, request.resources, node, reserved, awaited, at)
 
 
 def _keep(request: Request, node: NodeCapacity, ready: NodeCapacity, model: str | None) -> Kept | None:
-    """What is kept of its GPUs for one task that can start when the node is `ready`; None: there is no room."""
+    """Return the GPUs to reserve for a task that can start when the node is `ready`; None if there is no room."""
     if request.gpu.share is not None:
         return keep_shares(request, node, ready, model, 1)
     if not room_for(request, ready, model).slots:
         return None
     size = request.gpu.count
     gpus = [gpu.id for group in ready.usable(request.gpu, model) for gpu in group]
-    # Those that come last: what is free already can serve others.
+    # Take the last ones: they become free last, and others can use the GPUs that are free already.
     return Kept(frozenset(gpus[len(gpus) - size :]), ready.free - request.resources)
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit that holds for a job, and what counts against it.
+    """Limit that applies to a job, and what counts against it.
 
     Attributes:
-        queue: Whose it is: the job's queue, or one above it.
-        pool: Of whose nodes it limits the use.
-        milli: The limit, thousandths of cost.
-        held: What is held of it now.
+        queue: Queue with the limit: the job's, or an ancestor.
+        pool: Pool to which the limit applies.
+        milli: The limit in thousandths of cost.
+        held: Allocations that count against it now.
     """
 
     queue: str
@@ -192,7 +203,13 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """When a queue's limit leaves room for a job, and how many thousandths of cost beside it."""
+    """Quota release time: when limits leave room for a job, seconds since the epoch.
+
+    Attributes:
+        at: Time from which there is room.
+        spare_milli: Thousandths of cost that are left beside the job then.
+        awaited: Allocations that must end before.
+    """
 
     at: float
     spare_milli: float
@@ -200,15 +217,22 @@ class Leave:
 
 
 def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now: float) -> Leave | None:
-    """The soonest time at which the queue may hold so many thousandths of cost more; None: never."""
+    """Return the quota release time of one limit: when it leaves room for a job; None if never.
+
+    Args:
+        limit_milli: The limit in thousandths of cost.
+        want_milli: Cost of the job, in thousandths.
+        held: Allocations that count against the limit now.
+        now: Seconds since the epoch.
+    """
     if want_milli > limit_milli:
         return None
-    used, awaited = sum(each.counted_milli for each in held), []
-    for each in by_end(held):
+    used, awaited = sum(allocation.counted_milli for allocation in held), []
+    for allocation in by_end(held):
         if used + want_milli <= limit_milli:
             break
-        used -= each.counted_milli
-        awaited.append(each)
+        used -= allocation.counted_milli
+        awaited.append(allocation)
     at = max(awaited[-1].ends_at, now) if awaited else now
     return Leave(at, limit_milli - used - want_milli, tuple(awaited))
 
@@ -216,11 +240,16 @@ def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now:
 def leave_of_all(
     limits: Sequence[Limit], want_milli: int, now: float
 ) -> tuple[Leave, tuple[Spare, ...]] | None:
-    """The soonest time at which all limits leave room for so much more, and what is to spare of each then; None:
-    never."""
+    """Return when all limits leave room for a job, and what each has to spare then; None if never, or without limits.
+
+    Args:
+        limits: Limits that apply to the job.
+        want_milli: Cost of the job, in thousandths.
+        now: Seconds since the epoch.
+    """
     leaves: list[Leave] = []
-    for each in limits:
-        leave = leave_of(each.milli, want_milli, each.held, now)
+    for limit in limits:
+        leave = leave_of(limit.milli, want_milli, limit.held, now)
         if leave is None:
             return None
         leaves.append(leave)
@@ -238,8 +267,12 @@ def leave_of_all(
 def with_leaves(
     reservation: Reservation, leaves: Iterable[tuple[Leave, Sequence[Limit], int]]
 ) -> Reservation:
-    """The reservation of a job that waits for the limits of pools, too. `leaves`: of each pool when its limits leave
-    room, the limits, and what the job costs there, thousandths."""
+    """Return the reservation of a job delayed until the limits of pools leave room.
+
+    Args:
+        reservation: Reservation on nodes.
+        leaves: Quota release time for each pool, its limits, and the job's cost there in thousandths.
+    """
     for leave, limits, want_milli in leaves:
         at = max(reservation.at, leave.at)
         spares = tuple(_spare_at(limit, at, leave.awaited, want_milli) for limit in limits)
@@ -249,9 +282,12 @@ def with_leaves(
 
 
 def _spare_at(limit: Limit, at: float, awaited: Sequence[Allocation], want_milli: int) -> Spare:
-    given_back = {id(each) for each in awaited}
+    """Return what a limit has to spare beside the job at a time, when the awaited allocations have ended."""
+    given_back = {id(allocation) for allocation in awaited}
     stays = [
-        each for each in limit.held if id(each) not in given_back and (each.ends_at > at or at == ENDLESS)
+        allocation
+        for allocation in limit.held
+        if id(allocation) not in given_back and (allocation.ends_at > at or at == ENDLESS)
     ]
-    later = sum(each.counted_milli for each in stays)
+    later = sum(allocation.counted_milli for allocation in stays)
     return Spare(limit.queue, limit.pool, limit.milli - later - want_milli)

@@ -13,7 +13,7 @@ from mesos_gpu.policy.gangs.ground import Site
 from mesos_gpu.policy.gangs.search import search
 from mesos_gpu.policy.room.keeping import Kept, keep_shares, reservation_of
 
-#: Tasks of a gang by node, of the number of tasks that fit by node; None if not all of them have a place.
+#: Function from the tasks that fit each node to the gang's tasks on it; None if not all of them have a place.
 Place = Callable[[Mapping[AgentId, int]], Sequence[int] | None]
 
 
@@ -26,29 +26,30 @@ def reserve_together(
     now: float,
     place: Place | None = None,
 ) -> list[Reservation]:
-    """The soonest start of all tasks of a job, beside the reservations that stand before it.
+    """Return reservations for the earliest start of all tasks of a job, beside earlier reservations.
 
     Args:
-        job: The blocked job.
+        job: Blocked job to reserve for.
         request: Amounts that each of its tasks takes.
         nodes: Nodes that may serve the job.
-        taken: Earlier reservations; what they keep is not given out again.
+        taken: Earlier reservations; what they reserve is not used again.
         now: Seconds since the epoch.
         place: Search for the nodes of its tasks; None if no rule compares them with each other.
 
     Returns:
-        One for each node, all with the time of the whole; none if the nodes could not hold all even if all that
-        runs there had ended.
+        One reservation for each node, all with the common start; empty if the nodes could not hold all tasks even after
+            everything that runs there has ended.
     """
     able = [node.keeping(taken) for node in nodes if as_new_as(node.driver, request.min_driver)]
     find = place or partial(_fewest, job.spec.tasks)
-    ends = sorted({now, *(max(held.ends_at, now) for node in able for held in node.allocations)})
+    ends = sorted({now, *(max(allocation.ends_at, now) for node in able for allocation in node.allocations)})
     best: tuple[float, list[tuple[NodeCapacity, int]], str | None] | None = None
     for model in request.gpu.models or (None,):
 
         def at(time: float, model: str | None = model) -> list[tuple[NodeCapacity, int]]:
+            """Return the tasks on each node once everything that ends by a time has ended; all 0 if not all fit."""
             fits = [(room_for(request, node.without(_ended(node, time)), model), node) for node in able]
-            fits.sort(key=lambda each: (-each[0].slots, each[1].hostname, each[1].agent_id))
+            fits.sort(key=lambda pair: (-pair[0].slots, pair[1].hostname, pair[1].agent_id))
             counts = find({node.agent_id: min(fit.slots, job.spec.tasks) for fit, node in fits})
             return [(node, count) for (_, node), count in zip(fits, counts or [0] * len(fits), strict=True)]
 
@@ -58,42 +59,44 @@ def reserve_together(
     if best is None:
         return []
     time, chosen, model = best
-    made = []
+    reservations = []
     for node, count in chosen:
         if count:
             fit, awaited = _least(request, node, time, model, count)
-            need, kept = request.resources.scaled(count), _keep(request, node, fit, model, count)
-            made.append(reservation_of(job, need, fit.node, kept, awaited, time))
-    return made
+            need, reserved = request.resources.scaled(count), _keep(request, node, fit, model, count)
+            reservations.append(reservation_of(job, need, fit.node, reserved, awaited, time))
+    return reservations
 
 
 def _fewest(tasks: int, rooms: Mapping[AgentId, int]) -> Sequence[int] | None:
+    """Place tasks on as few nodes as possible."""
     return search(tasks, [Site(room) for room in rooms.values()]).counts
 
 
 def _ended(node: NodeCapacity, at: float) -> list[Allocation]:
-    return [held for held in node.allocations if held.ends_at <= at]
+    """Return the allocations of a node that have ended by a time."""
+    return [allocation for allocation in node.allocations if allocation.ends_at <= at]
 
 
 def _least(
     request: Request, node: NodeCapacity, at: float, model: str | None, count: int
 ) -> tuple[Fit, list[Allocation]]:
-    """Return the room for some tasks when the fewest launches have ended, the soonest first, and these launches.
+    """Return the room for some tasks after the fewest launches have ended, the soonest first, and these launches.
 
-    Other launches need not be awaited. Free amounts are kept, or later jobs would take them each time.
+    Other launches need not be awaited. Free amounts are reserved, too; otherwise later jobs would take them each time.
     """
     ended = _ended(node, at)
-    for some in range(len(ended)):
-        fit = room_for(request, node.without(ended[:some]), model)
+    for ended_count in range(len(ended)):
+        fit = room_for(request, node.without(ended[:ended_count]), model)
         if fit.slots >= count:
-            return fit, ended[:some]
+            return fit, ended[:ended_count]
     return room_for(request, node.without(ended), model), ended
 
 
 def _soonest(
     tasks: int, at: Callable[[float], list[tuple[NodeCapacity, int]]], ends: Sequence[float]
 ) -> tuple[float, list[tuple[NodeCapacity, int]]] | None:
-    """Bisect the times at which something ends: what fits once fits later too."""
+    """Bisect the times at which allocations end, as tasks that fit once also fit later."""
     low, high, fits = 0, len(ends) - 1, at(ends[-1])
     if sum(count for _, count in fits) < tasks:
         return None
@@ -108,10 +111,10 @@ def _soonest(
 
 
 def _keep(request: Request, node: NodeCapacity, fit: Fit, model: str | None, count: int) -> Kept:
-    """Return the GPUs of a node that are kept for a number of tasks that fit there."""
+    """Return the GPUs of a node to reserve for a number of tasks that fit there."""
     if request.gpu.share is None:
         need = request.resources.scaled(count)
         return Kept(frozenset(gpu.id for gpu in fit.gpus[len(fit.gpus) - need.gpus :]), fit.node.free - need)
-    kept = keep_shares(request, node, fit.node, model, count)
-    assert kept is not None, "there is room for shares, and they have no place"
-    return kept
+    reserved = keep_shares(request, node, fit.node, model, count)
+    assert reserved is not None, "shares that fit must get a place"
+    return reserved

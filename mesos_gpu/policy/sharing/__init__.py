@@ -1,1 +1,1 @@
-"""How shares of GPUs are enforced: methods, time windows, percentages. Pure."""
+"""Enforcement of GPU shares: methods, time windows, percentages. Pure functions."""

@@ -1,6 +1,7 @@
-"""Which cards of one node a task gets its shares of, and how many tasks they are enough for. Pure.
+"""Choice of the cards of one node for a task with shares, and the number of tasks that fit on them. Pure.
 
-An open card is held in Mesos already, for all its shares. Any other must be opened, which takes a GPU of an offer.
+A card that is open to shares is already held in Mesos, for all its shares. Any other card must be opened first, which
+takes a GPU of an offer.
 """
 
 from collections import Counter
@@ -20,12 +21,12 @@ from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What one task asks for.
+    """Shares that one task requests.
 
     Attributes:
-        request: Of each card.
-        count: How many cards.
-        user: As whom it runs; None: not known.
+        request: Share of each card.
+        count: Number of cards.
+        user: User as which the task runs; None if not known.
         compute_milli: Thousandths of a card's compute that all its shares together may have.
     """
 
@@ -37,13 +38,13 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card on which a task would be granted a share.
+    """Card on which a task would get a share.
 
     Attributes:
-        gpu: The card.
-        free: What is free of it before.
-        share: What the task is granted.
-        opens: Whether it is to be opened for that.
+        gpu: The card's GPU.
+        free: Free part of the card before the share.
+        share: Share that the task would get.
+        opens: Whether the card must first be opened to shares.
     """
 
     gpu: Gpu
@@ -53,75 +54,88 @@ class Card:
 
     @property
     def free_milli(self) -> int:
-        """Thousandths that are free of it: of compute or of memory, whichever is less."""
+        """Free thousandths of the card: of its compute or its memory, whichever is less."""
         capacity_mib = self.gpu.sharing.memory_mib if self.gpu.sharing else 0
         return min(self.free.milli, self.free.memory_mib * WHOLE // max(capacity_mib, 1))
 
 
-Order = Callable[[Card], Any]  # what is taken first has the least
+Order = Callable[[Card], Any]  # sort key: the card with the lowest is taken first
 
 
 def tightest(card: Card) -> tuple[object, ...]:
-    """Open cards before others are opened, then the one with least free."""
+    """Return a sort key that prefers open cards, then the card with the least free."""
     return card.opens, card.free_milli, card.gpu.memory_mib, card.gpu.minor, card.gpu.id
 
 
 def emptiest(card: Card) -> tuple[object, ...]:
-    """The card with most free, though it be opened for that."""
+    """Return a sort key that prefers the card with the most free, even if it must be opened."""
     return -card.free_milli, card.opens, card.gpu.memory_mib, card.gpu.minor, card.gpu.id
 
 
 def cards_of(
     wish: Wish, groups: Iterable[Sequence[Gpu]], parts: Mapping[GpuId, GpuPart], *, even_full: bool = False
 ) -> list[list[Card]]:
-    """The cards that would do, in groups of which a task may have several: all its shares are alike.
+    """Return the cards on which a task could get its shares, in groups from which it may take several.
+
+    The cards of a group have one model; for a task with several cards they also give equal shares.
 
     Args:
-        wish: What is asked for.
+        wish: Shares that the task requests.
         groups: GPUs, each group of one model.
-        parts: What is free of those that are open.
-        even_full: As if no share were on any of them.
+        parts: Free parts of the GPUs that are open to shares.
+        even_full: Whether to ignore the shares that are on the cards now.
     """
-    made: dict[tuple[str, Share | None], list[Card]] = {}
+    by_kind: dict[tuple[str, Share | None], list[Card]] = {}
     for gpu in (gpu for group in groups for gpu in group):
         part = None if even_full else parts.get(gpu.id)
         share = choose(wish.request, gpu, part, wish.user, cards=wish.count, compute_milli=wish.compute_milli)
         if isinstance(share, Share):
             card = Card(gpu, part or unshared(gpu, wish.compute_milli), share, opens=gpu.id not in parts)
-            made.setdefault((gpu.model, share if wish.count > 1 else None), []).append(card)
-    return [group for group in made.values() if len(group) >= wish.count]
+            by_kind.setdefault((gpu.model, share if wish.count > 1 else None), []).append(card)
+    return [group for group in by_kind.values() if len(group) >= wish.count]
 
 
 def could(wish: Wish, gpus: Iterable[Gpu]) -> bool:
-    """Whether GPUs of one model would do if no share were on any of them. Most cards of a host are alike."""
-    alike: dict[Sharing | None, list[Gpu]] = {}
+    """Return whether GPUs of one model could give a task its shares if no share were on any of them.
+
+    GPUs with equal sharing abilities are tested once, as most cards of a host are alike.
+    """
+    by_sharing: dict[Sharing | None, list[Gpu]] = {}
     for gpu in gpus:
-        alike.setdefault(gpu.sharing, []).append(gpu)
+        by_sharing.setdefault(gpu.sharing, []).append(gpu)
     counts = Counter[Share]()
-    for some in alike.values():
+    for members in by_sharing.values():
         share = choose(
-            wish.request, some[0], None, wish.user, cards=wish.count, compute_milli=wish.compute_milli
+            wish.request, members[0], None, wish.user, cards=wish.count, compute_milli=wish.compute_milli
         )
         if isinstance(share, Share):
-            counts[share] += len(some)
+            counts[share] += len(members)
     return max(counts.values(), default=0) >= wish.count
 
 
 def least_opened(groups: Iterable[Collection[Card]], count: int) -> int | None:
-    """How many cards must be opened for one task at the least; None: there are not enough cards."""
+    """Return the least number of cards that must be opened for one task; None if there are not enough cards."""
     return min((max(count - sum(not card.opens for card in group), 0) for group in groups), default=None)
 
 
 def pick(
     groups: Iterable[Collection[Card]], count: int, most_opened: int, order: Order = tightest
 ) -> tuple[Card, ...] | None:
-    """The cards of one task, no more of them opened than may be; None: there are not enough."""
+    """Choose the cards for one task; return None if there are too few.
+
+    Args:
+        groups: Groups of cards from which the task may take several.
+        count: Number of cards.
+        most_opened: Largest number of cards that may be opened to shares for it.
+        order: Sort key of the cards; those with the lowest are taken.
+    """
     sets = [_first(sorted(group, key=order), count, most_opened) for group in groups]
     able = [cards for cards in sets if cards is not None]
     return min(able, key=lambda cards: [order(card) for card in cards], default=None)
 
 
 def _first(cards: Sequence[Card], count: int, most_opened: int) -> tuple[Card, ...] | None:
+    """Take cards in order, at most `most_opened` of which must be opened; return None if there are too few."""
     taken: list[Card] = []
     for card in cards:
         if len(taken) < count and (most_opened > 0 or not card.opens):
@@ -131,10 +145,9 @@ def _first(cards: Sequence[Card], count: int, most_opened: int) -> tuple[Card, .
 
 
 def tasks_on(wish: Wish, groups: Iterable[Collection[Card]], opened: int) -> int:
-    """How many tasks that ask for one card have room one after the other, if so many cards may be opened for them,
-    the tightest first."""
+    """Return how many tasks with one card each have room if `opened` cards may be opened, the tightest first."""
     cards = sorted((card for group in groups for card in group), key=tightest)
-    some = [card for card in cards if not card.opens] + [card for card in cards if card.opens][:opened]
+    usable = [card for card in cards if not card.opens] + [card for card in cards if card.opens][:opened]
     return sum(
         times(
             wish.request,
@@ -143,5 +156,5 @@ def tasks_on(wish: Wish, groups: Iterable[Collection[Card]], opened: int) -> int
             wish.user,
             compute_milli=wish.compute_milli,
         )
-        for card in some
+        for card in usable
     )

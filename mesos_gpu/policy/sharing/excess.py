@@ -1,7 +1,7 @@
-"""Tasks that use more memory than their share, and what is done about them. Pure.
+"""Detection and treatment of tasks that use more GPU memory than their share. Pure.
 
-Where libraries in the task keep its share, they can be passed by: what the driver says of its processes cannot. So the
-host looks at that, too. Where hardware, kernel or driver keep the share there is nothing to be found.
+A share that is enforced by libraries in the task can be bypassed, but what the driver reports of its processes cannot.
+So the host checks that as well. Where hardware, kernel or driver enforce the share, no check is needed.
 """
 
 from collections.abc import Collection
@@ -11,14 +11,14 @@ from typing import Final
 from mesos_gpu.model.shares.request import OnExcess
 from mesos_gpu.model.shares.share import Share
 
-WARN_LOOKS: Final = 2  # in a row
-END_LOOKS: Final = 3
+WARN_LOOKS: Final = 2  # successive checks over the share before a warning
+END_LOOKS: Final = 3  # successive checks over the share before the task is ended
 MIB: Final = 1 << 20
 File = tuple[int, int]  # device and inode
 
 
 class Treatment(Enum):
-    """What is done about a task."""
+    """Action against a task that exceeds its share."""
 
     NONE = "none"
     WARN = "warn"
@@ -26,18 +26,18 @@ class Treatment(Enum):
 
 
 def is_watched(share: Share) -> bool:
-    """Whether a share is kept by nothing but the task's own libraries, so that more than it can be used."""
+    """Return whether only the task's own libraries enforce the share, so that it can be exceeded."""
     return share.method.memory_by == "shim"
 
 
 def looks_over(share: Share, memory_mib: int | None, slack_mib: int, before: int) -> int:
-    """How many looks in a row have found a task beyond its share.
+    """Return the number of successive checks that found a task over its share.
 
     Args:
-        share: What it is granted.
-        memory_mib: What it uses; None: nobody can say, which neither counts nor clears it.
-        slack_mib: What more is not minded: a driver's own memory for each process is not known exactly.
-        before: Looks in a row until now.
+        share: Share of the task.
+        memory_mib: Memory that it uses, in MiB; None if unknown, which leaves the count as it is.
+        slack_mib: Tolerated excess in MiB: the driver's own memory for each process is not known exactly.
+        before: Count before this check.
     """
     if not is_watched(share):
         return 0
@@ -47,24 +47,25 @@ def looks_over(share: Share, memory_mib: int | None, slack_mib: int, before: int
 
 
 def treatment(looks: int, on_excess: OnExcess) -> Treatment:
-    """What is done about a task that so many looks in a row have found beyond its share."""
+    """Return the action against a task that was over its share in `looks` successive checks."""
     if on_excess is OnExcess.IGNORE or looks < WARN_LOOKS:
         return Treatment.NONE
     return Treatment.END if on_excess is OnExcess.END and looks >= END_LOOKS else Treatment.WARN
 
 
 def foreign(mapped: Collection[tuple[str, File]], ours: frozenset[File], real: str) -> str:
-    """The first libcuda that a process has and that does not keep its share; "": none.
+    """Return the path of the first libcuda in a process that does not enforce its share; "" without one.
 
     Args:
-        mapped: Paths of files that it has mapped, each with device and inode; what is no libcuda may be left out.
-        ours: Device and inode of each of the libraries that keep shares.
-        real: What the driver's own is called beside ours, which alone loads it.
+        mapped: Paths of the files that the process has mapped, with device and inode; files other than libcuda may be
+            left out.
+        ours: Device and inode of each library that enforces shares.
+        real: File name of the driver's own library, which is allowed if one of ours is mapped: that one loads it.
     """
     guarded = not ours.isdisjoint(file for _, file in mapped)
     for path, file in sorted(mapped):
         name = path.rpartition("/")[2]
-        if name.startswith("libcuda.so") and file not in ours:  # not libcudart, which calls it
+        if name.startswith("libcuda.so") and file not in ours:  # libcudart has another name: it calls libcuda
             return path
         if name == real and not guarded:
             return path

@@ -1,4 +1,4 @@
-"""How much is free of a GPU that is open to shares, and what one share takes of it. Pure."""
+"""Free part of a GPU that is open to shares. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -10,16 +10,16 @@ from mesos_gpu.model.shares.units import WHOLE
 
 @dataclass(frozen=True, slots=True)
 class GpuPart:
-    """How much is free of a GPU that is open to shares: a task holds it in Mesos for all of them.
+    """Free part of a GPU that is open to shares; one Mesos task holds the GPU for all its shares.
 
     Attributes:
-        gpu_id: Its UUID.
-        milli: Thousandths of its compute; below 0: more is kept than is free now.
-        memory_mib: Of what it has for shares; below 0 likewise.
-        method: How the shares on it are enforced, all of them alike; None: there are none now.
-        domain: The user whose shares alone may be on it; EVERYBODY: of those who may share a server; "": anybody's.
-        taken: UUIDs of its MIG instances that tasks hold; once for each that holds it or has it kept.
-        shares: How many are on it, or are kept.
+        gpu_id: UUID of the GPU.
+        milli: Free thousandths of its compute; negative if more is reserved than is free now.
+        memory_mib: Free memory for shares, in MiB; negative if more is reserved than is free now.
+        method: Method that enforces all shares on the GPU; None without shares.
+        domain: Owner of all MPS shares on the GPU: a user, or the marker for all users that may share it; "" for any.
+        taken: Instances of MIG shares; one entry for each share that holds or reserves one.
+        shares: Number of shares that are on the GPU or reserved.
     """
 
     gpu_id: GpuId
@@ -31,7 +31,7 @@ class GpuPart:
     shares: int = 0
 
     def less(self, *shares: Share) -> "GpuPart":
-        """What is left beside more shares, all of which are enforced alike."""
+        """Return the part that stays free beside more shares, which all use one method."""
         if not shares:
             return self
         instances = [share.instance for share in shares if share.instance]
@@ -46,7 +46,7 @@ class GpuPart:
         )
 
     def more(self, share: Share, empty: "GpuPart") -> "GpuPart":
-        """What is free after a share has ended. `empty`: the same card without any."""
+        """Return the part that is free after a share has ended; `empty` is the GPU without any share."""
         taken = list(self.taken)
         if share.instance in taken:
             taken.remove(share.instance)
@@ -61,10 +61,10 @@ class GpuPart:
         return empty if free == (empty.milli, empty.memory_mib, empty.taken) else back
 
     def least(self, other: "GpuPart") -> "GpuPart":
-        """What is free in both; nothing, if the shares of one exclude those of the other."""
+        """Return the part that is free in both; nothing, if the shares of one exclude those of the other."""
         if self.method and other.method and (self.method, self.domain) != (other.method, other.domain):
             return replace(self, milli=0, memory_mib=0)
-        absent = tuple(each for each in other.taken if each not in self.taken)
+        absent = tuple(instance for instance in other.taken if instance not in self.taken)
         return replace(
             self,
             milli=min(self.milli, other.milli),
@@ -77,10 +77,10 @@ class GpuPart:
 
 
 def unshared(gpu: Gpu, compute_milli: int = WHOLE) -> GpuPart:
-    """A GPU with no share on it; of one that its host cannot share there is no memory.
+    """Return a GPU's free part with no share on it; without memory if the host cannot share the GPU.
 
     Args:
-        gpu: The card.
+        gpu: GPU without shares.
         compute_milli: Thousandths of its compute that all its shares together may have.
     """
     return GpuPart(gpu.id, compute_milli, gpu.sharing.memory_mib if gpu.sharing else 0)

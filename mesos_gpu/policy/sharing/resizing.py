@@ -1,4 +1,4 @@
-"""Which changes of a share a running task can take. Pure."""
+"""Changes of a share while its task runs. Pure."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,14 +15,14 @@ _FIXED_COMPUTE = {
 
 
 def fixed(old: Share, new: Share) -> str:
-    """What keeps a share as it is while its task runs; "": nothing."""
+    """Return why a running task's share cannot be changed in this way; "" if it can."""
     if new.memory_mib != old.memory_mib and old.method.memory_by == "mig":
         return "its memory is that of a MIG instance"
     return _FIXED_COMPUTE.get(old.method.compute_by, "") if new.compute_milli != old.compute_milli else ""
 
 
 def resized(share: Share, request: ShareRequest, capacity_mib: int) -> Share:
-    """A share as a changed request wants it, on the same card and by the same method."""
+    """Return a share changed to a new request, on the same card and with the same method."""
     memory_mib = request.memory_of(capacity_mib)
     most = most_mib(request, memory_mib, capacity_mib, share.method)
     return replace(share, memory_mib=memory_mib, memory_max_mib=most, compute_milli=request.compute_milli)
@@ -31,14 +31,14 @@ def resized(share: Share, request: ShareRequest, capacity_mib: int) -> Share:
 def lacking(
     gpu_id: str, capacity_mib: int, capacity_milli: int, old: Collection[Share], new: Collection[Share]
 ) -> str:
-    """What a card lacks for its shares to become others; "": nothing.
+    """Describe what a card lacks for a change of its shares; "" if it lacks nothing.
 
     Args:
-        gpu_id: The card's.
-        capacity_mib: The memory that all its shares together may have.
-        capacity_milli: The thousandths of its compute that they may have.
-        old: All its shares, as they are.
-        new: The same, as they are wanted. What shrinks, or stays, is lacked by nobody.
+        gpu_id: Identifier of the card.
+        capacity_mib: Memory that all its shares together may have, in MiB.
+        capacity_milli: Thousandths of its compute that all its shares together may have.
+        old: Shares of the card now.
+        new: Shares of the card after the change. A total that does not grow is always accepted.
     """
     had_mib, want_mib = (sum(share.memory_mib for share in shares) for shares in (old, new))
     if want_mib > max(had_mib, capacity_mib):

@@ -1,8 +1,8 @@
-"""Compute windows: when in each period the tasks of a card may start work on it. Pure.
+"""Compute windows: the times in each period at which a task may start work on its card. Pure.
 
-A period is a circle. Each task has a stretch of it in proportion to its compute; tasks that are busy get the stretches
-of idle ones beside them, too, and what nobody has. An idle task keeps its own stretch: it can begin at any time, and
-the next plan takes the neighbours back.
+A period is treated as a circle. Each task has a stretch of it in proportion to its compute; busy tasks also get the
+unused stretches and those of idle tasks beside them. An idle task keeps its own stretch: it can begin work at any time,
+and the next plan shortens its neighbours' windows again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +12,12 @@ from typing import Final
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.shares.units import WHOLE
 
-PERIOD_US: Final = 40_000  # long against a kernel of 1 ms, short against a person's patience
+PERIOD_US: Final = 40_000  # long compared with a kernel of 1 ms, short for a waiting user
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Starts at `start_us` of each period and lasts `length_us`; it may go over the period's end. All in µs."""
+    """Window that opens at `start_us` of each period for `length_us`, possibly beyond the period's end. Times in µs."""
 
     start_us: int
     length_us: int
@@ -25,22 +25,22 @@ class Window:
 
     @property
     def is_open(self) -> bool:
-        """Whether it never closes: nothing is held back."""
+        """Whether the window never closes, so that it holds nothing back."""
         return self.length_us >= self.period_us
 
     def covers(self, at_us: int) -> bool:
-        """Whether a time of the period is in it."""
+        """Return whether the window is open at a time of the period, in µs."""
         return (at_us - self.start_us) % self.period_us < self.length_us
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A task on a card.
+    """Task on a card.
 
     Attributes:
-        task: Its id.
+        task: Identifier of the task.
         compute_milli: Thousandths of the card's compute that it was granted, 1 to 1000.
-        busy: Whether it wanted the card of late.
+        busy: Whether it has used the card lately.
     """
 
     task: TaskId
@@ -50,11 +50,11 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The windows of a card's tasks.
+    """Windows of a card's tasks.
 
     Attributes:
-        own: The stretch that each has for itself; to be given to the next plan, so that it keeps it.
-        granted: The window that each gets now: its own, and what idle neighbours leave.
+        own: Stretch that each task has for itself; passed to the next plan so that the task keeps it.
+        granted: Current window of each task: its own stretch and what idle neighbours leave.
     """
 
     own: Mapping[TaskId, Window]
@@ -68,16 +68,16 @@ def plan(
     widen: bool = True,
     period_us: int = PERIOD_US,
 ) -> Plan:
-    """Share out a card's time.
+    """Divide a card's time among its tasks.
 
     Args:
-        tenants: The tasks of the card; those that are new in their order.
-        before: `own` of the plan before: who was there and has what it had keeps its place.
-        widen: Whether busy tasks get the time of idle ones, and what nobody has.
-        period_us: Of all windows.
+        tenants: Tasks of the card; new ones are placed in this order.
+        before: Stretches (`own`) of the previous plan: a task whose length is unchanged keeps its stretch.
+        widen: Whether busy tasks also get unused time and that of idle tasks.
+        period_us: Length of the period in µs.
 
     Returns:
-        Windows of which no more than `most_at_once(tenants)` are ever open together, idle tasks' apart.
+        Windows of which at most `most_at_once(tenants)` are open together, not counting those of idle tasks.
     """
     own = _placed(tenants, before or {}, period_us)
     busy = [tenant for tenant in tenants if tenant.busy]
@@ -87,26 +87,26 @@ def plan(
 
 
 def most_at_once(tenants: Iterable[Tenant]) -> int:
-    """How many windows cover the same time: 1, unless more compute was granted than the card has."""
+    """Return how many windows may be open together: 1, unless more compute was granted than the card has."""
     return max(1, -(-sum(tenant.compute_milli for tenant in tenants) // WHOLE))
 
 
 def _placed(
     tenants: Sequence[Tenant], before: Mapping[TaskId, Window], period_us: int
 ) -> dict[TaskId, Window]:
-    """Each with its own stretch; all are put end to end anew only where there is no other way."""
+    """Return each task's own stretch; unchanged ones stay unless the tasks fit only after placing all again."""
     lengths = {tenant.task: _length_us(tenant.compute_milli, period_us) for tenant in tenants}
-    kept = {
+    unchanged = {
         task: before[task]
         for task, length_us in lengths.items()
         if task in before and (before[task].length_us, before[task].period_us) == (length_us, period_us)
     }
     if most_at_once(tenants) == 1:
-        placed = _beside(kept, lengths, period_us)
+        placed = _beside(unchanged, lengths, period_us)
         if placed is not None:
             return placed
-    elif len(kept) == len(lengths):
-        return kept
+    elif len(unchanged) == len(lengths):
+        return unchanged
     return _end_to_end(lengths, period_us)
 
 
@@ -117,7 +117,7 @@ def _length_us(compute_milli: int, period_us: int) -> int:
 def _beside(
     kept: Mapping[TaskId, Window], lengths: Mapping[TaskId, int], period_us: int
 ) -> dict[TaskId, Window] | None:
-    """Put the others into the first gap that has room for each; None: one finds none."""
+    """Put each new task into the first gap that is long enough; return None if one of them has no gap."""
     placed = dict(kept)
     for task, length_us in lengths.items():
         if task in placed:
@@ -131,7 +131,7 @@ def _beside(
 
 
 def _gaps(windows: Iterable[Window], period_us: int) -> list[tuple[int, int]]:
-    """What no window covers, as (start, length), from the start of the period on; windows do not overlap."""
+    """Return the uncovered stretches as (start, length), from the start of the period; windows do not overlap."""
     ordered = sorted(windows, key=lambda window: window.start_us)
     if not ordered:
         return [(0, period_us)]
@@ -145,6 +145,7 @@ def _gaps(windows: Iterable[Window], period_us: int) -> list[tuple[int, int]]:
 
 
 def _end_to_end(lengths: Mapping[TaskId, int], period_us: int) -> dict[TaskId, Window]:
+    """Place all stretches one after the other."""
     placed, at_us = {}, 0
     for task, length_us in lengths.items():
         placed[task] = Window(at_us % period_us, length_us, period_us)
@@ -153,20 +154,22 @@ def _end_to_end(lengths: Mapping[TaskId, int], period_us: int) -> dict[TaskId, W
 
 
 def _widened(busy: Sequence[Tenant], own: Mapping[TaskId, Window], period_us: int) -> dict[TaskId, Window]:
-    """Split what lies between two busy tasks by their compute: the one before it lasts longer, the one after it
-    starts sooner."""
+    """Widen the windows of busy tasks into the time between them, divided in proportion to their compute.
+
+    The task before such a gap lasts longer, and the one after it starts sooner.
+    """
     ordered = sorted(busy, key=lambda tenant: own[tenant.task].start_us)
     start_us = {tenant.task: own[tenant.task].start_us for tenant in ordered}
     length_us = {tenant.task: own[tenant.task].length_us for tenant in ordered}
-    for one, other in zip(ordered, [*ordered[1:], *ordered[:1]], strict=True):
-        mine = own[one.task]
-        ahead_us = (own[other.task].start_us - mine.start_us) % period_us or period_us
-        between_us = ahead_us - mine.length_us
-        if one is other:
-            length_us[one.task] = period_us
+    for tenant, following in zip(ordered, [*ordered[1:], *ordered[:1]], strict=True):
+        window = own[tenant.task]
+        ahead_us = (own[following.task].start_us - window.start_us) % period_us or period_us
+        between_us = ahead_us - window.length_us
+        if tenant is following:
+            length_us[tenant.task] = period_us
             continue
-        longer_us = between_us * one.compute_milli // (one.compute_milli + other.compute_milli)
-        length_us[one.task] += longer_us
-        start_us[other.task] -= between_us - longer_us
-        length_us[other.task] += between_us - longer_us
+        longer_us = between_us * tenant.compute_milli // (tenant.compute_milli + following.compute_milli)
+        length_us[tenant.task] += longer_us
+        start_us[following.task] -= between_us - longer_us
+        length_us[following.task] += between_us - longer_us
     return {task: Window(start_us[task] % period_us, length_us[task], period_us) for task in start_us}

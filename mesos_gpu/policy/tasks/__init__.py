@@ -1,1 +1,1 @@
-"""Decisions about tasks: who is to blame for an end, gangs, limits, trust in reports."""
+"""Decisions about tasks: cause of an end, gangs, limits, and trust in status updates."""

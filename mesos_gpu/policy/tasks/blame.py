@@ -1,4 +1,4 @@
-"""Who is to blame for the end of a launch: the job, or the infrastructure. Pure."""
+"""Cause of the end of a launch: the job, or the infrastructure. Pure."""
 
 from typing import Final
 
@@ -6,14 +6,14 @@ from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
 
-BY_ITSELF: Final = ("Command exited ", "Command terminated ")  # as executors say it
+BY_ITSELF: Final = ("Command exited ", "Command terminated ")  # beginnings of executors' messages
 _LIVE: Final = {
     "TASK_STAGING": TaskState.LAUNCHED,
     "TASK_STARTING": TaskState.STARTING,
     "TASK_RUNNING": TaskState.RUNNING,
     "TASK_KILLING": TaskState.KILLING,
     "TASK_UNREACHABLE": TaskState.UNREACHABLE,
-    # A master that has just started knows no agents: unknown now is not gone.
+    # A master that has just started knows no agents, so an unknown task may still run.
     "TASK_UNKNOWN": TaskState.UNREACHABLE,
     "TASK_FINISHED": TaskState.FINISHED,
     "TASK_LOST": TaskState.LOST,
@@ -59,21 +59,21 @@ def next_state(
     sick_gpu: bool,
     at_fault: bool = False,
 ) -> TaskState | None:
-    """The state that a status update asks for; None for a state that Mesos 1.11 does not have.
+    """Return the state of a task after a status update; None for a state that Mesos 1.11 does not have.
 
     Args:
-        status: The update.
-        outcome: What the executor says of the end, if it says anything.
-        kill_requested: A user asked for the end.
-        sick_gpu: One of the launch's GPUs is not healthy now.
-        at_fault: The scheduler ended it for what it did.
+        status: Status update from Mesos.
+        outcome: End as reported by the executor; None without such a report.
+        kill_requested: Whether a user requested the end.
+        sick_gpu: Whether one of the launch's GPUs is not healthy now.
+        at_fault: Whether the scheduler ended the task for its own behaviour.
     """
     state = _LIVE.get(status.state)
     if state is not None:
         return state
     at_fault = at_fault or (outcome is not None and bool(outcome.unhealthy))
     if status.state == "TASK_KILLED" and (kill_requested or not at_fault):
-        # If not by our user, the agent shut the executor down, or an operator did.
+        # Without a user's request, the agent or an operator shut the executor down.
         return TaskState.KILLED if kill_requested else TaskState.LOST
     if status.state == "TASK_ERROR":
         return TaskState.LOST if status.reason in _INFRASTRUCTURE else TaskState.FAILED
@@ -88,18 +88,20 @@ def next_state(
 
 
 def ended_by_itself(status: Status) -> bool:
-    """Whether an update says of a command that it ended on its own account, with whatever code: not at one of its
-    limits, nor because it was ended."""
+    """Return whether a command ended by itself, with any exit code, and was not killed or stopped at a limit."""
     return status.state in ("TASK_FAILED", "TASK_FINISHED") and status.message.startswith(BY_ITSELF)
 
 
 def is_final_error(status: Status) -> bool:
-    """Whether another attempt of the same job must fail in the same way (the master refused it)."""
+    """Return whether every further attempt of the job must fail in the same way, as the master refused it."""
     return status.state == "TASK_ERROR" and status.reason not in _INFRASTRUCTURE
 
 
 def exit_code(outcome: Outcome | None) -> int | None:
-    """The exit code as a shell gives it: the exit status, or 128 + N after signal N (POSIX, 2.8.2); None: not known."""
+    """Return the exit code as a shell does; None if not known.
+
+    That is the exit status, or 128 + N after signal N (POSIX, 2.8.2).
+    """
     if outcome is None:
         return None
     return 128 + outcome.signal if outcome.signal is not None else outcome.exit_status

@@ -1,4 +1,4 @@
-"""What befell jobs before the scheduler was started, as far as it follows from what is saved. Pure."""
+"""Events of jobs before the scheduler's start, reconstructed from the saved state. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -11,20 +11,25 @@ _ORDER = tuple(EventKind)
 
 
 def remembered(jobs: Iterable[Job], tasks: Iterable[Task]) -> list[JobEvent]:
-    """The latest events of jobs, oldest first: the latest notice of each launch, with its recall or its end, and the
-    latest checkpoint of each job. None of them has a larger number than it had, so whoever knew it is not told again.
-    Thresholds of budgets are not among them.
+    """Return the latest events of jobs, oldest first, without those of budget thresholds.
+
+    These are the latest notice of each launch, with its recall or its end, and the latest checkpoint of each job. No
+    event gets a larger number than it had before, so that clients that have seen it do not get it again.
     """
-    known = {(each.job_id, each.kind, each.at): each for each in (*_of_tasks(tasks), *_checkpoints(jobs))}
+    by_key = {
+        (event.job_id, event.kind, event.at): event for event in (*_of_tasks(tasks), *_checkpoints(jobs))
+    }
     events: list[JobEvent] = []
-    for each in sorted(known.values(), key=lambda each: (each.at, each.job_id, _ORDER.index(each.kind))):
+    for event in sorted(
+        by_key.values(), key=lambda event: (event.at, event.job_id, _ORDER.index(event.kind))
+    ):
         last = events[-1].number if events else 0
-        events.append(replace(each, number=max(int(each.at * 1000), last + 1)))
+        events.append(replace(event, number=max(int(event.at * 1000), last + 1)))
     return events[-MAX_EVENTS:]
 
 
 def _of_tasks(tasks: Iterable[Task]) -> Iterator[JobEvent]:
-    """Members of a gang have theirs together: the caller keeps one of them."""
+    """Yield the events of tasks; members of a gang share theirs, of which the caller keeps one."""
     for task in tasks:
         notice = task.notice
         if notice is None or task.job_id is None:
@@ -42,6 +47,7 @@ def _of_tasks(tasks: Iterable[Task]) -> Iterator[JobEvent]:
 
 
 def _checkpoints(jobs: Iterable[Job]) -> Iterator[JobEvent]:
+    """Yield the latest checkpoint of each job."""
     for job in jobs:
         if job.checkpoint_at is not None:
             yield JobEvent(0, job.checkpoint_at, EventKind.CHECKPOINT, job.id)

@@ -1,4 +1,4 @@
-"""Tasks of one launch: where the members find each other, what they show together, and what their ends mean. Pure.
+"""Tasks of one launch: environment of the members, their common state, and the result of their ends. Pure.
 
 A job of one task is a gang of one.
 """
@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.job import JobState, OnMemberFailure
 from mesos_gpu.model.tasks.assignment import FREE_PORT
 from mesos_gpu.model.tasks.task import Task, TaskState
 
-#: What a job shows of a task that has not ended; LAUNCHED: it was cut off, and is back.
+#: State of a job by that of its unfinished task; LAUNCHED is that of a task that was unreachable and is back.
 SHOWN: Final = {
     TaskState.LAUNCHED: JobState.STARTING,
     TaskState.STARTING: JobState.STARTING,
@@ -28,14 +28,16 @@ _UP: Final = (TaskState.RUNNING, TaskState.FINISHED)
 def environment(
     rank: int, hosts: Sequence[str], ports: Sequence[int], *, gpus: int, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """What a member is told of its gang: the names of torch.distributed's env:// method and of TensorFlow, and what
-    torchrun takes for its options (PET_*), of which the job may say others.
+    """Return the variables by which a member finds its gang.
+
+    They are those of torch.distributed's env:// method and of TensorFlow, and torchrun's options (PET_*), which the job
+    may override.
 
     Args:
-        rank: Its own, from 0.
-        hosts, ports: Of all members, by rank; each may listen on its port of its host.
-        gpus: Of each.
-        own: The job's environment.
+        rank: Rank of the member, from 0.
+        hosts, ports: Host and port of each member, by rank; each may listen on its port.
+        gpus: GPUs of each member.
+        own: Environment of the job.
     """
     workers = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
     options, names = _torch(rank, len(hosts), hosts[0], ports[0], gpus)
@@ -61,7 +63,7 @@ def environment_alone(*, gpus: int, own: Container[str]) -> dict[str, str]:
 
 
 def _torch(rank: int, size: int, host: str, port: int, gpus: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Return torchrun's options (PET_*), and the names of torch.distributed's env:// method."""
+    """Return torchrun's options (PET_*), and the variables of torch.distributed's env:// method."""
     options = {
         "PET_NNODES": str(size),
         "PET_NODE_RANK": str(rank),
@@ -74,17 +76,17 @@ def _torch(rank: int, size: int, host: str, port: int, gpus: int) -> tuple[dict[
 
 
 class Verdict(Enum):
-    """What becomes of a job when the last task of a launch has ended."""
+    """Consequence for a job after the last task of a launch has ended."""
 
     FINISHED = "finished"
     KILLED = "killed"
     FAILED = "failed"
     RETRY = "retry"  # an attempt is used up
-    REQUEUE = "requeue"  # none is
+    REQUEUE = "requeue"  # no attempt is used up
 
 
 def shown(members: Sequence[Task], *, kill_requested: bool) -> JobState:
-    """State of a job whose tasks have not all ended: of several, the state that they have together."""
+    """Return the state of a job whose tasks have not all ended: the common state of several tasks."""
     states = {member.state for member in members}
     if kill_requested:
         return JobState.KILLING
@@ -92,17 +94,17 @@ def shown(members: Sequence[Task], *, kill_requested: bool) -> JobState:
         return JobState.UNREACHABLE
     if all(state in _UP for state in states):
         return JobState.RUNNING
-    # Some are up and others are not: a gang starts as long as one of its members does.
+    # Some members run and others do not: the gang is starting as long as one of them is.
     return SHOWN[states.pop()] if len(states) == 1 else JobState.STARTING
 
 
 def verdict(members: Sequence[Task], policy: OnMemberFailure, *, kill_requested: bool) -> Verdict | None:
-    """What becomes of a job by the ends of its tasks; None: some may still run.
+    """Return the consequence of the ends of a job's tasks; None if some may still run.
 
     Args:
-        members: The tasks of its latest launch. One that was given up as unreachable counts as lost.
-        policy: What the loss of one of several means for all; a job of one task has nobody to lose.
-        kill_requested: A user asked for the end.
+        members: Tasks of the latest launch; a task that was given up as unreachable counts as lost.
+        policy: Consequence of losing one of several members; ignored for a job of one task.
+        kill_requested: Whether a user requested the end.
     """
     if not all(member.ended or member.state is TaskState.ABANDONED for member in members):
         return None
@@ -118,5 +120,5 @@ def verdict(members: Sequence[Task], policy: OnMemberFailure, *, kill_requested:
 
 
 def _lost(member: Task) -> bool:
-    """Whether the infrastructure lost a member: not because we ended it."""
+    """Return whether the infrastructure lost a member, not counting members that the scheduler ended."""
     return member.state in (TaskState.LOST, TaskState.ABANDONED) and not member.evicted

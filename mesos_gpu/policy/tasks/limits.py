@@ -1,4 +1,4 @@
-"""What is said of a task that ended because it had more than it asked for. Pure."""
+"""Messages about tasks that ended because they exceeded a limit. Pure."""
 
 from dataclasses import replace
 from typing import Final
@@ -14,18 +14,23 @@ SIGKILL: Final = 9
 
 
 def out_of_memory(asked_mib: float, used_bytes: int | None) -> str:
-    """Words for the task's user; `used_bytes`: the most that the task and its executor had, if that is known."""
+    """Return the message that a task exceeded its memory.
+
+    Args:
+        asked_mib: Memory that the task requested, in MiB.
+        used_bytes: Largest use of the task and its executor, in bytes; None if not known.
+    """
     used = "" if used_bytes is None else f", {-(-used_bytes >> 20)} used"
     return f"out of memory: {asked_mib:g} MiB asked{used}; ask for more with --mem"
 
 
 def is_out_of_memory(reason: str) -> bool:
-    """Whether Mesos ended a container for that; `reason`: of its status, or of a nested container's end."""
+    """Return whether a reason of a status, or of a nested container's end, says that memory ran out."""
     return reason == _MEMORY
 
 
 def used_in(message: str) -> int | None:
-    """Bytes that Mesos says a container had at most; None: it does not say."""
+    """Return the largest memory use in a message of Mesos, in bytes; None if the message has none."""
     words = message.partition(_USED)[2].split(maxsplit=1)
     digits = words[0].rstrip("BKMGT") if words else ""
     unit = words[0][len(digits) :] if words else ""
@@ -34,9 +39,11 @@ def used_in(message: str) -> int | None:
 
 
 def in_words(status: Status, outcome: Outcome | None, mem_mib: float) -> tuple[Status, Outcome | None]:
-    """A status as users get it: of a container that the agent ended for want of memory, in one line, as by the
-    signal that it was. The executor, which would have said so, was ended with it."""
+    """Return a status in the form for users: running out of memory as one line, with the signal that ended the task.
+
+    The executor could not report that, as the agent ended it with the container.
+    """
     if status.state != "TASK_FAILED" or not is_out_of_memory(status.reason):
         return status, outcome
-    told = out_of_memory(mem_mib, used_in(status.message))
-    return replace(status, message=told), outcome or Outcome(signal=SIGKILL)
+    message = out_of_memory(mem_mib, used_in(status.message))
+    return replace(status, message=message), outcome or Outcome(signal=SIGKILL)

@@ -1,1 +1,1 @@
-"""Shares of a pool that many queues have together: use, order, limits, reclaim, budgets, accounts. Pure."""
+"""Quota and fair share of the queues of a pool: order, limits, reclaim, budgets, accounts. Pure functions."""

@@ -1,7 +1,8 @@
-"""What queues are guaranteed, as cells that jobs have their seats in. Pure.
+"""Guarantees of queues as cells: the parts of nodes in which jobs have their seats. Pure.
 
-A guarantee of shapes is a cell for each of their nodes; a number of GPUs is one cell. What a queue is guaranteed beyond
-what those below it are is cells of its own, for the jobs of all of them. Amounts are whole thousandths of cost.
+A guarantee of shapes has a cell for each of its nodes; a guaranteed number of GPUs is one cell. What a queue is
+guaranteed beyond its children makes cells of its own, for the jobs of all of them. Amounts are whole thousandths of
+cost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,38 +12,38 @@ from typing import Final
 from mesos_gpu.model.tenancy import ROOT, Guarantee
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
-#: By the path of a queue and a pool: how large each cell is.
+#: Sizes of cells, by (path of the queue, pool).
 Cells = Mapping[tuple[str, str], tuple[int, ...]]
 _NO_GUARANTEE: Final = Guarantee()
 
 
 def cells_of(tree: Tree, capacity: Mapping[str, int] | None = None) -> Cells:
-    """The cells of all queues that have any.
+    """Return the cells (node-sized parts of guarantees) of all queues that have a guarantee.
 
     Args:
-        tree: Of queues.
-        capacity: By pool, what its nodes have; where guarantees are more, they are scaled. None, and a pool that is not
-            in it: nothing is scaled.
+        tree: Tree of queues.
+        capacity: Capacity of the nodes by pool; guarantees that exceed it are scaled down. Pools not named, or all if
+            None, are not scaled.
     """
-    made: dict[tuple[str, str], tuple[int, ...]] = {}
+    cells: dict[tuple[str, str], tuple[int, ...]] = {}
     for pool in _pools(tree):
         most = None if capacity is None else capacity.get(pool)
-        _divide(tree, pool, ROOT, tree.top, most, made)
-    return made
+        _divide(tree, pool, ROOT, tree.top, most, cells)
+    return cells
 
 
 def owed_in(tree: Tree, pool: str, amount: int) -> Mapping[str, int]:
-    """Return by queue what it is guaranteed of a pool, with all queues below it, thousandths of cost.
+    """Return what each queue and all queues below it are guaranteed in a pool, in thousandths of cost.
 
     Args:
         tree: Tree of queues.
         pool: Name of the pool.
-        amount: What the pool has; where guarantees are more, they are scaled.
+        amount: Capacity of the pool; guarantees that exceed it are scaled down.
     """
-    made: dict[tuple[str, str], tuple[int, ...]] = {}
-    _divide(tree, pool, ROOT, tree.top, amount, made)
+    cells: dict[tuple[str, str], tuple[int, ...]] = {}
+    _divide(tree, pool, ROOT, tree.top, amount, cells)
     owed: dict[str, int] = {}
-    for (path, _), sizes in made.items():
+    for (path, _), sizes in cells.items():
         for above in lineage(path):
             owed[above] = owed.get(above, 0) + sum(sizes)
     return owed
@@ -50,15 +51,15 @@ def owed_in(tree: Tree, pool: str, amount: int) -> Mapping[str, int]:
 
 @lru_cache(maxsize=4)
 def whole_cells(tree: Tree) -> Cells:
-    """The cells of all queues, where nothing is scaled."""
+    """Return the cells of all queues' guarantees without scaling them to the capacity of the nodes."""
     return cells_of(tree)
 
 
 def could_hold(cells: Cells, path: str, wants: Iterable[tuple[str, int]], tasks: int) -> bool:
-    """Whether the cells of a queue, or of one above it, have room for a job if they are empty.
+    """Return whether the guarantee of a queue or an ancestor, if unused, has room for all tasks of a job.
 
     Args:
-        cells: Of all queues.
+        cells: Cells of all queues' guarantees.
         path: Path of the job's queue.
         wants: Amount that each of its tasks takes of a cell, thousandths of cost, by pool.
         tasks: Number of its tasks.
@@ -71,6 +72,7 @@ def could_hold(cells: Cells, path: str, wants: Iterable[tuple[str, int]], tasks:
 
 
 def _pools(tree: Tree) -> list[str]:
+    """Return the pools in which any queue has a guarantee."""
     return sorted({pool for queue in tree.queues.values() for pool in queue.spec.guarantee_gpus})
 
 
@@ -82,7 +84,10 @@ def _divide(
     most: int | None,
     made: dict[tuple[str, str], tuple[int, ...]],
 ) -> list[int]:
-    """Give each child, and all below it, its cells; `made` takes them. Cells of all children together."""
+    """Give queues and their descendants the cells of their guarantees, scaled down to `most` in total.
+
+    The cells are written to `made`; those of `children` together are returned.
+    """
     own = {child: _whole(tree, pool, child) for child in children}
     total, below = sum(map(sum, own.values())), list[int]()
     for child, cells in own.items():
@@ -97,7 +102,7 @@ def _divide(
 
 
 def _whole(tree: Tree, pool: str, path: str) -> list[int]:
-    """What a queue is guaranteed; of one that says nothing, what those below it are."""
+    """Return the cells of a queue's guarantee; without one, those of its children."""
     guarantee = tree.queues[path].spec.guarantee_gpus.get(pool, _NO_GUARANTEE)
     if guarantee.milli or guarantee.shapes:
         return sizes_of(guarantee)
@@ -105,7 +110,7 @@ def _whole(tree: Tree, pool: str, path: str) -> list[int]:
 
 
 def sizes_of(guarantee: Guarantee) -> list[int]:
-    """The cells of a guarantee: of shapes, one a node, each with its part of what they are together."""
+    """Return the cell sizes of a guarantee: one for each node of its shapes, in proportion to their GPUs."""
     gpus = [shape.gpus for shape in guarantee.shapes for _ in range(shape.nodes)]
     if not gpus:
         return [guarantee.milli] if guarantee.milli else []
@@ -113,16 +118,17 @@ def sizes_of(guarantee: Guarantee) -> list[int]:
 
 
 def shrunk(cells: Iterable[int], most: int) -> list[int]:
-    """Keep as many cells as there is room for, the first ones, and of the next what is left."""
-    kept = []
+    """Cut the cells of a guarantee to a total of `most`: the first ones stay whole, one is cut, the others become 0."""
+    sizes = []
     for size in cells:
-        kept.append(min(size, most))
-        most -= kept[-1]
-    return kept
+        sizes.append(min(size, most))
+        most -= sizes[-1]
+    return sizes
 
 
 def without(cells: Iterable[int], taken: Iterable[int]) -> list[int]:
-    """What is left of cells when others were cut out of them: each of the smallest that holds it, or of several."""
+    """Return what is left of cells after cutting others out, each out of the smallest that holds it, else of
+    several."""
     left = list(cells)
     for size in sorted(taken, reverse=True):
         best = min(

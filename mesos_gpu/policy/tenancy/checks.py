@@ -1,4 +1,4 @@
-"""What a tree of queues must hold to on the nodes that there are. Pure."""
+"""Checks of a queue document against the nodes of the cluster. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _NONE: Final = Guarantee()
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node, as far as queues go: the model of each of its GPUs, and what tells which pool it is in."""
+    """Node as the checks of queues see it: the model of each GPU, and the properties that decide its pool."""
 
     models: tuple[str, ...]
     attributes: Mapping[str, str]
@@ -28,11 +28,11 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found of a document.
+    """Result of checking a document.
 
     Attributes:
-        faults: What it cannot be taken with: the JSON pointer of the place, and why.
-        warnings: What follows from it that somebody may not have meant.
+        faults: Errors for which the document is refused: JSON pointer of the place, and the reason.
+        warnings: Consequences of the document that may not be intended.
     """
 
     faults: tuple[tuple[str, str], ...] = ()
@@ -40,43 +40,43 @@ class Findings:
 
 
 def findings(tree: Tree, nodes: Sequence[NodeFacts]) -> Findings:
-    """Hold a tree against the nodes. While none is known, nothing of them can be said.
+    """Check a tree of queues against the nodes; without nodes only the document itself is checked.
 
     Args:
-        tree: Of the document.
-        nodes: All that have GPUs.
+        tree: Tree of the document.
+        nodes: Nodes that have GPUs.
     """
     faults = list(_shapes_in_shapes(tree))
     if not nodes:
         return Findings(tuple(faults))
     rooms = _rooms(tree, nodes)
-    known = {model for node in nodes for model in node.models}
-    faults += [*_unknown_models(tree.document, known), *_unclear_costs(tree.document, known)]
+    models = {model for node in nodes for model in node.models}
+    faults += [*_unknown_models(tree.document, models), *_unclear_costs(tree.document, models)]
     warnings = []
     for pool in sorted({pool for queue in tree.queues.values() for pool in queue.spec.guarantee_gpus}):
         room = rooms.get(pool, [])
-        owed, has = owed_of(tree, pool), sum(room)
-        if owed > has and tree.document.overbook:
+        guaranteed, capacity = owed_of(tree, pool), sum(room)
+        if guaranteed > capacity and tree.document.overbook:
             warnings.append(
-                f"of pool {pool} {_gpus(owed)} are guaranteed and {_gpus(has)} are there: while all of it is asked "
-                f"for, {has * 100 // owed} % of each guarantee is kept"
+                f"of pool {pool} {_gpus(guaranteed)} are guaranteed and {_gpus(capacity)} are there: while all of it "
+                f"is asked for, {capacity * 100 // guaranteed} % of each guarantee is kept"
             )
-        elif owed > has:
+        elif guaranteed > capacity:
             why = (
-                f"guarantee {_gpus(owed)} of pool {pool} together, which has {_gpus(has)}: lower them, or let them be "
-                "scaled (overbook: true; mesos-gpu queue apply --overbook)"
+                f"guarantee {_gpus(guaranteed)} of pool {pool} together, which has {_gpus(capacity)}: lower them, or "
+                "let them be scaled (overbook: true; mesos-gpu queue apply --overbook)"
             )
             faults.append(("/queues", why))
         elif surely_apart(_shaped(tree, pool), room):
             shown = ", ".join(_gpus(size) for size in sorted(_shaped(tree, pool), reverse=True)[:20])
-            why = f"the shapes in pool {pool} do not lie on its nodes together: cells of {shown}"
+            why = f"the shapes in pool {pool} do not fit on its nodes together: cells of {shown}"
             faults.append(("/queues", why))
     warnings += _unused_pools(tree, rooms)
     return Findings(tuple(faults), tuple(warnings))
 
 
 def _unused_pools(tree: Tree, rooms: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """Pools that queues wait for in vain, and those that nobody uses."""
+    """Warn of pools without nodes that queues name, and of dedicated pools that no queue names."""
     named: dict[str, str] = {}
     for path, queue in sorted(tree.queues.items()):
         for pool in queue.spec.pools or ():
@@ -84,27 +84,27 @@ def _unused_pools(tree: Tree, rooms: Mapping[str, Sequence[int]]) -> Iterator[st
     for pool, path in sorted(named.items()):
         if not any(rooms.get(pool, ())):
             yield f"queue {path} uses pool {pool}, and no node with GPUs is in it"
-    for each in tree.document.pools:
-        if each.dedicated and each.name not in named:
-            yield f"pool {each.name} is dedicated, and no queue names it: nobody uses it"
+    for declared in tree.document.pools:
+        if declared.dedicated and declared.name not in named:
+            yield f"pool {declared.name} is dedicated, and no queue names it: it is unused"
 
 
 def too_short(document: QueueDocument, report_interval_s: float) -> Iterator[tuple[str, str]]:
-    """Where jobs would be warned of idle GPUs before monitors could tell: the place, and why."""
+    """Yield the idle rules that would warn before the monitors' reports could show idleness: JSON pointer, reason."""
     rules = {f"/queues/{_escaped(path)}": spec.idle for path, spec in document.queues.items()}
-    rules |= {f"/classes/{_escaped(each.name)}": each.idle for each in document.classes}
-    for place, each in rules.items():
-        if each is not None and (why := idle.too_short(each, report_interval_s)):
+    rules |= {f"/classes/{_escaped(job_class.name)}": job_class.idle for job_class in document.classes}
+    for place, idle_rules in rules.items():
+        if idle_rules is not None and (why := idle.too_short(idle_rules, report_interval_s)):
             yield f"{place}/idle/warn_after_s", why
 
 
 def owed_of(tree: Tree, pool: str) -> int:
-    """What all queues are guaranteed of a pool, thousandths of cost."""
+    """Return what all queues together are guaranteed in a pool, in thousandths of cost."""
     return sum(_guarantee(tree, path, pool).milli for path in tree.top)
 
 
 def _rooms(tree: Tree, nodes: Iterable[NodeFacts]) -> dict[str, list[int]]:
-    """What each node of each pool has, thousandths of cost."""
+    """Return the capacity of each node, in thousandths of cost, by pool."""
     rooms: dict[str, list[int]] = {}
     for node in nodes:
         pool = pool_of(tree.document.pools, set(node.models), node)
@@ -113,6 +113,7 @@ def _rooms(tree: Tree, nodes: Iterable[NodeFacts]) -> dict[str, list[int]]:
 
 
 def _unknown_models(document: QueueDocument, known: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield model names of the document that match no GPU of the cluster."""
     for name in unknown(document.gpu_cost, known):
         yield f"/gpu_cost/{_escaped(name)}", no_such_model([name], known)
     for pool in document.pools:
@@ -122,7 +123,7 @@ def _unknown_models(document: QueueDocument, known: set[str]) -> Iterator[tuple[
 
 
 def _unclear_costs(document: QueueDocument, known: set[str]) -> Iterator[tuple[str, str]]:
-    """Names of `gpu_cost` that mean one card, and of which none says more of it than the others."""
+    """Yield entries of `gpu_cost` that match one model equally well, so that its cost is ambiguous."""
     for model in sorted(known):
         if names := unclear(model, document.gpu_cost):
             why = f"{' and '.join(names)} both mean {model}: leave one out, or name the card in full"
@@ -130,22 +131,22 @@ def _unclear_costs(document: QueueDocument, known: set[str]) -> Iterator[tuple[s
 
 
 def _shapes_in_shapes(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Shapes of queues that cannot be cut out of those of the queue above them."""
+    """Yield queues whose children's shapes cannot be cut out of their own."""
     for path, queue in tree.queues.items():
         for pool, own in queue.spec.guarantee_gpus.items():
             below = [size for child in queue.children for size in _cells(tree, child, pool)]
             if own.shapes and surely_apart(below, sizes_of(own)) and sum(below) <= own.milli:
-                why = f"the shapes of the queues below it do not lie in its own, of pool {pool}"
+                why = f"the shapes of the queues below it do not fit into its own in pool {pool}"
                 yield f"/queues/{_escaped(path)}/guarantee_gpus", why
 
 
 def _shaped(tree: Tree, pool: str) -> list[int]:
-    """The cells of all shapes, those that are cut out of others left out."""
+    """Return the cells of all guaranteed shapes, without those that are cut out of a parent's."""
     return [size for path in tree.top for size in _cells(tree, path, pool)]
 
 
 def _cells(tree: Tree, path: str, pool: str) -> list[int]:
-    """The cells of a queue's shapes; of one whose guarantee is a number, those of the queues below it."""
+    """Return the cells of a queue's guaranteed shapes; those of its children if its guarantee is a number."""
     own = _guarantee(tree, path, pool)
     if own.shapes:
         return sizes_of(own)
@@ -161,5 +162,5 @@ def _gpus(milli: int) -> str:
 
 
 def _escaped(key: str) -> str:
-    """A part of a JSON pointer."""
+    """Escape a key for use in a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -1,9 +1,8 @@
-"""Dominant shares: what queues are due where processors and memory count beside GPUs. Pure, and in whole numbers.
+"""Dominant-resource fair shares of queues, where CPUs and memory count beside GPUs. Pure, whole numbers only.
 
-Of the resources a queue takes, the one of which it takes the largest part of the pool is its dominant one. Siblings are
-raised together, each by its weight, until a resource is used up. It is left out from then on: whoever needs it stays
-where he is, and the rest of him, and of the others, is raised further. So a queue below which somebody needs
-processors only is not held back by a lack of GPUs that he takes no part in.
+The dominant resource of a queue is the one of which it takes the largest part of the pool. All siblings are raised
+together, by weight, until a resource is used up. From then on the demand that needs this resource stays as it is, and
+all other demand is raised further. So a queue with jobs that need only CPUs is not held back by a lack of GPUs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,22 +14,22 @@ from mesos_gpu.policy.tenancy.share import Branch, Share, weights_of
 
 Amounts = tuple[int, int, int]  # thousandths of cost, thousandths of CPUs, MiB of memory
 NOTHING: Final[Amounts] = (0, 0, 0)
-GPUS: Final = 1  # the bit of GPUs in a kind
+GPUS: Final = 1  # bit of GPUs in a demand's kind
 _RESOURCES: Final = (0, 1, 2)
-_WHOLE: Final = 1 << 64  # a part of a demand that is all of it
-_CLOSE: Final = 8  # bits: of the levels in question, those beside the likely one that are looked at
+_WHOLE: Final = 1 << 64  # fixed-point 1: the whole of a demand
+_CLOSE: Final = 8  # bits: a guess beside an end lies 2**-8 of the interval away from it
 
-#: What is asked for, by the resources that are needed together: a bit for each.
+#: Requested amounts by kind: a bit set of the resources that are needed together.
 Demand = Mapping[int, Amounts]
 
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """A queue beside its siblings.
+    """Queue in a division among its siblings.
 
     Attributes:
-        weight: Its part, beside that of the others; 0: what nobody else wants.
-        wants: What it could take yet, by kind.
+        weight: Weight against the others; with 0 it gets only what they leave.
+        wants: Demand that is not met yet, by kind.
     """
 
     weight: int
@@ -44,32 +43,33 @@ def dominant_shares(
     uses: Mapping[str, int],
     history_percent: int = 0,
 ) -> dict[str, Share]:
-    """What each queue is due of a pool's GPUs where all resources count; the amounts of a share are GPUs by cost.
+    """Compute the fair share of each queue in a pool by dominant resources; amounts of a share are GPUs by cost.
 
     Args:
-        root: The tree; its demands and uses are not looked at.
-        pool: What the pool has.
-        demands: Of leaves: what they hold and what they wait for, by kind.
-        uses: Past use of queues, as of `share.Layout.dues`.
-        history_percent: As of `share.shares`.
+        root: Tree of queues; its demands and uses are ignored.
+        pool: Capacity of the pool.
+        demands: Amounts that leaves hold and that their jobs wait for, by kind.
+        uses: Past use of queues, as in `share.Layout.dues`.
+        history_percent: Influence of past use on the weights, as in `share.shares`.
     """
     wants: dict[str, dict[int, Amounts]] = {}
     _want(root, demands, wants)
     shares: dict[str, Share] = {}
-    line: list[tuple[Branch, Amounts]] = [(root, pool)]
-    while line:
-        parent, given = line.pop()
+    pending: list[tuple[Branch, Amounts]] = [(root, pool)]
+    while pending:
+        parent, given = pending.pop()
         children = sorted(parent.children, key=lambda child: child.path)
         for child, (share, due) in zip(
             children, _family(children, given, pool, wants, uses, history_percent), strict=True
         ):
             shares[child.path] = share
             if child.children:
-                line.append((child, due))
+                pending.append((child, due))
     return shares
 
 
 def _want(branch: Branch, demands: Mapping[str, Demand], wants: dict[str, dict[int, Amounts]]) -> Demand:
+    """Compute the demand of a queue and of all below it, within their limits, into `wants`."""
     for child in branch.children:
         _want(child, demands, wants)
     below = [wants[child.path] for child in branch.children]
@@ -86,7 +86,11 @@ def _family(
     uses: Mapping[str, int],
     history_percent: int,
 ) -> list[tuple[Share, Amounts]]:
-    """How one queue divides what it has: guarantees first, then what is left over, band by band."""
+    """Divide the amount of one queue among its children: guarantees first, then the remainder, band by band.
+
+    Returns:
+        For each child its share, and the amounts of all resources that it gets.
+    """
     use = [uses.get(child.path, 0) for child in children]
     gpus = [gpus_of(wants[child.path]) for child in children]
     floors = shrink(
@@ -94,17 +98,19 @@ def _family(
     )
     got = [part_of(wants[child.path], floor) for child, floor in zip(children, floors, strict=True)]
     rest = given
-    for mine in got:
-        rest = _minus(rest, total(mine))
+    for granted in got:
+        rest = _minus(rest, total(granted))
     idle = [0 if child.lend_limit is None else max(0, child.guarantee - child.lend_limit - floor)
             for child, floor in zip(children, floors, strict=True)]  # fmt: skip
-    kept = shrink(max(0, rest[0]), idle, use)
-    rest = max(0, rest[0] - sum(kept)), max(0, rest[1]), max(0, rest[2])
+    idle_kept = shrink(max(0, rest[0]), idle, use)
+    rest = max(0, rest[0] - sum(idle_kept)), max(0, rest[1]), max(0, rest[2])
     weights = [child.weight for child in children]
-    if history_percent and any(use):  # who neither wants nor has used anything is no party to it
-        there = [bool(wants[child.path]) or used for child, used in zip(children, use, strict=True)]
+    if history_percent and any(use):  # idle children take no part
+        active = [bool(wants[child.path]) or used for child, used in zip(children, use, strict=True)]
         weights = weights_of(
-            [weight if each else 0 for weight, each in zip(weights, there, strict=True)], use, history_percent
+            [weight if is_active else 0 for weight, is_active in zip(weights, active, strict=True)],
+            use,
+            history_percent,
         )
     rests = [0] * len(children)
     for band in sorted({child.band for child in children}, reverse=True):
@@ -119,24 +125,24 @@ def _family(
             got[i] = added([got[i], more])
             rest = _minus(rest, total(more))
     return [
-        (Share(child.path, given[0], floors[i], kept[i], rests[i], weights[i], gpus_of(got[i]) - floors[i]),
+        (Share(child.path, given[0], floors[i], idle_kept[i], rests[i], weights[i], gpus_of(got[i]) - floors[i]),
          total(got[i]))
         for i, child in enumerate(children)
     ]  # fmt: skip
 
 
 def _most(child: Branch, wants: Demand) -> dict[int, Amounts]:
-    """What it takes at most, with what it may borrow."""
+    """Return the demand of a queue, limited to its guarantee and borrow limit."""
     return capped(wants, None if child.borrow_limit is None else child.guarantee + child.borrow_limit)
 
 
 def kind_of(amounts: Amounts) -> int:
-    """Which resources are needed together."""
+    """Return the kind of a request: a bit set of the resources that it needs."""
     return sum(1 << i for i in _RESOURCES if amounts[i])
 
 
 def added(demands: Sequence[Demand]) -> dict[int, Amounts]:
-    """What several ask for together."""
+    """Return the sum of several demands, kind by kind (a kind is a set of resources needed together)."""
     sums: dict[int, Amounts] = {}
     for demand in demands:
         for kind, amounts in demand.items():
@@ -145,18 +151,18 @@ def added(demands: Sequence[Demand]) -> dict[int, Amounts]:
 
 
 def plus(one: Amounts, other: Amounts) -> Amounts:
-    """The sum of each."""
+    """Return the sum of two amounts, resource by resource."""
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
 def part_of(demand: Demand, gpus: int) -> dict[int, Amounts]:
-    """So much of what needs GPUs as takes that many, thousandths of cost."""
+    """Return the part of a demand that takes `gpus` thousandths of cost, without the kinds that need no GPUs."""
     total = gpus_of(demand)
     return {kind: _scaled(amounts, gpus, total) for kind, amounts in demand.items() if kind & GPUS and gpus}
 
 
 def without(demand: Demand, taken: Demand) -> dict[int, Amounts]:
-    """What is left of it."""
+    """Return a demand less the amounts of another one."""
     return {
         kind: (a - b[0], c - b[1], e - b[2])
         for kind, (a, c, e) in demand.items()
@@ -165,12 +171,12 @@ def without(demand: Demand, taken: Demand) -> dict[int, Amounts]:
 
 
 def gpus_of(demand: Demand) -> int:
-    """The GPUs in it."""
+    """Return the GPUs of a demand, in thousandths of cost."""
     return sum(gpus for gpus, _, _ in demand.values())
 
 
 def capped(demand: Demand, gpus: int | None) -> dict[int, Amounts]:
-    """A demand that takes so many GPUs at most; what needs them is scaled down together."""
+    """Return a demand limited to `gpus` (None for no limit); all kinds that need GPUs are scaled down together."""
     total = gpus_of(demand)
     if gpus is None or total <= gpus:
         return dict(demand)
@@ -180,19 +186,19 @@ def capped(demand: Demand, gpus: int | None) -> dict[int, Amounts]:
 
 
 def raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dict[int, Amounts]]:
-    """Divide what there is by dominant shares.
+    """Divide the remaining amounts among siblings by dominant shares.
 
     Args:
-        there: What is left to be divided.
-        pool: What the pool has: the whole of which parts are compared. CPUs or memory of 0 are unknown and not divided;
-            a pool without GPUs gives no GPUs.
-        parties: Who divides it.
+        there: Amounts left to divide.
+        pool: Capacity of the pool, of which parts are compared. CPUs or memory of 0 are unknown and not divided; a pool
+            without GPUs gives no GPUs.
+        parties: Siblings that divide the amounts.
 
     Returns:
-        What each gets, by kind. Nobody gets more than he wants, and nothing is given that is not there.
+        Amounts that each party gets, by kind: at most its demand, and together at most `there`.
     """
-    wanted = total(added([party.wants for party in parties]))
-    if all(wanted[i] <= there[i] or not _counts(i, pool) for i in _RESOURCES):
+    demand = total(added([party.wants for party in parties]))
+    if all(demand[i] <= there[i] or not _counts(i, pool) for i in _RESOURCES):
         return [dict(party.wants) for party in parties]
     if all(party.weight for party in parties):
         return _raised(there, pool, parties)
@@ -206,7 +212,7 @@ def raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dict
 
 
 def total(demand: Demand) -> Amounts:
-    """All of it together."""
+    """Return the amounts of a demand, summed over all kinds."""
     sums = NOTHING
     for amounts in demand.values():
         sums = plus(sums, amounts)
@@ -214,21 +220,22 @@ def total(demand: Demand) -> Amounts:
 
 
 def _raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dict[int, Amounts]]:
+    """Raise parties with weights in steps; each step ends when a resource is used up."""
     got: list[dict[int, Amounts]] = [{} for _ in parties]
     gone = {i for i in _RESOURCES if _counts(i, pool) and not there[i]}
     while True:
-        open_ = [_open(party.wants, mine, gone) for party, mine in zip(parties, got, strict=True)]
-        rests, have = [total(each) for each in open_], [total(each) for each in got]
+        open_ = [_open(party.wants, granted, gone) for party, granted in zip(parties, got, strict=True)]
+        rests, have = [total(demand) for demand in open_], [total(demand) for demand in got]
         if not any(map(any, rests)):
             return got
         counted = [i for i in _RESOURCES if pool[i] and i not in gone]
         division = division_of(pool, counted, parties, have, rests)
         level = division.highest(there)
         full = division.short(there, level)
-        for mine, each, part in zip(got, open_, division.parts(level), strict=True):
-            for kind, amounts in each.items():
+        for granted, demand, part in zip(got, open_, division.parts(level), strict=True):
+            for kind, amounts in demand.items():
                 taken = _scaled(amounts, part, _WHOLE)
-                mine[kind] = plus(mine.get(kind, NOTHING), taken)
+                granted[kind] = plus(granted.get(kind, NOTHING), taken)
                 there = _minus(there, taken)
         if not full:
             return got
@@ -236,24 +243,26 @@ def _raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dic
 
 
 def _counts(resource: int, pool: Amounts) -> bool:
+    """Return whether a resource is limited in a pool; CPUs and memory of 0 are unknown."""
     return resource == 0 or pool[resource] > 0
 
 
 def _open(wants: Demand, got: Demand, gone: set[int]) -> dict[int, Amounts]:
-    """What somebody could take yet, without anything that needs what is used up."""
+    """Return the unmet demand that needs none of the used-up resources `gone`."""
     closed = sum(1 << i for i in gone)
     return without({kind: amounts for kind, amounts in wants.items() if not kind & closed}, got)
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A raise of siblings by one level.
+    """Raise of all siblings to a common level: dominant share divided by weight.
 
     Attributes:
         counted: Resources that are not used up.
-        bits: After the point of a level, a dominant share over a weight: with one more nobody takes a whole one more.
-        terms: By party, of each of these that it wants: what a level of 1 is, what it has, and what it may take yet.
-        rests: What each party may take yet.
+        bits: Bits after the binary point of a level; one step of a level changes no party by a whole unit.
+        terms: Triples per party, one for each counted resource that it wants: amount at level 1, amount that it has,
+            unmet demand.
+        rests: Unmet demand of each party.
     """
 
     counted: Sequence[int]
@@ -262,20 +271,19 @@ class Division:
     rests: Sequence[Amounts]
 
     def parts(self, level: int) -> list[int]:
-        """Which part of its rest each takes when all are raised to a level: up to where no resource is more of the pool
-        than the level allows."""
+        """Return the part of its unmet demand that each party takes so that no resource exceeds the level."""
         bits, parts = self.bits, []
         for terms in self.terms:
             part = _WHOLE
             for unit, have, rest in terms:
-                may = (level * unit >> bits) - have
-                if may < rest:
-                    part = min(part, (may << 64) // rest if may > 0 else 0)
+                allowed = (level * unit >> bits) - have
+                if allowed < rest:
+                    part = min(part, (allowed << 64) // rest if allowed > 0 else 0)
             parts.append(part)
         return parts
 
     def taken(self, level: int) -> Amounts:
-        """What all of them take then of each resource."""
+        """Return the amounts that all parties together take at a level."""
         gpus = cpus = memory = 0
         for part, (a, b, c) in zip(self.parts(level), self.rests, strict=True):
             if part == _WHOLE:
@@ -289,10 +297,10 @@ class Division:
         return gpus, cpus, memory
 
     def highest(self, there: Amounts) -> int:
-        """The highest level for which there is enough.
+        """Return the highest level at which the resources suffice.
 
-        It is looked for between one that is low enough and one that is too high: where it would be if what is taken
-        grew evenly between them, then close beside that, and in the middle where that did not help.
+        The search keeps one level that is low enough and one that is too high. It tries the interpolated level, then
+        one close to that end of the interval, and halves the interval when these do not narrow it enough.
         """
         ends = [((have + rest) << self.bits) // unit for terms in self.terms for unit, have, rest in terms]
         low, high = 0, 2 + max(ends, default=0)
@@ -314,8 +322,10 @@ class Division:
         return low
 
     def _guess(self, turn: int, low: int, high: int, less: Amounts, more: Amounts, there: Amounts) -> int:
-        """A level between two, as `highest` says. `turn`: 0: evenly; 1 and 2: close to the low or high one; 3: in the
-        middle."""
+        """Return the next level to try.
+
+        `turn` is 0 to interpolate, 1 or 2 to stay close to the low or high end, and 3 for the middle.
+        """
         width = high - low
         if turn == 0:
             full = [r for r in self.counted if more[r] > there[r]]
@@ -325,10 +335,11 @@ class Division:
         return min(max(level, low + 1), high - 1)
 
     def _fits(self, taken: Amounts, there: Amounts) -> bool:
+        """Return whether the counted resources suffice."""
         return all(taken[r] <= there[r] for r in self.counted)
 
     def short(self, there: Amounts, level: int) -> set[int]:
-        """The resources for which there is not enough above a level."""
+        """Return the resources that do not suffice above a level."""
         more = self.taken(level + 1)
         return {r for r in self.counted if more[r] > there[r]}
 
@@ -340,20 +351,20 @@ def division_of(
     have: Sequence[Amounts],
     rests: Sequence[Amounts],
 ) -> Division:
-    """What siblings may take yet, beside what they have, of the resources that are not used up.
+    """Build one step of the division from what siblings have and still want.
 
     Args:
-        pool: The whole of which parts are compared.
+        pool: Capacity of the pool, of which parts are compared.
         counted: Resources that are not used up.
-        parties: Who divides; only weights are looked at.
-        have: What each has already.
-        rests: What each may take yet.
+        parties: Siblings; only their weights are used.
+        have: Amounts that each sibling has already.
+        rests: Unmet demand of each sibling.
     """
     terms = [
         [(party.weight * pool[r], has[r], rest[r]) for r in counted if rest[r]]
         for party, has, rest in zip(parties, have, rests, strict=True)
     ]
-    bits = max([unit for each in terms for unit, _, _ in each], default=1).bit_length()
+    bits = max([unit for units in terms for unit, _, _ in units], default=1).bit_length()
     return Division(counted, bits, terms, rests)
 
 

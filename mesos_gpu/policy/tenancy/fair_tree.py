@@ -1,7 +1,7 @@
-"""The order of users by what they were due and what they have used: Slurm's Fair Tree. Pure.
+"""Order of users by their shares and their past use: Slurm's Fair Tree algorithm. Pure.
 
-Siblings are compared by shares over use, as parts of what all siblings have. All users of the better one come before
-all users of the worse, whatever is below. Source: Slurm's page on its Fair Tree algorithm (fair_tree.html).
+Siblings are compared by shares divided by use, both as parts of the siblings' totals. All users below the better
+sibling come before all users below the worse one. Source: Slurm's page on its Fair Tree algorithm (fair_tree.html).
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,13 +11,13 @@ from functools import cmp_to_key
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A queue or, without children, a user.
+    """Queue or, without children, user in the tree that ranks users.
 
     Attributes:
-        name: Of it, unique among users.
-        shares: Its part, beside its siblings'; not negative.
-        use: What it has used, decayed; of a queue, all that is below it.
-        children: Those below it.
+        name: Name, unique among users.
+        shares: Weight against its siblings; not negative.
+        use: Past use, decayed; a queue's includes everything below it.
+        children: Accounts directly below.
     """
 
     name: str
@@ -27,17 +27,23 @@ class Account:
 
 
 def compare(left: Account, right: Account) -> int:
-    """Which of two siblings comes first: negative, the left one. Nobody's use is divided by: the products say it."""
-    if not left.shares or not right.shares:  # who has no shares comes last, and equal to others without
+    """Compare two siblings: negative if the left one goes first, positive if the right one does, 0 if they are equal.
+
+    Products are compared instead of quotients, so that a use of 0 needs no division.
+    """
+    if not left.shares or not right.shares:  # accounts without shares go last, and are equal
         return bool(right.shares) - bool(left.shares)
-    if not left.use or not right.use:  # who has used nothing comes first
+    if not left.use or not right.use:  # accounts without past use go first
         return bool(left.use) - bool(right.use)
     a, b = left.use * right.shares, right.use * left.shares
     return (a > b) - (a < b)
 
 
 def ranks(root: Account) -> dict[str, int]:
-    """The place of each user, from 0; equals share one, and those who follow them keep theirs."""
+    """Return the rank of each user, from 0.
+
+    Equal users have the same rank; the next user's rank is the number of users before.
+    """
     places: dict[str, int] = {}
     place = 0
     for users in _tiers(root.children):
@@ -47,36 +53,36 @@ def ranks(root: Account) -> dict[str, int]:
 
 
 def _tiers(siblings: Sequence[Account]) -> Iterator[list[Account]]:
-    """Users in their order, equals together. Queues that are equal are one: what is below them is compared as siblings
-    are."""
+    """Yield the users in order, equal ones together; the children of equal queues are compared as siblings."""
     for tied in _grouped(siblings):
-        users = [each for each in tied if not each.children]
+        users = [account for account in tied if not account.children]
         if users:
             yield users
-        below = [child for each in tied for child in each.children]
+        below = [child for account in tied for child in account.children]
         if below:
             yield from _tiers(below)
 
 
 def _grouped(siblings: Sequence[Account]) -> Iterator[list[Account]]:
+    """Yield siblings in order, equal ones together."""
     group: list[Account] = []
-    for each in sorted(siblings, key=cmp_to_key(compare)):
-        if group and compare(group[0], each):
+    for account in sorted(siblings, key=cmp_to_key(compare)):
+        if group and compare(group[0], account):
             yield group
             group = []
-        group.append(each)
+        group.append(account)
     if group:
         yield group
 
 
 def start_of(shares: int, others: Sequence[tuple[int, int]]) -> int:
-    """The use with which a new user of a queue begins: he stands beside the first of those who are there.
+    """Return the past use that a new user of a queue starts with, so that it ranks equal to the first existing user.
 
     Args:
-        shares: His.
-        others: Shares and use of each other user.
+        shares: Shares of the new user.
+        others: Shares and past use of each existing user.
     """
-    accounts = [Account("", each, use) for each, use in others if each]
+    accounts = [Account("", own, use) for own, use in others if own]
     if not accounts:
         return 0
     first = min(accounts, key=cmp_to_key(compare))

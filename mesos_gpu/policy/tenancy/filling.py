@@ -1,22 +1,22 @@
-"""Dividing a whole amount by weights, exactly: no float takes part, so the same input gives the same parts. Pure."""
+"""Exact division of whole amounts by weights, without floats: equal input gives equal parts. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 MAX_WEIGHT: Final = 1 << 30
-_SCALE: Final = 64  # bits: two ratios with such weights that differ, differ after it
+_SCALE: Final = 64  # fraction bits: keeps different ratios with weights up to MAX_WEIGHT different
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A party to a division.
+    """Party to a division.
 
     Attributes:
-        key: Whose it is; decides between equals, the lowest first.
-        cap: The most that it takes.
-        weight: From 0 to `MAX_WEIGHT`; 0: nothing, as long as another one wants more.
-        rank: Who gets what rounding leaves over first among equal rests, the lowest first.
+        key: Name of the party; the lowest goes first between equal ones.
+        cap: Largest amount that it takes.
+        weight: Weight from 0 to `MAX_WEIGHT`; with 0 it gets only what the others leave.
+        rank: Order in which equal claims get the remainder of rounding, the lowest first.
     """
 
     key: str
@@ -26,17 +26,17 @@ class Claim:
 
 
 def fill(amount: int, claims: Sequence[Claim]) -> dict[str, int]:
-    """Divide an amount by weights, nobody getting more than his cap, whose rest the others divide (water-filling).
+    """Divide an amount by weights; what exceeds a party's cap is divided among the others (water-filling).
 
-    What cannot be divided goes by one to the largest rests, then by rank and key. Those of weight 0 divide, evenly,
-    what the others do not take.
+    The remainder of rounding goes in units of 1 to the largest fractions, then by rank and key. Parties of weight 0
+    divide evenly what the others do not take.
 
     Args:
-        amount: What there is, not negative.
-        claims: Who divides it, each key once.
+        amount: Amount to divide, not negative.
+        claims: Parties to the division, with different keys.
 
     Returns:
-        The part of each claim, by key. Their sum is the amount, or the sum of the caps if that is less.
+        Part of each claim, by key. Their sum is the amount, or the sum of the caps if that is less.
     """
     line = sorted(claims, key=_key)
     parts = pour(amount, [c.cap for c in line], [c.weight for c in line], [c.rank for c in line])
@@ -44,7 +44,7 @@ def fill(amount: int, claims: Sequence[Claim]) -> dict[str, int]:
 
 
 def scaled(amount: int, parts: Sequence[Claim]) -> dict[str, int]:
-    """Scale caps down in proportion so that their sum is the amount, if it is more; weights are not looked at."""
+    """Scale caps down in proportion until their sum is the amount, if it is larger; weights are ignored."""
     line = sorted(parts, key=_key)
     scaled_parts = shrink(amount, [c.cap for c in line], [c.rank for c in line])
     return {claim.key: part for claim, part in zip(line, scaled_parts, strict=True)}
@@ -55,7 +55,14 @@ def _key(claim: Claim) -> str:
 
 
 def pour(amount: int, caps: Sequence[int], weights: Sequence[int], ranks: Sequence[int] = ()) -> list[int]:
-    """`fill` without names: equals are served in their order. `ranks`: none: all are equal."""
+    """Divide an amount as `fill` does, for lists: equal parties are served in list order.
+
+    Args:
+        amount: Amount to divide, not negative.
+        caps: Largest part of each party.
+        weights: Weight of each party.
+        ranks: Order in which parties with equal fractions get the remainder of rounding; empty if all are equal.
+    """
     if sum(caps) <= amount:
         return list(caps)
     if 0 in weights:
@@ -65,7 +72,7 @@ def pour(amount: int, caps: Sequence[int], weights: Sequence[int], ranks: Sequen
     order = sorted(range(len(caps)), key=ratios.__getitem__)
     for at, i in enumerate(order):
         cap, weight = caps[i], weights[i]
-        if cap * total > amount * weight:  # the level stays below this cap and all after it
+        if cap * total > amount * weight:  # neither this cap nor a later one is reached
             _divide(amount, weights, ranks, order[at:], total, parts)
             break
         parts[i] = cap
@@ -75,7 +82,7 @@ def pour(amount: int, caps: Sequence[int], weights: Sequence[int], ranks: Sequen
 
 
 def shrink(amount: int, caps: Sequence[int], ranks: Sequence[int] = ()) -> list[int]:
-    """`scaled` without names."""
+    """Scale caps down as `scaled` does, for lists."""
     total = sum(caps)
     if total <= amount:
         return list(caps)
@@ -87,7 +94,7 @@ def shrink(amount: int, caps: Sequence[int], ranks: Sequence[int] = ()) -> list[
 def _pour_by_turns(
     amount: int, caps: Sequence[int], weights: Sequence[int], ranks: Sequence[int]
 ) -> list[int]:
-    """First those with a weight, then, evenly, those without."""
+    """Divide among the parties with a weight first, then evenly among those of weight 0."""
     parts = pour(
         amount,
         [cap if weight else 0 for cap, weight in zip(caps, weights, strict=True)],
@@ -96,7 +103,7 @@ def _pour_by_turns(
     )
     idle = [0 if weight else cap for cap, weight in zip(caps, weights, strict=True)]
     last = pour(amount - sum(parts), idle, [1] * len(caps), ranks)
-    return [one + other for one, other in zip(parts, last, strict=True)]
+    return [part + extra for part, extra in zip(parts, last, strict=True)]
 
 
 def _ones(weights: Sequence[int]) -> list[int]:
@@ -107,13 +114,13 @@ def _divide(
     amount: int,
     weights: Sequence[int],
     ranks: Sequence[int],
-    who: Sequence[int],
+    indexes: Sequence[int],
     total: int,
     parts: list[int],
 ) -> None:
-    """By weights, where nobody's part reaches his cap."""
+    """Divide by weights among the parties of some `indexes`, none of which reaches its cap; write into `parts`."""
     left, rests = amount, list[tuple[int, int, int]]()
-    for i in who:
+    for i in indexes:
         part, rest = divmod(amount * weights[i], total)
         parts[i] = part
         left -= part

@@ -1,7 +1,7 @@
-"""When GPUs that do nothing come back. Pure.
+"""Rules for taking back GPUs that a job leaves idle. Pure.
 
-Time goes by in windows, and only what is known of them counts. A window in which nobody can say what the GPUs did moves
-nothing, whatever a job has been told.
+Time is divided into windows. A window counts only if it was observed: one in which the use of the GPUs is unknown
+changes nothing, not even for a job that was warned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,21 +12,20 @@ from typing import Final, NamedTuple
 from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy
 
-RESUME_FACTOR: Final = 2  # times `busy_share`: a job at work for so much of a window counts as back
-MIN_REPORTS: Final = 3  # of a monitor, before anybody is warned by them
+RESUME_FACTOR: Final = 2  # a job that is busy for this many times `busy_share` of a window has resumed
+MIN_REPORTS: Final = 3  # reports of a monitor that are needed before a job is warned
 MAX_WINDOW_S: Final = 60.0
-WINDOWS_OF_NOTICE: Final = (
-    3  # between a notice and the end, at least: in one of them is seen whether it wakes
-)
-_FRESH_WINDOWS: Final = (
-    2  # what is known of a job's GPUs is of this moment if it is no older: the latest is not over
-)
-_MAX_WINDOWS: Final = 2  # so long is one at most whose reports come in time: it is over with one of them
-_PARTS: Final = 10  # windows until a warning
+#: Least number of windows from a notice to the end of the job: enough for a whole one to show whether it resumes.
+WINDOWS_OF_NOTICE: Final = 3
+#: Age in windows up to which an observation is current: the window that is still open cannot count.
+_FRESH_WINDOWS: Final = 2
+#: Longest window in multiples of its nominal length while reports are on time: it ends with a report.
+_MAX_WINDOWS: Final = 2
+_PARTS: Final = 10  # windows before a warning
 
 
 class Used(NamedTuple):
-    """What is known of one card's work for a job in a window, in milliseconds."""
+    """Observed work of one card for a job in a window, in milliseconds."""
 
     elapsed_ms: int
     seen_ms: int
@@ -34,26 +33,32 @@ class Used(NamedTuple):
 
 
 class Verdict(Enum):
-    """What a window says of a job."""
+    """Activity of a job in one window."""
 
     IDLE = "idle"
-    PAUSED = "paused"  # at work now and then: more than idle, and not back at work; half of it counts as idle
+    PAUSED = "paused"  # busy now and then: not idle, but not resumed; half of the window counts as idle
     WORKING = "working"
     UNKNOWN = "unknown"
 
 
 def window_s(rules: Idle, report_interval_s: float) -> float:
-    """How long a window is: of several reports where there is time, so that work now and then is seen as such."""
+    """Return the length of a window: several reports if there is time, so that occasional work is noticed."""
     return max(report_interval_s, min(MAX_WINDOW_S, rules.warn_after_s / _PARTS))
 
 
 def lead_s(rules: Idle, report_interval_s: float, asked_s: float) -> float:
-    """Seconds from a notice to the end. `asked_s`: as the job and its queue have it for all notices."""
+    """Return the seconds from a notice to the end of the job.
+
+    Args:
+        rules: Idle rules of the job.
+        report_interval_s: Interval of the monitors' reports.
+        asked_s: Notice period that the job and its queue have for all notices.
+    """
     return max(asked_s, WINDOWS_OF_NOTICE * window_s(rules, report_interval_s))
 
 
 def too_short(rules: Idle, report_interval_s: float) -> str:
-    """Why nobody can be warned so early; "": all can."""
+    """Return why `warn_after_s` is too short for the interval of reports; "" if it is long enough."""
     least_s = MIN_REPORTS * report_interval_s
     if rules.warn_after_s >= least_s:
         return ""
@@ -65,42 +70,42 @@ def too_short(rules: Idle, report_interval_s: float) -> str:
 
 
 def rules_for(rules: Idle, labels: Mapping[str, str], *, is_instance: bool) -> Idle:
-    """The rules, as they are for a job with these labels, or for an app's instance."""
+    """Return the idle rules for a job: only reporting for exempt labels, and for instances unless `apps` is set."""
     exempt = any(
         key in labels and (not given or labels[key] == value)
-        for key, given, value in (each.partition("=") for each in rules.exempt_labels)
+        for key, given, value in (label.partition("=") for label in rules.exempt_labels)
     )
     return replace(rules, policy=IdlePolicy.REPORT) if exempt or (is_instance and not rules.apps) else rules
 
 
 def verdict(cards: Iterable[Used], rules: Idle) -> Verdict:
-    """What a window says of all cards of all members of a job: one that is at work is enough."""
-    paused, unknown, none = False, False, True
+    """Judge one window from all cards of a job; one card at work is enough for `WORKING`."""
+    paused, unknown, is_empty = False, False, True
     for card in cards:
-        none = False
+        is_empty = False
         if card.seen_ms <= 0 or 2 * card.seen_ms < card.elapsed_ms:
             unknown = True
         elif card.busy_ms >= RESUME_FACTOR * rules.busy_share * card.seen_ms:
             return Verdict.WORKING
         elif card.busy_ms > rules.busy_share * card.seen_ms:
             paused = True
-    if none or unknown:
+    if is_empty or unknown:
         return Verdict.UNKNOWN
     return Verdict.PAUSED if paused else Verdict.IDLE
 
 
 def advance(known: Idleness, rules: Idle, said: Verdict, ms: int, now: float) -> Idleness:
-    """What is remembered after a window.
+    """Return the idle state of a job after one window.
 
-    Nobody goes further than to `warned` by this; who is due then is `noticed`, for whatever reason `rules.policy`
-    allows.
+    A job gets at most as far as `WARNED` here. For the next state the caller uses `is_due` and `noticed`, depending on
+    `rules.policy`.
 
     Args:
-        known: What was remembered before it.
-        rules: Those of the job.
-        said: What the window says.
-        ms: How long it was.
-        now: When it ended, seconds since the epoch.
+        known: State before the window.
+        rules: Idle rules of the job.
+        said: Activity in the window.
+        ms: Length of the window in milliseconds.
+        now: End of the window, seconds since the epoch.
     """
     if said is Verdict.UNKNOWN:
         return known
@@ -110,9 +115,8 @@ def advance(known: Idleness, rules: Idle, said: Verdict, ms: int, now: float) ->
         if known.state is IdleState.ACTIVE or resumed_ms >= rules.resume_s * 1000:
             return forgotten(known, now)
         return replace(known, resumed_ms=resumed_ms)
-    idle_ms = (
-        ms // 2 if said is Verdict.PAUSED else ms
-    )  # else work now and then would put off the end for ever
+    # Half of a window with occasional work counts: otherwise such work would postpone the end for ever.
+    idle_ms = ms // 2 if said is Verdict.PAUSED else ms
     known = replace(known, idle_ms=known.idle_ms + idle_ms, resumed_ms=max(known.resumed_ms - idle_ms, 0))
     if known.state is IdleState.ACTIVE:
         known = replace(known, state=IdleState.SUSPECT, since=now - ms / 1000)
@@ -121,7 +125,7 @@ def advance(known: Idleness, rules: Idle, said: Verdict, ms: int, now: float) ->
         and rules.policy is not IdlePolicy.REPORT
         and _is_warned(known, rules)
     ):
-        # What was idle beyond that does not count: from the warning on a job has all of its time.
+        # Idle time beyond the threshold is dropped: the full time from warning to end starts now.
         return replace(known, state=IdleState.WARNED, since=now, idle_ms=round(rules.warn_after_s * 1000))
     return known
 
@@ -131,56 +135,56 @@ def _is_warned(known: Idleness, rules: Idle) -> bool:
 
 
 def is_due(known: Idleness, rules: Idle, lead: float) -> bool:
-    """Whether a job that was warned may be given notice now. `lead`: seconds from the notice to the end."""
+    """Return whether a warned job may be given notice now; `lead` is the seconds from the notice to the end."""
     if known.state is not IdleState.WARNED or rules.policy is IdlePolicy.REPORT or known.resumed_ms:
         return False
     return known.idle_ms > rules.warn_after_s * 1000 and known.idle_ms >= (rules.return_after_s - lead) * 1000
 
 
 def noticed(known: Idleness, now: float) -> Idleness:
-    """What is remembered of a job that has notice from now on."""
+    """Return the idle state of a job that is given notice now."""
     return replace(known, state=IdleState.NOTICE, since=now)
 
 
 def warned(known: Idleness, now: float) -> Idleness:
-    """What is remembered of a job whose notice was called off: it stands where it was warned."""
+    """Return the idle state of a job whose notice was called off: it is only warned again."""
     return replace(known, state=IdleState.WARNED, since=now)
 
 
 def returned(known: Idleness, now: float) -> Idleness:
-    """What is remembered of a job that is ended."""
+    """Return the idle state of a job that is ended to take its GPUs back."""
     return replace(known, state=IdleState.RETURNED, since=now)
 
 
 def forgotten(known: Idleness, now: float) -> Idleness:
-    """What is remembered of a job that is at work, or kept: nothing of its idleness."""
+    """Return the idle state of a job that is at work or kept: its idle time is reset."""
     return replace(known, state=IdleState.ACTIVE, since=now, idle_ms=0, resumed_ms=0)
 
 
 def is_fresh(known: Idleness, now: float, window: float) -> bool:
-    """Whether what is known of a job is of this moment. `window`: how long one is, in seconds."""
+    """Return whether the last observation of a job is recent; `window` is the length of a window in seconds."""
     return known.known_at >= now - _FRESH_WINDOWS * window
 
 
 def may_end(
     known: Idleness, rules: Idle, notice_at: float, until: float, now: float, window: float
 ) -> bool | None:
-    """Whether a job whose notice has run out is ended.
+    """Return whether a job is ended whose notice has run out.
 
-    Not while it has been at work since, less what it was idle meanwhile: that ends with `rules.resume_s` of work, which
-    calls the notice off, or by idle time that uses it up. A window that began before the notice does not count.
+    It is not ended while it has resumed work. `rules.resume_s` of work calls the notice off, and idle time in between
+    is deducted from that work. A window that began before the notice does not count.
 
     Args:
-        known: What is remembered of it.
-        rules: Those of the job.
-        notice_at: When it was given notice.
-        until: When that has run out.
-        now: Not before that.
-        window: How long one is, in seconds.
+        known: Idle state of the job.
+        rules: Idle rules of the job.
+        notice_at: Time of the notice, seconds since the epoch.
+        until: Time at which the notice runs out.
+        now: Current time, not before `until`.
+        window: Length of a window in seconds.
 
     Returns:
-        None: not yet, as too little is known of it since, or it is at work; False: nobody knows what it does, or it is
-        at work every other while, so it goes on.
+        None if it is too early to decide, as too little was observed since the notice or the job is at work; False if
+            that lasts too long, so the job goes on.
     """
     if rules.policy is IdlePolicy.REPORT:
         return False

@@ -1,8 +1,8 @@
-"""Whose turn it is: the line of all jobs that wait, through a tree of queues. Pure.
+"""Order of all waiting jobs across the tree of queues. Pure.
 
-Each queue sends its best job up, and its parent takes the best of those of its children: by their `Rank`, and of jobs
-of one rank that of the child that would have the smallest part of what it is due. Within a leaf, jobs are given in
-their order.
+Each queue offers its best job to its parent, which chooses among its children's offers: first by `Rank`, and between
+jobs of one rank the job of the child that would have the smallest part of its fair share. Within a leaf, jobs keep the
+given order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,31 +15,31 @@ from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 
 J = TypeVar("J")
 Key = tuple[int, ...]
-Amount = Callable[[str, str], int]  # of a queue in a pool, thousandths of cost
-_SCALE: Final = 80  # bits: parts of less than 2**40 thousandths that differ, differ after it
+Amount = Callable[[str, str], int]  # (queue, pool) -> thousandths of cost
+_SCALE: Final = 80  # fraction bits: keeps different ratios of numbers below 2**40 different
 
 
 class Rank(IntEnum):
-    """What comes before what, whatever queues hold."""
+    """Class of a waiting job in the queue order; lower ones go first, whatever their queues hold."""
 
-    ROOM_MADE = 0  # others were ended for it
-    SEATED = 1  # it has a seat of what its queue, or one above it, is guaranteed
-    STARVING = 2  # the first of its leaf, and it has waited too long
-    BORROWER = 3
-    UNPAID = 4  # it borrows, and a budget that pays for it is empty
+    ROOM_MADE = 0  # other jobs were preempted for it
+    SEATED = 1  # it has a seat: a place within the guarantee of its queue or of an ancestor
+    STARVING = 2  # the first job of its leaf, after waiting longer than `starve_after_s`
+    BORROWER = 3  # it would run beyond the guarantee
+    UNPAID = 4  # it borrows, and a budget that it is charged to is used up
 
 
 class Entry(NamedTuple, Generic[J]):
-    """A job that waits.
+    """Waiting job with the values that decide its place in the queue order.
 
     Attributes:
-        job: It.
-        cost_milli: What its start adds to its queue and all above it.
-        rank: What it is beside jobs of other queues.
-        pool: Where its queue is compared with others.
-        since: Of one of rank `ROOM_MADE` or `STARVING`: who has the smaller number is before the other.
-        goes: Whether it was ended itself, and goes elsewhere: of one number, it is behind whom it left its GPUs to,
-            or it would take them again.
+        job: The waiting job.
+        cost_milli: Cost, in thousandths, that its start adds to its queue and all ancestors.
+        rank: Class of the job, compared before shares.
+        pool: Pool by whose shares its queue is compared with others.
+        since: Order among jobs of rank `ROOM_MADE` or `STARVING`; the smaller number goes first.
+        goes: Whether the job was itself preempted and is to start elsewhere. With equal `since` it goes after the job
+            that got its GPUs; otherwise it would take them again.
     """
 
     job: J
@@ -51,7 +51,7 @@ class Entry(NamedTuple, Generic[J]):
 
 
 class Holdings(Protocol):
-    """Amounts that queues hold of pools."""
+    """Amounts of pools that queues hold now."""
 
     @property
     def revision(self) -> int:
@@ -62,9 +62,15 @@ class Holdings(Protocol):
 
 
 class Line(Generic[J]):
-    """Gives the next job each time it is asked, by what queues hold at that moment.
+    """Iterator over the waiting jobs of all queues, ordered by what queues hold when the next job is requested.
 
-    What a queue holds may only grow as long as the line is asked: what it holds less is not seen.
+    During the iteration a queue's holdings may only grow; a decrease is not noticed.
+
+    Args:
+        children: Child paths of each queue that is not a leaf; the key "" has the top queues.
+        due: Function that returns the fair share of a queue in a pool (see `mesos_gpu.policy.tenancy.share`).
+        held: Amounts that queues hold now.
+        jobs: Waiting jobs of each leaf, in their order.
     """
 
     def __init__(
@@ -74,20 +80,12 @@ class Line(Generic[J]):
         held: Holdings,
         jobs: Mapping[str, Sequence[Entry[J]]],
     ) -> None:
-        """Look at no job yet.
-
-        Args:
-            children: Of each queue that is no leaf, those below it; of "" the top ones.
-            due: What a queue is due of a pool now, of `mesos_gpu.policy.tenancy.share`.
-            held: What queues hold now.
-            jobs: Of each leaf with jobs that wait, in their order.
-        """
         self._due, self._held = due, held
         self._leaves = {path: _Leaf(path, entries) for path, entries in jobs.items() if entries}
         self._root = self._branch(ROOT, children)
 
     def __iter__(self) -> Iterator[J]:
-        """Each job once. What became of the one before must be known to `held` when the next is asked for."""
+        """Yield each job once. Before the next job is requested, `held` must include the previous one if it started."""
         held = self._held
         while self._root is not None and (leaf := self._best(self._root, held.revision)) is not None:
             entries, path = leaf.entries, leaf.path
@@ -96,7 +94,7 @@ class Line(Generic[J]):
             while True:
                 leaf.at += 1
                 yield job
-                # As long as nothing starts, jobs that cost the same have the same key.
+                # As long as nothing starts, equal entries have the same key: skip the tree for them.
                 if leaf.at == end or (held.revision != revision and held.amount(path, pool) != before):
                     break
                 job, next_cost, next_rank, next_pool, next_since, next_goes = entries[leaf.at]
@@ -108,12 +106,13 @@ class Line(Generic[J]):
 
     @staticmethod
     def _forget(node: "_Branch[J] | _Leaf[J] | None") -> None:
-        """Find the keys of a leaf, and of all above it, anew."""
+        """Mark the cached keys of a leaf and its ancestors as outdated."""
         while node is not None:
             node.known_at = -1
             node = node.parent
 
     def _branch(self, path: str, children: Mapping[str, Sequence[str]]) -> "_Branch[J] | _Leaf[J] | None":
+        """Build the node of a queue from those of its children that have jobs; None if none have."""
         below: list[_Branch[J] | _Leaf[J]] = []
         for child in children.get(path, ()):
             node = self._branch(child, children) if child in children else self._leaves.get(child)
@@ -122,17 +121,19 @@ class Line(Generic[J]):
         if not below:
             return None
         if path == ROOT and len(below) == 1:
-            return below[0]  # without a sibling it is compared with none
+            return below[0]  # a single top queue needs no comparison
         branch = _Branch(path, below)
-        for each in below:
-            each.parent = branch
+        for member in below:
+            member.parent = branch
         branch.heap = [(self._key(child.path, self._best(child, -1)), i) for i, child in enumerate(below)]
         heapify(branch.heap)
         return branch
 
     def _best(self, node: "_Branch[J] | _Leaf[J]", revision: int) -> "_Leaf[J] | None":
-        """The leaf whose first job comes first below a queue; None: no job waits there. What was known at the same
-        revision is not looked at again."""
+        """Return the leaf whose first job goes first below a queue; None if no job waits there.
+
+        Results that were cached at the same revision are reused.
+        """
         if isinstance(node, _Leaf):
             return node if node.at < len(node.entries) else None
         heap, children = node.heap, node.children
@@ -145,11 +146,11 @@ class Line(Generic[J]):
             now, child.known_at = self._key(child.path, leaf), revision
             if now == key:
                 return leaf
-            # That of the leaf that was asked last may be less, others only grow.
+            # Only the key of the leaf that gave the last job can have fallen; all other keys only grow.
             heapreplace(heap, (now, i))
 
     def _key(self, path: str, leaf: "_Leaf[J] | None") -> Key:
-        """Return the place of a queue among its siblings by its best leaf."""
+        """Return the sort key of a queue among its siblings, from its best leaf."""
         if leaf is None:
             return _NOBODY
         _, cost_milli, rank, pool, since, goes = leaf.entries[leaf.at]
@@ -167,10 +168,10 @@ _NOBODY: Final[Key] = (max(Rank) + 1,)
 class _Leaf(Generic[J]):
     path: str
     entries: Sequence[Entry[J]]
-    at: int = 0  # the first that has not been given yet
+    at: int = 0  # index of the first job that was not yielded yet
     parent: "_Branch[J] | None" = None
-    known_at: int = -1  # at which revision its key was found; -1: it is to be found anew
-    best: "_Leaf[J] | None" = None  # the leaf whose first job came first then; None: no job waits
+    known_at: int = -1  # revision at which the key was computed; -1 if it must be computed again
+    best: "_Leaf[J] | None" = None  # leaf with the best first job at that revision; None if no job waits
 
 
 @dataclass(slots=True)
@@ -179,5 +180,5 @@ class _Branch(Generic[J]):
     children: Sequence["_Branch[J] | _Leaf[J]"]
     heap: list[tuple[Key, int]] = field(default_factory=list)
     parent: "_Branch[J] | None" = None
-    known_at: int = -1  # as of a leaf
-    best: "_Leaf[J] | None" = None  # as of a leaf
+    known_at: int = -1  # revision at which the key was computed; -1 if it must be computed again
+    best: "_Leaf[J] | None" = None  # leaf with the best first job at that revision; None if no job waits

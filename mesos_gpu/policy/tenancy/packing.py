@@ -1,20 +1,20 @@
-"""Whether cells lie on nodes together. Pure."""
+"""Test whether the cells of guarantees fit on nodes together. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_MAX_STEPS: Final = 20_000  # of a search that first fit decreasing has not ended
+_MAX_STEPS: Final = 20_000  # of the search that follows if first-fit-decreasing finds no packing
 
 
 def surely_apart(cells: Iterable[int], bins: Iterable[int]) -> bool:
-    """Whether it is certain that cells do not lie on nodes together, each whole on one of them.
+    """Return whether it is certain that cells of guarantees cannot all be placed on nodes, each whole on one node.
 
     Args:
-        cells: What each needs.
-        bins: What each node has.
+        cells: Sizes of the cells.
+        bins: Sizes of the nodes.
 
     Returns:
-        False also where a long search has found neither a way nor that there is none.
+        False also if a long search was given up without a result.
     """
     large, free = sorted(cells, reverse=True), sorted(bins, reverse=True)
     if sum(large) > sum(free):
@@ -25,7 +25,7 @@ def surely_apart(cells: Iterable[int], bins: Iterable[int]) -> bool:
 
 
 def _first_fit(cells: Sequence[int], bins: Sequence[int]) -> bool:
-    """Whether each cell, the largest first, fits into the fullest node that still holds it."""
+    """Return whether each cell, the largest first, fits into the fullest node that still has room for it."""
     free = list(bins)
     for size in cells:
         best = min((i for i, room in enumerate(free) if room >= size), key=lambda i: free[i], default=None)
@@ -36,13 +36,13 @@ def _first_fit(cells: Sequence[int], bins: Sequence[int]) -> bool:
 
 
 class _Search:
-    """A search over all ways, of which a bounded number is tried."""
+    """Exhaustive search for a packing, limited to `_MAX_STEPS` steps."""
 
     def __init__(self, cells: Sequence[int]) -> None:
         self._cells, self._left = cells, _MAX_STEPS
 
     def ends(self, free: list[int], at: int = 0) -> bool | None:
-        """Whether the cells from the `at`th on fit; None: the search was given up."""
+        """Return whether the cells from index `at` on fit; None if the search was given up."""
         if at == len(self._cells):
             return True
         self._left -= 1

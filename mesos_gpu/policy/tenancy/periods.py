@@ -1,4 +1,4 @@
-"""When periods of budgets begin: at midnight of a zone, on days of 23, 24 and 25 hours. Pure."""
+"""Begin and end of budget periods: at midnight of a time zone, with days of 23, 24 or 25 hours. Pure."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -15,7 +15,7 @@ _MONDAY: Final = date(1970, 1, 5)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A period, in seconds since the epoch: from `begins` on, and before `ends`. `index` grows by one with each."""
+    """Budget period in seconds since the epoch, without `ends` itself; `index` grows by one with each period."""
 
     index: int
     begins: int
@@ -23,42 +23,49 @@ class Span:
 
 
 def period_at(period: Period, zone: str, now: float) -> Span:
-    """The period that a time is in.
+    """Return the budget period that contains a time.
+
+    Args:
+        period: Kind of the period, such as a month.
+        zone: Name of the time zone at whose midnight periods begin.
+        now: Time in seconds since the epoch.
 
     Raises:
-        ValueError: The period is one that is there once.
-        zoneinfo.ZoneInfoNotFoundError: There is no such zone.
+        ValueError: The period does not repeat (`once`).
+        zoneinfo.ZoneInfoNotFoundError: The zone is not known.
     """
     place = ZoneInfo(zone)
     today = datetime.fromtimestamp(now, place).date()
     index = _index_of(period, today)
     begins = midnight(_first_day(period, index), place)
-    if now < begins:  # a day whose midnight is not there: it begins later than its date says
+    if now < begins:  # a day whose midnight a clock change skips begins later than its date
         index -= 1
         begins = midnight(_first_day(period, index), place)
     return Span(index, begins, midnight(_first_day(period, index + 1), place))
 
 
 def once(begins: str, ends: str, zone: str) -> Span:
-    """The span between two days, the last one not included.
+    """Return the span from the midnight of `begins` to that of `ends`; both are ISO dates.
 
     Raises:
-        ValueError: One is no day.
-        zoneinfo.ZoneInfoNotFoundError: There is no such zone.
+        ValueError: One of the two is not a date.
+        zoneinfo.ZoneInfoNotFoundError: The zone is not known.
     """
     place = ZoneInfo(zone)
     return Span(0, midnight(date.fromisoformat(begins), place), midnight(date.fromisoformat(ends), place))
 
 
 def _index_of(period: Period, day: date) -> int:
+    """Return the number of the period that contains a day."""
     if period in _DAYS:
         return (day - _MONDAY).days // _DAYS[period]
     if period in _MONTHS:
         return (day.year * 12 + day.month - 1) // _MONTHS[period]
-    raise ValueError(f"a budget that is there {period.value} has no periods")
+    raise ValueError(f"a budget with period {period.value} does not repeat: it has no calendar period")
 
 
 def _first_day(period: Period, index: int) -> date:
+    """Return the first day of a period by its number."""
     if period in _DAYS:
         return _MONDAY + timedelta(days=index * _DAYS[period])
     year, month = divmod(index * _MONTHS[period], 12)

@@ -1,8 +1,8 @@
-"""Who of a queue's jobs has a seat: a part of what the queue is guaranteed. Pure, whole numbers only.
+"""Seats of jobs: their places within the guarantee of a queue. Pure, whole numbers only.
 
 A job has a seat if it would run were its queue alone on the nodes of its guarantee: seats are given in the queue's own
-order, to running borrowers and waiting jobs alike, all tasks of a job or none. Who has a seat is stopped for nobody
-outside of its queue; who has none borrows.
+order, to running borrowers and waiting jobs alike, to all tasks of a job or to none. A job with a seat is not preempted
+for other queues; a job without one borrows.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,14 +19,15 @@ from mesos_gpu.policy.tenancy.tree import lineage
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A job that may have a seat: one that waits, or one that runs and borrows.
+    """Job without a seat (a place in its queue's guarantee) that may get one: it waits, or it runs and borrows.
 
     Attributes:
-        job_id: Of it.
-        wants: What each of its tasks takes of a cell, thousandths of cost, by pool; the first choice first.
-        tasks: How many it has.
-        rank: Where it stands in its queue; the lowest is first.
-        starving: Whether cells are kept for it when it has no seat: else smaller jobs might take them for ever.
+        job_id: Identifier of the job.
+        wants: Pools with the amount that each task takes of a cell, thousandths of cost; the preferred pool first.
+        tasks: Number of tasks.
+        rank: Order in its queue; the lowest goes first.
+        starving: Whether free cells are reserved for it when it gets no seat, so that smaller jobs cannot take them
+            again and again.
     """
 
     job_id: JobId
@@ -37,15 +38,18 @@ class Ask:
 
     @property
     def kind(self) -> Hashable:
-        """What jobs have in common that have places in the same cells."""
+        """Key shared by jobs that fit into the same cells."""
         return self.wants, self.tasks
 
 
 class Room:
-    """What of each cell is free."""
+    """Free part of each cell (a node's part of a guarantee), by queue and pool.
+
+    Args:
+        cells: Sizes of all cells; all are free at first.
+    """
 
     def __init__(self, cells: Cells) -> None:
-        """Nothing is taken yet."""
         self._sizes = cells
         self._free = {key: list(sizes) for key, sizes in cells.items()}
         self._by_queue: dict[str, list[str]] = {}
@@ -53,23 +57,27 @@ class Room:
             self._by_queue.setdefault(path, []).append(pool)
 
     def pools(self, path: str) -> Sequence[str]:
-        """Names of the pools in which a queue has cells."""
+        """Return the names of the pools in which a queue has cells."""
         return self._by_queue.get(path, ())
 
     def is_full(self, path: str) -> bool:
-        """Whether nothing is free in any cell of a queue."""
+        """Return whether all cells of a queue's guarantee are used up."""
         return all(max(self._free[path, pool]) <= 0 for pool in self.pools(path))
 
     def left(self, path: str) -> int:
-        """All that is free in the cells of a queue, of all pools."""
+        """Return the free amount in the cells of a queue, summed over all pools."""
         return sum(max(free, 0) for pool in self.pools(path) for free in self._free[path, pool])
 
     def free(self, path: str, pool: str) -> tuple[int, ...]:
-        """What is free of each cell."""
+        """Return the free amount of each cell of a queue in a pool."""
         return tuple(self._free.get((path, pool), ()))
 
     def find(self, path: str, ask: Ask) -> tuple[str, tuple[int, ...], int] | None:
-        """A pool, a cell for each task and what each takes of it; None: there is no room in the queue's cells."""
+        """Find room for all tasks of a job in a queue's cells.
+
+        Returns:
+            Pool, cell index for each task, and the amount that each task takes; None if there is no room.
+        """
         for pool, milli in ask.wants:
             cells = self._places(path, pool, milli, ask.tasks)
             if cells is not None:
@@ -77,7 +85,11 @@ class Room:
         return None
 
     def take(self, seat: Seat) -> bool:
-        """Count a seat in; False: its cells are not there, or have no room for it, and nothing is taken."""
+        """Subtract a job's seat from the cells that it occupies.
+
+        Returns:
+            False, with nothing changed, if a cell does not exist or has too little free.
+        """
         free = self._free.get((seat.queue, seat.pool), [])
         for done, cell in enumerate(seat.cells):
             if cell >= len(free) or free[cell] < seat.milli:
@@ -88,12 +100,12 @@ class Room:
         return True
 
     def give_back(self, seat: Seat) -> None:
-        """Count a seat out that was counted in."""
+        """Return a job's seat to the cells that it occupied."""
         for cell in seat.cells:
             self._free[seat.queue, seat.pool][cell] += seat.milli
 
     def keep(self, path: str, ask: Ask) -> None:
-        """Keep for a job without a seat the cells that come nearest to having room for it, if they are large enough."""
+        """Reserve cells for a job that got no seat: the large enough ones with most free."""
         for pool, milli in ask.wants:
             sizes, free = self._sizes.get((path, pool), ()), list(self._free.get((path, pool), ()))
             room, chosen = list(sizes), list[int]()
@@ -109,7 +121,7 @@ class Room:
                 return
 
     def _places(self, path: str, pool: str, milli: int, tasks: int) -> tuple[int, ...] | None:
-        """For each task the fullest cell that has room for it; a gang's tasks are where most of them are together."""
+        """Choose a cell for each task: the fullest with room, and for a gang as few cells as possible."""
         free = self._free.get((path, pool))
         if free is None:
             return None
@@ -121,7 +133,7 @@ class Room:
         if sum(left // milli for left in free if left > 0) < tasks:
             return None
         cells: list[int] = []
-        # Least to spare beside whole tasks first: as few cells as can be are broken.
+        # Cells for most tasks first, then those with the least left over: few cells are left broken.
         for i in sorted(range(len(free)), key=lambda i: (-(free[i] // milli), free[i], i)):
             cells += [i] * min(max(free[i] // milli, 0), tasks - len(cells))
         return tuple(cells)
@@ -129,12 +141,12 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A running job with a seat.
+    """Running job with a seat: a place in the guarantee of its queue or of an ancestor.
 
     Attributes:
-        leaf: Its queue.
-        seat: As it was saved.
-        ask: What it takes now.
+        leaf: Queue of the job.
+        seat: Seat as it was saved.
+        ask: Amounts that the job takes now.
     """
 
     leaf: str
@@ -143,48 +155,50 @@ class Held:
 
 
 def kept(cells: Cells, held: Iterable[Held]) -> tuple[Room, dict[JobId, Seat | None]]:
-    """Count the seats of running jobs in.
+    """Subtract the seats of running jobs from the free cells, and move or drop those that do not fit any more.
 
-    Where a new document has fewer or other cells the oldest seats are kept, in other cells if need be, and the newest
-    become borrowers. A job that takes more than it did has another seat if its cells have no more, or none.
+    Where a new document has fewer or other cells, the oldest seats are kept, in other cells if necessary, and the
+    newest jobs become borrowers. A job that takes more than before gets another seat, or none, if its cells have no
+    room.
 
     Returns:
-        What is free, and the seats that are others now; None: the job has none any more.
+        Free cells, and the changed seats by job; None for a job that lost its seat.
     """
-    ordered = sorted(held, key=lambda each: (each.seat.since, each.ask.rank, each.ask.job_id))
+    ordered = sorted(held, key=lambda job: (job.seat.since, job.ask.rank, job.ask.job_id))
     room = Room(cells)
-    if all(_is_its(each) and room.take(each.seat) for each in ordered):
+    if all(_is_its(job) and room.take(job.seat) for job in ordered):
         return room, _resized(room, ordered)
     room, changed = Room(cells), dict[JobId, Seat | None]()
-    for each in ordered:
-        now = _as_now(each)
-        if now is None or not room.take(now):
-            now = seat_in(room, each.leaf, each.ask, each.seat.since)
-        if now != each.seat:
-            changed[each.ask.job_id] = now
+    for job in ordered:
+        seat = _as_now(job)
+        if seat is None or not room.take(seat):
+            seat = seat_in(room, job.leaf, job.ask, job.seat.since)
+        if seat != job.seat:
+            changed[job.ask.job_id] = seat
     return room, changed
 
 
 def _resized(room: Room, held: Iterable[Held]) -> dict[JobId, Seat | None]:
-    """The seats of jobs that take more or less than they did, where all have theirs."""
+    """Return the changed seats of jobs whose tasks take more or less than before."""
     changed: dict[JobId, Seat | None] = {}
-    for each in held:
-        now = _as_now(each)
-        if now == each.seat:
+    for job in held:
+        seat = _as_now(job)
+        if seat == job.seat:
             continue
-        room.give_back(each.seat)
-        if now is None or not room.take(now):
-            now = seat_in(room, each.leaf, each.ask, each.seat.since)
-        changed[each.ask.job_id] = now
+        room.give_back(job.seat)
+        if seat is None or not room.take(seat):
+            seat = seat_in(room, job.leaf, job.ask, job.seat.since)
+        changed[job.ask.job_id] = seat
     return changed
 
 
 def _is_its(held: Held) -> bool:
+    """Return whether a saved seat still belongs to the job's queue or an ancestor, and has its number of tasks."""
     return held.seat.queue in lineage(held.leaf) and len(held.seat.cells) == held.ask.tasks
 
 
 def _as_now(held: Held) -> Seat | None:
-    """The seat with what the job takes now; None: it is of no queue that the job is in, or of no pool of it."""
+    """Return the seat with the amount that the job takes now; None if the job has left its queue or pool."""
     seat = held.seat
     milli = next((milli for pool, milli in held.ask.wants if pool == seat.pool), None)
     if milli is None or seat.queue not in lineage(held.leaf):
@@ -193,18 +207,26 @@ def _as_now(held: Held) -> Seat | None:
 
 
 def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> Seat | None:
-    """Take a seat in the leaf's cells, else in those of the nearest queue above that has room; None: there is none."""
+    """Give a job a seat in the guarantee of its leaf, or of the nearest ancestor with room; return None without room.
+
+    Args:
+        room: Free cells of guarantees; those of the seat are subtracted.
+        leaf: Queue of the job.
+        ask: Amounts that the job needs.
+        since: Time at which the job got its first seat, seconds since the epoch.
+    """
     return next(filter(None, (_take(room, path, ask, since) for path in lineage(leaf))), None)
 
 
 def _take(room: Room, path: str, ask: Ask, since: float) -> Seat | None:
+    """Give a job a seat in the guarantee of one queue; return None if it has no room."""
     places = room.find(path, ask)
     if places is None:
         return None
     pool, cells, milli = places
     seat = Seat(path, pool, cells, milli, since)
     taken = room.take(seat)
-    assert taken, f"{seat} has no room where there was some"
+    assert taken, f"no room for {seat}, although cells were found"
     return seat
 
 
@@ -215,17 +237,17 @@ def give(
     now: float,
     taken: Iterable[Held] = (),
 ) -> dict[JobId, Seat]:
-    """Give free cells to jobs that have no seat.
+    """Give free cells of guarantees to jobs that have no seat.
 
     Args:
-        room: What is free; what is given is taken of it.
-        lines: By leaf, its jobs without a seat, in their order: those that run and borrow, and those that wait.
-        weights: By queue, its part of the cells of the queue above it beside its siblings; 1 where it is not named.
+        room: Free cells; those given are subtracted.
+        lines: Jobs without a seat, by leaf, in their order: running borrowers and waiting jobs.
+        weights: Weights by queue, for dividing the cells of its parent among siblings; 1 for queues not named.
         now: Seconds since the epoch.
-        taken: Who has a seat: of the cells of a queue above, those below it get theirs in turn.
+        taken: Jobs that have a seat, counted when the children of a queue take turns at its own cells.
 
     Returns:
-        The seats of those that get one.
+        New seats, by job.
     """
     given: dict[JobId, Seat] = {}
     for leaf in sorted(lines):
@@ -233,13 +255,14 @@ def give(
             _serve(room, leaf, lines[leaf], now, given)
     above = {path for leaf in lines for path in lineage(leaf)[1:] if not room.is_full(path)}
     if above:
-        held = list(taken)
+        seated = list(taken)
         for path in sorted(above, key=lambda path: (-path.count("/"), path)):
-            _Surplus(room, path, lines, weights, now, given, held).share_out()
+            _Surplus(room, path, lines, weights, now, given, seated).share_out()
     return given
 
 
 def _serve(room: Room, path: str, line: Iterable[Ask], now: float, given: dict[JobId, Seat]) -> None:
+    """Give seats in a queue's own cells to jobs in their order, and reserve cells for starving jobs without room."""
     refused: set[Hashable] = set()
     for ask in line:
         if ask.kind in refused and not ask.starving:
@@ -256,7 +279,17 @@ def _serve(room: Room, path: str, line: Iterable[Ask], now: float, given: dict[J
 
 
 class _Surplus:
-    """What a queue is guaranteed beyond those below it, given to their jobs that have no seat."""
+    """Cells that a queue is guaranteed beyond its children's, given in turns to jobs below it that have no seat.
+
+    Args:
+        room: Free cells; those given are subtracted.
+        path: Path of the queue.
+        lines: Jobs without a seat, by leaf, in their order.
+        weights: Weights of the children; 1 for those not named.
+        now: Seconds since the epoch.
+        given: Seats given so far; new ones are added.
+        held: Running jobs with seats.
+    """
 
     def __init__(
         self,
@@ -275,17 +308,18 @@ class _Surplus:
                 left = (ask for ask in lines[leaf] if ask.job_id not in given)
                 self._lines.setdefault(self._child(leaf), []).append(left)
         self._held = dict.fromkeys(self._lines, 0)
-        for each in held:
-            if each.seat.queue == path:
-                child = self._child(each.leaf)
-                self._held[child] = self._held.get(child, 0) + each.seat.milli * len(each.seat.cells)
+        for job in held:
+            if job.seat.queue == path:
+                child = self._child(job.leaf)
+                self._held[child] = self._held.get(child, 0) + job.seat.milli * len(job.seat.cells)
 
     def _child(self, leaf: str) -> str:
+        """Return the child of the queue that contains a leaf."""
         rest = leaf[len(self._path) + 1 :]
         return f"{self._path}/{rest.partition('/')[0]}"
 
     def share_out(self) -> None:
-        """The child with the smallest part of it has the next seat."""
+        """Give seats one by one, each to the child queue that holds least for its weight."""
         refused: set[Hashable] = set()
         merged = {child: merge(*lines, key=lambda ask: ask.rank) for child, lines in self._lines.items()}
         heap = [(self._part(child), child) for child in merged]
@@ -301,14 +335,16 @@ class _Surplus:
                 heapreplace(heap, (self._part(child), child))
 
     def _part(self, child: str) -> Fraction:
+        """Return what a child holds of the cells, divided by its weight; it comes last with weight 0."""
         weight = self._weights.get(child, 1)
         return Fraction(self._held[child], weight) if weight else Fraction(_LAST)
 
     def _wants(self, ask: Ask, refused: set[Hashable]) -> bool:
-        """Whether it is to be looked at: what one of its kind was refused, it is refused."""
+        """Return whether a job is worth a try: it starves, or no equal job was refused before."""
         return ask.starving or ask.kind not in refused
 
     def _serve(self, ask: Ask, child: str, refused: set[Hashable]) -> bool:
+        """Give a job a seat in the queue's own cells; return whether there was room."""
         seat = _take(self._room, self._path, ask, self._now)
         if seat is not None:
             self._given[ask.job_id] = seat

@@ -1,4 +1,4 @@
-"""What each queue of a tree is due of one pool now: guarantees first, then what is left over, by band and weight. Pure.
+"""Fair share of each queue in one pool: guarantees first, then the remainder by band and weight. Pure.
 
 All amounts are whole thousandths of cost (`mesos_gpu.model.tenancy`). Nothing here is a float, so a share is the same
 number after a restart and in a replay.
@@ -12,26 +12,26 @@ from typing import Final
 
 from mesos_gpu.policy.tenancy.filling import MAX_WEIGHT, pour, shrink
 
-_FULL: Final = (
-    1 << 20
-)  # the weight, over what is guaranteed, of one who has used nothing and has all the weight
+#: Weight in the division of the remainder of a queue that has all of its siblings' weight and no past use.
+_FULL: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A queue as a division sees it.
+    """Queue with the figures that the division of a pool needs; amounts in thousandths of cost.
 
     Attributes:
-        path: Of the queue; "": the root.
-        guarantee: What it is owed before anybody borrows.
-        limit: The most that it may hold; None: no limit.
-        borrow_limit: The most beyond its guarantee; None: no limit.
-        lend_limit: The most of its guarantee that others may have while it is idle; None: all.
-        weight: Its part of what is left over, beside that of its siblings; 0: what nobody else wants.
-        band: Of siblings, those of the highest band divide what is left over first.
-        demand: Of a leaf, what it holds and what it waits for and may have; of others nothing is looked at.
-        use: What it has used in the past, decayed, in any unit that its siblings have, too.
-        children: Those below it; none: it is a leaf.
+        path: Path of the queue; "" for the root.
+        guarantee: Amount that the queue gets before any queue borrows.
+        limit: Largest amount that it may hold; None without a limit.
+        borrow_limit: Largest amount beyond its guarantee; None without a limit.
+        lend_limit: Largest part of its guarantee that others may use while it is idle; None for all of it.
+        weight: Weight against its siblings in the division of the remainder; with 0 it gets only what they leave.
+        band: Order among siblings: those of the highest band divide the remainder first.
+        demand: Amount that a leaf's jobs hold and that its startable jobs wait for; ignored for other
+            queues.
+        use: Past use, decayed, in any unit that all siblings share.
+        children: Queues directly below; empty for a leaf.
     """
 
     path: str
@@ -48,17 +48,17 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a queue is due, and the numbers that it follows from.
+    """Fair share of a queue, with the numbers that it is computed from, in thousandths of cost.
 
     Attributes:
-        path: The queue.
-        given: What its parent divides among its children.
-        floor: What it gets of its guarantee: as much as it wants, and less where all guarantees together are more than
+        path: Path of the queue.
+        given: Amount that its parent divides among its children.
+        floor: Part of its guarantee that it gets: its demand at most, scaled down where all guarantees together exceed
             `given`.
-        kept: What is kept idle for it beyond that, by its lend limit.
-        rest: What was left over when the turn of its band came.
-        weight: Its weight in that division, after its past use.
-        borrowed: What it gets of `rest`.
+        kept: Amount beyond the floor that stays idle for it because of its lend limit.
+        rest: Amount that was left to divide when its band came.
+        weight: Weight of the queue in that division, adjusted by past use.
+        borrowed: Amount that it gets of `rest`.
     """
 
     path: str
@@ -71,73 +71,80 @@ class Share:
 
     @property
     def due(self) -> int:
-        """What the queue is due in all."""
+        """Fair share of the queue: its floor and what it borrows."""
         return self.floor + self.borrowed
 
 
 def shares(root: Branch, amount: int, history_percent: int = 0) -> dict[str, Share]:
-    """Divide what a pool has, from the root to the leaves.
+    """Compute the fair share of each queue of a tree in one pool, from the root to the leaves.
 
     Args:
-        root: The tree; its own figures are not looked at.
-        amount: What the pool has.
-        history_percent: How much past use lowers the weight over the guarantee; 0: not at all. With 100, one whose part
-            of the siblings' past use is twice his part of their weights has none.
+        root: Tree of queues; the root's own figures are ignored.
+        amount: Capacity of the pool.
+        history_percent: Influence of past use on the weights for the remainder; 0 for none. With 100, a queue whose
+            part of its siblings' past use is twice its part of their weights has the weight 0.
 
     Returns:
-        The share of each queue but the root, by path.
+        Share of each queue but the root, by path.
     """
     layout = Layout(root)
     return layout.explained(amount, layout.demands_of(root), layout.uses_of(root), history_percent)
 
 
 class Layout:
-    """A tree laid out for divisions, of which there are many: queues lie level by level, the children of one beside
-    each other, so that a division is a few sums over slices of lists. Where all get what they want, nothing is divided
-    at all."""
+    """Tree of queues as flat lists, level by level, for fast repeated computation of fair shares.
+
+    The children of a queue are neighbours in the lists, so that a division is a few sums over slices. Where the pool
+    has enough for every child of a queue, nothing is divided.
+
+    Args:
+        root: Tree of queues. Its guarantees, limits, weights and bands are read once; demands and past use are passed
+            to each computation.
+    """
 
     def __init__(self, root: Branch) -> None:
-        """Lay out a tree whose figures do not change; demands and past use come with each division."""
-        #: Of each queue with children: its place, and where its children begin and end. Those above come first.
+        #: For each queue with children: its index, and the first and end index of its children. Parents first.
         self._families: list[tuple[int, int, int]] = []
-        line = [root]
-        for place, each in enumerate(line):
-            if each.children:
-                self._families.append((place, len(line), len(line) + len(each.children)))
-                line += sorted(each.children, key=_path)
-        self.paths = [each.path for each in line]
+        branches = [root]
+        for place, branch in enumerate(branches):
+            if branch.children:
+                self._families.append((place, len(branches), len(branches) + len(branch.children)))
+                branches += sorted(branch.children, key=_path)
+        self.paths = [branch.path for branch in branches]
         self.places = {path: place for place, path in enumerate(self.paths)}
-        self.guarantees = [each.guarantee for each in line]
-        self._limits = [_ENDLESS if each.limit is None else each.limit for each in line]
+        self.guarantees = [branch.guarantee for branch in branches]
+        self._limits = [_ENDLESS if branch.limit is None else branch.limit for branch in branches]
         self._most = [
-            _ENDLESS if each.borrow_limit is None else each.guarantee + each.borrow_limit for each in line
+            _ENDLESS if branch.borrow_limit is None else branch.guarantee + branch.borrow_limit
+            for branch in branches
         ]
         self._kept = [
-            0 if each.lend_limit is None else max(0, each.guarantee - each.lend_limit) for each in line
+            0 if branch.lend_limit is None else max(0, branch.guarantee - branch.lend_limit)
+            for branch in branches
         ]
-        self._weights = [min(each.weight, MAX_WEIGHT) for each in line]
-        self._bands = [each.band for each in line]
+        self._weights = [min(branch.weight, MAX_WEIGHT) for branch in branches]
+        self._bands = [branch.band for branch in branches]
         self._keeps = [any(self._kept[begin:end]) for _, begin, end in self._families]
         self._banded = [len(set(self._bands[begin:end])) > 1 for _, begin, end in self._families]
 
     def demands_of(self, root: Branch) -> dict[str, int]:
-        """The demands of a tree's leaves."""
-        return {each.path: each.demand for each in _below(root) if not each.children}
+        """Return the demand of each leaf of a tree, by path."""
+        return {branch.path: branch.demand for branch in _below(root) if not branch.children}
 
     def uses_of(self, root: Branch) -> dict[str, int]:
-        """The past use of each queue of a tree."""
-        return {each.path: each.use for each in _below(root)}
+        """Return the past use of each queue of a tree, by path."""
+        return {branch.path: branch.use for branch in _below(root)}
 
     def dues(
         self, amount: int, demands: Mapping[str, int], uses: Mapping[str, int], history_percent: int = 0
     ) -> list[int]:
-        """What each queue is due, by its place; the root, of whose children that is a part, is the first.
+        """Return the fair share of each queue by its index in `paths`; index 0 is the root with the whole amount.
 
         Args:
-            amount: What there is.
-            demands: Of leaves: what they hold and what they wait for and may have; 0 where nothing is said.
-            uses: Past use of queues, with all that is below them, in one unit; 0 where nothing is said.
-            history_percent: As of `shares`.
+            amount: Capacity of the pool.
+            demands: Amounts that leaves hold and that their startable jobs wait for; 0 for leaves not named.
+            uses: Past use of queues, with everything below them, in one unit; 0 for queues not named.
+            history_percent: Influence of past use on the weights, as in `shares`.
         """
         wants, used = self._wants(demands), self._uses(uses)
         dues = [0] * len(wants)
@@ -157,7 +164,17 @@ class Layout:
     def explained(
         self, amount: int, demands: Mapping[str, int], uses: Mapping[str, int], history_percent: int = 0
     ) -> dict[str, Share]:
-        """Divide as `dues` does, and keep the numbers that it follows from, by path."""
+        """Compute the fair shares as `dues` does, with the numbers that they follow from.
+
+        Args:
+            amount: Capacity of the pool.
+            demands: Amounts that leaves hold and that their startable jobs wait for; 0 for leaves not named.
+            uses: Past use of queues; 0 for queues not named.
+            history_percent: Influence of past use on the weights, as in `shares`.
+
+        Returns:
+            Share of each queue but the root, by path.
+        """
         wants, used = self._wants(demands), self._uses(uses)
         dues, explained = [0] * len(wants), dict[str, Share]()
         dues[0] = amount
@@ -173,7 +190,7 @@ class Layout:
         return explained
 
     def _wants(self, demands: Mapping[str, int]) -> list[int]:
-        """What each could hold, if it were given it."""
+        """Return the amount that each queue could use: its demand or the sum of its children's, within the limits."""
         get, limits = demands.get, self._limits
         wants = [get(path, 0) for path in self.paths]
         for place, begin, end in reversed(self._families):
@@ -193,7 +210,7 @@ class Layout:
         used: list[int],
         history_percent: int,
     ) -> "_Steps":
-        """How one queue divides what it has among its children."""
+        """Divide the amount of one queue among its children."""
         _, begin, end = self._families[family]
         use = used[begin:end]
         floors = shrink(given, list(map(min, wants[begin:end], self.guarantees[begin:end])), use)
@@ -204,12 +221,12 @@ class Layout:
             rest -= sum(kept)
         weights = self._weights[begin:end]
         if history_percent and any(use):
-            # Who neither wants nor has used anything is no party to it.
-            there = [
+            # A child without demand and without past use does not take part in the division.
+            active = [
                 weight if want or used else 0
                 for weight, want, used in zip(weights, wants[begin:end], use, strict=True)
             ]
-            weights = weights_of(there, use, history_percent)
+            weights = weights_of(active, use, history_percent)
         caps = [max(0, most - floor) for most, floor in zip(most, floors, strict=True)]
         if self._banded[family]:
             steps = _Steps(floors, kept, [0] * len(caps), weights, [0] * len(caps))
@@ -219,7 +236,7 @@ class Layout:
 
 @dataclass(slots=True)
 class _Steps:
-    """A division, by child."""
+    """Result of dividing one queue's amount; each list has one entry per child, as in `Share`."""
 
     floors: list[int]
     kept: list[int]
@@ -231,9 +248,9 @@ class _Steps:
 def _by_band(
     rest: int, caps: Sequence[int], bands: Sequence[int], use: Sequence[int], steps: _Steps
 ) -> _Steps:
-    """Divide what is left over among those of the highest band, then of the next."""
+    """Divide the remainder among the children of the highest band, and what they leave among the next."""
     for band in sorted(set(bands), reverse=True):
-        here = [i for i, each in enumerate(bands) if each == band]
+        here = [i for i, other in enumerate(bands) if other == band]
         ranks = [use[i] for i in here] if use else []
         parts = pour(rest, [caps[i] for i in here], [steps.weights[i] for i in here], ranks)
         for i, part in zip(here, parts, strict=True):
@@ -243,29 +260,36 @@ def _by_band(
 
 
 def weights_of(weights: Sequence[int], use: Sequence[int], history_percent: int) -> list[int]:
-    """The weight of each sibling over what is guaranteed: W + k (W - U), W and U being its parts of the siblings'
-    weights and of their past use, and not below zero.
+    """Return the siblings' weights for the remainder, adjusted by past use.
+
+    The weight is W + k (W - U), not below 0, where W and U are a sibling's parts of all weights and of all past use.
 
     Args:
-        weights: Of the document.
-        use: What each has used; none: nothing counts.
-        history_percent: k.
+        weights: Weights of the siblings in the document.
+        use: Past use of each sibling; if it is 0 for all, the weights are returned unchanged.
+        history_percent: The factor k, in percent.
     """
     used, weight = sum(use), sum(weights)
     if not used or not weight:
         return list(weights)
     whole = 100 * used * weight
     return [
-        max(0, _FULL * (mine * used * (100 + history_percent) - history_percent * his_use * weight) // whole)
-        for mine, his_use in zip(weights, use, strict=True)
+        max(
+            0,
+            _FULL
+            * (own_weight * used * (100 + history_percent) - history_percent * own_use * weight)
+            // whole,
+        )
+        for own_weight, own_use in zip(weights, use, strict=True)
     ]
 
 
 def _below(root: Branch) -> list[Branch]:
-    line = list(root.children)
-    for each in line:
-        line += each.children
-    return line
+    """Return all queues below a root, level by level."""
+    branches = list(root.children)
+    for branch in branches:
+        branches += branch.children
+    return branches
 
 
 def _path(branch: Branch) -> str:

@@ -1,8 +1,8 @@
-"""Past use, of which half is forgotten in a fixed time: in closed form, and in whole numbers alone. Pure.
+"""Past use that decays with a half-life, computed in closed form with whole numbers. Pure.
 
-What is known of a user or a queue is a value, the time at which it held, and the rate at which it grows since. No
-thread samples it, and a long job counts while it runs. A restart and a replay go through the same changes of the rate,
-and so have the same numbers.
+The use of a user or a queue is stored as a value, its time, and the rate at which it has grown since. Nothing samples
+it, and a long job counts while it runs. A restart and a replay go through the same changes of the rate, and so get the
+same numbers.
 """
 
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from functools import cache
 from math import isqrt
 from typing import Final
 
-MICRO: Final = 1_000_000  # microseconds a second
-_ONE: Final = 64  # bits after the point, of all fractions here
-_PRECISE: Final = 192  # the same, of those of which the tables are made
+MICRO: Final = 1_000_000  # microseconds per second
+_ONE: Final = 64  # bits after the binary point of fixed-point fractions here
+_PRECISE: Final = 192  # bits after the binary point while the tables are computed
 _DIGIT: Final = 8  # bits of an exponent that one table covers
 _DIGITS: Final = 6
-_LN2: Final = 0xB17217F7D1CF79AB  # the natural logarithm of 2, as such a fraction
+_LN2: Final = 0xB17217F7D1CF79AB  # ln 2 as a fixed-point fraction with 64 bits
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Use up to a moment, and what it grows by since.
+    """Decayed use at a time, and the rate at which it grows from then on.
 
     Attributes:
-        value: What has not been forgotten at `since`, in thousandths of cost times seconds.
-        since: Microseconds since the epoch.
+        value: Use that remains at `since` after decay, in thousandths of cost times seconds.
+        since: Time of the value, in microseconds since the epoch.
         rate: Thousandths of cost that are held since then.
     """
 
@@ -33,7 +33,7 @@ class Usage:
     rate: int = 0
 
     def at(self, now: int, half_life_s: int) -> int:
-        """The value at a time, in microseconds since the epoch; one before `since` is taken for that."""
+        """Return the decayed use at a time in microseconds since the epoch; a time before `since` counts as `since`."""
         span = max(0, now - self.since)
         left = halved(span, half_life_s * MICRO)
         # The integral of rate * 2**(-t / half_life): rate * half_life / ln 2 * (1 - 2**(-span / half_life)).
@@ -41,20 +41,31 @@ class Usage:
         return (self.value * left >> _ONE) + grown
 
     def changed(self, now: int, by: int, half_life_s: int) -> "Usage":
-        """From that time on, so much more is held; negative: less.
+        """Return the use with the rate changed from a time on.
+
+        Args:
+            now: Time of the change, in microseconds since the epoch.
+            by: Change of the rate, in thousandths of cost; negative if less is held.
+            half_life_s: Half-life of past use, in seconds.
 
         Raises:
-            ValueError: Less than nothing would be held.
+            ValueError: The rate would be negative.
         """
         if self.rate + by < 0:
             raise ValueError(f"{self.rate} thousandths are held, and {-by} cannot be given back")
         return Usage(self.at(now, half_life_s), max(now, self.since), self.rate + by)
 
     def returned(self, now: int, ended: int, by: int, half_life_s: int) -> "Usage":
-        """So much less is held, since a time that is past: what it counted for after that is taken back.
+        """Return the use with the rate lowered since a past time; what was counted after that time is taken back.
+
+        Args:
+            now: Current time, in microseconds since the epoch.
+            ended: Time from which less was held, in microseconds since the epoch.
+            by: Decrease of the rate, in thousandths of cost.
+            half_life_s: Half-life of past use, in seconds.
 
         Raises:
-            ValueError: Less than nothing would be held.
+            ValueError: The rate would be negative.
         """
         after = self.changed(now, -by, half_life_s)
         late = Usage(0, min(ended, now), by).at(now, half_life_s)
@@ -62,7 +73,7 @@ class Usage:
 
 
 def halved(span: int, half_life: int) -> int:
-    """2**(-span / half_life) as a fraction with 64 bits; both in one unit, neither negative."""
+    """Return 2**(-span / half_life) as a fixed-point fraction with 64 bits; both have one unit and are not negative."""
     halves, rest = divmod(span, half_life)
     if halves > _ONE:
         return 0
@@ -76,7 +87,7 @@ def halved(span: int, half_life: int) -> int:
 
 @cache
 def _tables() -> tuple[tuple[int, ...], ...]:
-    """For each digit of an exponent, the last one first, 2**-exponent for each value of the digit."""
+    """Return for each digit of an exponent, the last one first, 2**-exponent for each value of that digit."""
     tables, root = list[tuple[int, ...]](), 1 << (_PRECISE - 1)
     for _ in range(_DIGITS):
         for _ in range(_DIGIT):

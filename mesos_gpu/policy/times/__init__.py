@@ -1,1 +1,1 @@
-"""Times of day, of places."""
+"""Local times, and settings of queues that depend on the time of day."""

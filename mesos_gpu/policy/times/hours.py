@@ -1,4 +1,4 @@
-"""Which figures of queues hold at a moment, by the hours that a document has, and when they are others. Pure."""
+"""Settings of queues by time of day (`hours` of a document): which apply, and when they change. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,26 +11,24 @@ from zoneinfo import ZoneInfo
 from mesos_gpu.model.tenancy import HOURS_FIGURES, Hours, QueueDocument, QueueSpec, Weekday
 from mesos_gpu.policy.times.local_time import DAY_S, first_moment, shown_at
 
-MAX_SPANS: Final = (
-    100  # different ones that hours may make of a document: each is checked as a document of its own
-)
-_WEEKS: Final = 54  # in which every zone has had each of its offsets
+MAX_SPANS: Final = 100  # variants of a document that hours may produce; each is checked like a document
+_WEEKS: Final = 54  # weeks in which every zone has each of its offsets at some time
 _DAYS: Final = tuple(Weekday)
 _END: Final = "24:00"
-_LONG: Final = 10  # days in which each border of a week has come
+_LONG: Final = 10  # days that contain each change of a week
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-Window = tuple[tuple[Weekday, ...], str, str, str]  # the days of an entry, its begin and end, and the zone
-Holding = frozenset[int]  # which windows hold, by their numbers
+Window = tuple[tuple[Weekday, ...], str, str, str]  # of an entry of `hours`: days, begin, end and zone
+Holding = frozenset[int]  # numbers of the windows that are active
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which the figures of all queues stay as they are.
+    """Time in which the settings of all queues stay as they are.
 
     Attributes:
-        since: Its begin, seconds since the epoch; minus infinity: it had none.
-        until: Its end; infinity: it has none.
-        document: With the figures that hold in it.
+        since: Begin in seconds since the epoch; minus infinity without a begin.
+        until: End in seconds since the epoch; infinity without an end.
+        document: Document with the settings that apply then.
     """
 
     since: float
@@ -39,34 +37,39 @@ class Span:
 
 
 class Spans:
-    """All spans of a document. What is worked out for one is kept for the next: in a year most days are alike."""
+    """All spans of a document. Results are cached, as most days of a year are alike.
+
+    Args:
+        document: Document with `hours`.
+    """
 
     def __init__(self, document: QueueDocument) -> None:
-        """Look at no time yet."""
         self._document = document
-        entries = {path: [_window(each) for each in spec.hours] for path, spec in document.queues.items()}
+        entries = {path: [_window(entry) for entry in spec.hours] for path, spec in document.queues.items()}
         windows = list(dict.fromkeys(window for of in entries.values() for window in of))
         self._windows = dict(enumerate(windows))
-        self._numbers = {path: [windows.index(each) for each in of] for path, of in entries.items() if of}
+        self._numbers = {path: [windows.index(entry) for entry in of] for path, of in entries.items() if of}
         self._zones = tuple(sorted({zone for *_, zone in windows}))
         self._documents: dict[Holding, QueueDocument] = {frozenset(): document}
         self._begun: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
         self._borders: dict[int, list[int]] = {}
 
     def at(self, moment: float) -> Span:
-        """What holds at a moment, and for how long. An entry that begins or ends and changes no figure is no border."""
-        held, today = self._document_at(moment), int(moment // DAY_S)
+        """Return the span that contains a time. Begins and ends of entries that change no setting do not end a span."""
+        document, today = self._document_at(moment), int(moment // DAY_S)
         if not self._zones:
-            return Span(-inf, inf, held)
+            return Span(-inf, inf, document)
         later = (at for day in range(today, today + _LONG) for at in self._borders_of(day))
         back = (at for day in range(today, today - _LONG, -1) for at in reversed(self._borders_of(day)))
-        until = (at for at in later if at > moment and self._document_at(at) is not held)
-        since = (at for at in back if at <= moment and self._document_at(at - 1) is not held)
-        return Span(next(since, -inf), next(until, inf), held)
+        until = (at for at in later if at > moment and self._document_at(at) is not document)
+        since = (at for at in back if at <= moment and self._document_at(at - 1) is not document)
+        return Span(next(since, -inf), next(until, inf), document)
 
     def of_year(self, moment: float) -> Iterator[tuple[float, QueueDocument]]:
-        """Each way in which figures hold together at any time in the year that follows, with the first moment of it:
-        what holds at `moment` is the first. Weeks repeat themselves, but for those in which a clock is set."""
+        """Yield each variant of the document in the year that follows, with its first time, the current one first.
+
+        Weeks are alike, except those with a clock change.
+        """
         seen = set[Holding]()
         for at in self._moments(moment) if self._zones else ():
             holding = self._holding(at)
@@ -75,7 +78,7 @@ class Spans:
                 yield at, self._with(holding)
 
     def _moments(self, moment: float) -> Iterator[float]:
-        """A moment, and all borders of one week for each set of offsets that zones have in the year that follows."""
+        """Yield a time, and all changes of one week for each set of the zones' offsets in the year that follows."""
         yield moment
         seen = set[tuple[Any, ...]]()
         for week in range(_WEEKS):
@@ -91,23 +94,25 @@ class Spans:
         return self._with(self._holding(moment))
 
     def _with(self, holding: Holding) -> QueueDocument:
-        """The document with the figures of some windows: one and the same wherever all figures are the same."""
-        known = self._documents.get(holding)
-        if known is None:
-            made = self._made(holding)
-            known = next((each for each in self._documents.values() if each == made), made)
-            self._documents[holding] = known
-        return known
+        """Return the document with some windows active; one object for all windows that give equal settings."""
+        cached = self._documents.get(holding)
+        if cached is None:
+            document = self._made(holding)
+            cached = next((other for other in self._documents.values() if other == document), document)
+            self._documents[holding] = cached
+        return cached
 
     def _made(self, holding: Holding) -> QueueDocument:
+        """Build the document with some windows active."""
         queues = dict(self._document.queues)
         for path, numbers in self._numbers.items():
-            every = zip(queues[path].hours, numbers, strict=True)
-            entries = [entry for entry, number in every if number in holding]
+            numbered = zip(queues[path].hours, numbers, strict=True)
+            entries = [entry for entry, number in numbered if number in holding]
             queues[path] = _spec(queues[path], entries)
         return replace(self._document, queues=queues)
 
     def _holding(self, moment: float) -> Holding:
+        """Return the numbers of the windows that are active at a time."""
         holding: list[int] = []
         for zone in self._zones:
             today = shown_at(moment, ZoneInfo(zone)).toordinal()
@@ -116,18 +121,18 @@ class Spans:
         return frozenset(holding)
 
     def _borders_of(self, day: int) -> list[int]:
-        """When entries begin or end on a day of UTC, counted from that of the epoch; in their order."""
+        """Return the begins and ends of entries on a UTC day, counted from the epoch, in order."""
         borders = self._borders.get(day)
         if borders is None:
             first = _EPOCH + day
             near = range(first - 2, first + 2)  # local days: one begins at most 14 h before that of UTC
-            begun = (each for zone in self._zones for on in near for each in self._begun_on(zone, on))
+            begun = (window for zone in self._zones for on in near for window in self._begun_on(zone, on))
             borders = sorted({at for begins, ends, _ in begun for at in (begins, ends) if at // DAY_S == day})
             self._borders[day] = borders
         return borders
 
     def _begun_on(self, zone: str, day: int) -> list[tuple[int, int, int]]:
-        """When windows of a zone begin and end that begin on a local day, with their numbers."""
+        """Return begin, end and number of the windows of a zone that begin on a local day."""
         begun = self._begun.get((zone, day))
         if begun is None:
             on, place = date.fromordinal(day), ZoneInfo(zone)
@@ -141,17 +146,17 @@ class Spans:
 
 
 def span_at(document: QueueDocument, moment: float) -> Span:
-    """What holds at one moment, as `Spans.at` has it."""
+    """Return the span that contains a time, as `Spans.at` does."""
     return Spans(document).at(moment)
 
 
 def spans_of_year(document: QueueDocument, moment: float) -> Iterator[tuple[float, QueueDocument]]:
-    """Tell each way in which figures hold together in the year that follows, as `Spans.of_year` does."""
+    """Yield each variant of the document in the year that follows, as `Spans.of_year` does."""
     return Spans(document).of_year(moment)
 
 
 def changed(before: QueueDocument, after: QueueDocument) -> Mapping[str, Mapping[str, Any]]:
-    """The figures of the second document that are others in the first, by queue."""
+    """Return the settings of `after` that differ from `before`, by queue."""
     differ: dict[str, dict[str, Any]] = {}
     for path, spec in after.queues.items():
         old = before.queues.get(path)
@@ -167,7 +172,7 @@ def _offset(zone: str, moment: float) -> timedelta | None:
 
 
 def _spec(spec: QueueSpec, entries: Sequence[Hours]) -> QueueSpec:
-    """A queue with the figures of some of its entries: of two that say something of one the later counts."""
+    """Return a queue with the settings of some of its entries; where two set the same one, the later counts."""
     figures: dict[str, Any] = {}
     for entry in entries:
         for name in HOURS_FIGURES:
@@ -184,7 +189,7 @@ def _window(entry: Hours) -> Window:
 
 
 def _times(window: Window, day: date, place: ZoneInfo) -> tuple[int, int]:
-    """When an entry begins and ends that begins on a local day."""
+    """Return begin and end of an entry that begins on a local day."""
     _, begins, ends, _ = window
     from_, to = time.fromisoformat(begins), time() if ends == _END else time.fromisoformat(ends)
     return _at(day, from_, place), _at(day + timedelta(days=to <= from_), to, place)

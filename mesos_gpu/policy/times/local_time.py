@@ -1,4 +1,4 @@
-"""Moments by the clock of a place: on the days when it is set forward or back, too. Pure."""
+"""Local times of a time zone, including days with a clock change. Pure."""
 
 from datetime import UTC, date, datetime, time
 from zoneinfo import ZoneInfo
@@ -7,20 +7,20 @@ DAY_S = 86400
 
 
 def first_moment(local: datetime, place: ZoneInfo) -> int:
-    """When the clock of a place first shows a time, or a later one, seconds since the epoch.
+    """Return the first time at which the clocks of a zone show a local time or a later one, in seconds since the epoch.
 
-    Where clocks are set back and show it twice, that is the first of the two; where they are set forward and skip it,
-    the moment at which they are set.
+    If clocks are set back and show it twice, that is the first of the two; if they are set forward and skip it, the
+    time of the change.
 
     Args:
-        local: By that clock, in whole seconds, without a zone.
-        place: Its zone.
+        local: Local time in whole seconds, without a zone.
+        place: Time zone of the clock.
     """
     at = int(local.replace(tzinfo=place, fold=0).astimezone(UTC).timestamp())
     if shown_at(at, place) == local:
         return at
-    # In a gap, fold 0 gives the offset before it: the time that it names is as far after the gap's end as the one that
-    # is looked for is after its begin.
+    # In a gap, fold 0 applies the offset from before it, so `at` lies as far after the change as `local` lies after the
+    # begin of the gap: search the change before it.
     low, high = at - DAY_S, at
     while high - low > 1:
         middle = (low + high) // 2
@@ -32,10 +32,10 @@ def first_moment(local: datetime, place: ZoneInfo) -> int:
 
 
 def shown_at(moment: float, place: ZoneInfo) -> datetime:
-    """What the clock of a place shows at a moment, seconds since the epoch, without its zone."""
+    """Return the local time of a zone at a time in seconds since the epoch, without the zone."""
     return datetime.fromtimestamp(moment, place).replace(tzinfo=None)
 
 
 def midnight(day: date, place: ZoneInfo) -> int:
-    """The first moment of a day, seconds since the epoch."""
+    """Return the first time of a local day, in seconds since the epoch."""
     return first_moment(datetime.combine(day, time()), place)

@@ -43,7 +43,7 @@ def test_an_instance_that_could_never_start_is_refused_with_all_that_is_wrong(ri
     assert details(wrong) == {
         "/a/b/gpu/job_class": ["there is no class night; there are none"],
         "/a/b/gpu/preemptible": [
-            "the guarantee of queue research/vision has no room for it even when all of that is free, and only "
+            "the guarantee of queue research/vision has no room for it even when all of it is free, and only "
             "preemptible jobs start without one: make it preemptible, or use a queue whose guarantee has room for it, "
             "as production"
         ],

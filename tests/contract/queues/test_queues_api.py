@@ -233,7 +233,7 @@ def test_a_tree_is_held_against_the_nodes(rig: AccessRig) -> None:
     assert apart.ok, apart.text
     apart = put(rig, ROOT, {"a": {"guarantee_gpus": [{"nodes": 2, "gpus": 3}]},
                             "b": {"guarantee_gpus": [{"nodes": 1, "gpus": 2}]}}, version=3)  # fmt: skip
-    assert "do not lie on its nodes together: cells of 3, 3, 2" in apart.text
+    assert "do not fit on its nodes together: cells of 3, 3, 2" in apart.text
     unknown = put(rig, ROOT, {}, version=3, gpu_cost={"Tesla X": 3}, pools={"x": {"models": ["H1"]}})
     assert [each["path"] for each in unknown.json()["error"]["problems"]] == [
         "/gpu_cost/Tesla X",

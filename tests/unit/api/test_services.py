@@ -118,7 +118,7 @@ def test_service_label_of_another_form_is_omitted_and_named(label: str, value: s
 def test_service_label_without_effect_is_named() -> None:
     labels = {"HAPROXY_0_BACKEND_WEIGHT": "3"}
     backend = named(TrafficSplit("web", {"/a": 1}), apps(app("/a", labels)), tasks())
-    assert backend.problems == ("/a: HAPROXY_0_BACKEND_WEIGHT is of no effect here",)
+    assert backend.problems == ("/a: HAPROXY_0_BACKEND_WEIGHT has no effect here",)
 
 
 # --- apps by their labels
@@ -198,8 +198,8 @@ def test_service_port_or_host_serves_one_only() -> None:
         ("c", None, ()),
     ]
     assert backends[1].problems == (
-        "8000 is that of a already, and left out",
-        "h is that of a already, and left out",
+        "8000 is already used by a, and left out",
+        "h is already used by a, and left out",
     )
     assert len(backends[2].problems) == 1
 

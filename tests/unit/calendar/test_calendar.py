@@ -177,7 +177,7 @@ def test_guarantee_of_a_queue_is_booked_only_from_it() -> None:
     assert clash(ground, [item("a", 2, 0, 1)]) is None
     misfit = clash(ground, [item("a", 3, 0, 1)])
     assert misfit is not None
-    assert "2 GPUs are guaranteed to nobody, and 3 would be booked" in misfit.why
+    assert "2 GPUs are not guaranteed, and 3 would be booked" in misfit.why
     assert clash(ground, [item("a", 2, 0, 1), item("b", 6, 0, 1, owner="q")]) is None
     misfit = clash(ground, [item("b", 4, 0, 1, owner="q"), item("c", 3, 0, 1, owner="q")])
     assert misfit is not None
@@ -197,10 +197,10 @@ def test_booking_counts_the_dearest_model_until_one_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("more", "want"),
     [
-        ({"gpus": 9}, "no node of pool default has 9 sound GPUs of one model; 1 would be needed"),
-        ({"nodes": 3}, "2 nodes of pool default have 8 sound GPUs of one model; 3 would be needed"),
-        ({"models": ("H100",)}, "no node of pool default has 8 sound H100; 1 would be needed"),
-        ({"pool": "fast"}, "no node of pool fast has 8 sound GPUs of one model; 1 would be needed"),
+        ({"gpus": 9}, "no node of pool default has 9 healthy GPUs of one model; 1 would be needed"),
+        ({"nodes": 3}, "2 nodes of pool default have 8 healthy GPUs of one model; 3 would be needed"),
+        ({"models": ("H100",)}, "no node of pool default has 8 healthy H100; 1 would be needed"),
+        ({"pool": "fast"}, "no node of pool fast has 8 healthy GPUs of one model; 1 would be needed"),
         ({}, ""),
     ],
 )
@@ -225,4 +225,4 @@ def test_daily_booking_that_is_longer_than_a_day_overlaps_itself() -> None:
     spec = BookingSpec("a", "q", 1, "2026-12-01T09:00", 25 * HOUR, repeat=Repeat.DAILY)
     misfit = clash(Ground(bins(8)), items_of("a", spec, NOW, horizon(NOW)), "a")
     assert misfit is not None
-    assert misfit.why == "one of its times is not over when the next one begins"
+    assert misfit.why == "it overlaps its own next occurrence"

@@ -58,7 +58,7 @@ def test_shapes_of_children_are_cut_out_of_their_parents() -> None:
     assert findings(tree, NODES).faults == (
         (
             "/queues/a/guarantee_gpus",
-            "the shapes of the queues below it do not lie in its own, of pool default",
+            "the shapes of the queues below it do not fit into its own in pool default",
         ),
     )
 
@@ -85,5 +85,5 @@ def test_pools_that_nobody_uses_or_that_have_no_nodes_are_told() -> None:
     assert findings(Tree(document), NODES).warnings == (
         "queue a uses pool default, and no node with GPUs is in it",
         "queue a uses pool far, and no node with GPUs is in it",
-        "pool big is dedicated, and no queue names it: nobody uses it",
+        "pool big is dedicated, and no queue names it: it is unused",
     )

@@ -1,1 +1,1 @@
-"""How a deployment changes what runs: `plan` says in which order, `moves` what to do now, `pace` when to try again."""
+"""Rollout of a deployment: order of steps (`plan`), next actions (`moves`), fate of unreachable instances (`pace`)."""

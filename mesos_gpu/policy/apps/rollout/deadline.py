@@ -1,4 +1,4 @@
-"""Deadline of a deployment: whether an app of it comes nearer to its aim in time. Pure."""
+"""Deadline of a deployment: whether an app makes progress in time. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,20 +7,25 @@ from typing import Final
 from mesos_gpu.model.apps.app import GpuOptions
 from mesos_gpu.model.apps.rollout import Progress
 
-OVERDUE: Final = "overdue: "  # begins what is said of an overdue deployment
-DEFAULT_S: Final = 600  # of an app with `auto_revert` that names no deadline
+OVERDUE: Final = "overdue: "  # prefix of messages about an overdue deployment
+DEFAULT_S: Final = 600  # deadline of an app with `auto_revert` that names none
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Deadline of an app, and whether its deployment is undone when that passes."""
+    """Deadline of an app, and whether its deployment is undone when that passes.
 
-    deadline_s: int  # without progress
+    Attributes:
+        deadline_s: Seconds without progress after which the deployment is overdue.
+        reverts: Whether an overdue deployment is undone.
+    """
+
+    deadline_s: int
     reverts: bool
 
 
 def terms_of(options: GpuOptions) -> Terms | None:
-    """Return the terms that an app asks for, or None if its deployments may take any time."""
+    """Return the deadline that an app requests; None if its deployments may take any time."""
     if options.progress_deadline_s is None and not options.auto_revert:
         return None
     return Terms(options.progress_deadline_s or DEFAULT_S, options.auto_revert)
@@ -29,14 +34,14 @@ def terms_of(options: GpuOptions) -> Terms | None:
 def progress_after(
     before: Progress | None, count: int, terms: Terms, *, now: float, from_s: float
 ) -> Progress:
-    """Return how far a deployment has brought an app.
+    """Return the progress of a deployment of an app, marked overdue if it has stalled for too long.
 
     Args:
-        before: The progress before; None if the step has just begun.
-        count: The app's progress now, as `moves.progress` counts it.
-        terms: The app's deadline.
+        before: Progress before; None if the step has just begun.
+        count: Progress of the app now, as `moves.progress` counts it.
+        terms: Deadline of the app.
         now: Seconds since the epoch.
-        from_s: The time before which nothing could be done, as no master was connected.
+        from_s: End of the time in which nothing could be done, as no master was connected.
     """
     if before is None or count > before.count:
         return Progress(count, now)
@@ -45,7 +50,7 @@ def progress_after(
 
 
 def overdue_words(terms: Terms, id: str, waiting: str) -> str:
-    """Say that the deployment `id` is overdue for an app, and what it waits for."""
+    """Return the message that the deployment `id` is overdue for an app, with what it waits for."""
     then = "it is undone" if terms.reverts else f"to undo it: mesos-gpu deployment stop {id}"
     why = f"; {waiting}" if waiting else ""
     return f"{OVERDUE}no progress for {terms.deadline_s} s (progress_deadline_s), {then}{why}"
@@ -53,4 +58,4 @@ def overdue_words(terms: Terms, id: str, waiting: str) -> str:
 
 def overdue(progress: Mapping[str, Progress]) -> tuple[str, ...]:
     """Return the apps whose deadline has passed, in order."""
-    return tuple(sorted(id for id, each in progress.items() if each.overdue))
+    return tuple(sorted(id for id, app_progress in progress.items() if app_progress.overdue))

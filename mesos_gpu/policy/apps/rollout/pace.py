@@ -1,4 +1,4 @@
-"""When an instance that is out of reach is replaced and given up. Pure."""
+"""Replacement of unreachable instances. Pure."""
 
 from enum import Enum
 
@@ -6,15 +6,15 @@ from mesos_gpu.model.apps.app import UnreachableStrategy
 
 
 class Fate(Enum):
-    """What becomes of an instance whose agent is cut off."""
+    """Treatment of an instance whose agent is unreachable."""
 
-    KEEP = "keep"  # it counts as one of its app's
-    REPLACE = "replace"  # another one is started; should it come back, one is too many
-    FORGET = "forget"  # it is gone for good; should it come back, it is killed
+    KEEP = "keep"  # it counts as an instance of its app
+    REPLACE = "replace"  # another one is started; if it comes back, one is surplus
+    FORGET = "forget"  # it is given up; if it comes back, it is killed
 
 
 def fate(strategy: UnreachableStrategy | None, since: float, now: float) -> Fate:
-    """What holds at `now` for an instance that is out of reach `since`. Without a strategy it is kept for ever."""
+    """Return the treatment at `now` of an instance that is unreachable since `since`; without a strategy it is kept."""
     if strategy is None:
         return Fate.KEEP
     away_s = now - since

@@ -1,7 +1,7 @@
-"""The way from one tree of apps to another: the steps, their undoing, and who is in whose way. Pure.
+"""Plan of a deployment from one tree of apps to another: steps, rollback, and conflicts between deployments. Pure.
 
-The steps are those of Marathon 1.11 (`DeploymentPlan`): what goes, stops; what is new, is known; then the apps that
-change, those first on which the others depend. Apps with dependencies of the same depth share a step.
+The steps are those of Marathon 1.11 (`DeploymentPlan`): removed apps stop, new apps are created, then changed apps
+follow, those first on which others depend. Apps whose dependencies have the same depth share a step.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,10 +23,16 @@ def plan(
     restarts: Collection[str] = (),
     kill: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Plan:
-    """The steps from one root group to another.
+    """Return the steps from one root group to another.
 
-    `restarts` names apps that start anew even if their definition stays, `kill` the instances that the user chose
-    to go, by app. Raises BadConfiguration if apps depend on each other in a circle.
+    Args:
+        original: Tree before the change.
+        target: Tree to reach.
+        restarts: Apps that restart even if their definition is unchanged.
+        kill: Instances that the user chose to end, by app.
+
+    Raises:
+        BadConfiguration: Apps depend on each other in a circle.
     """
     old = {app.id: app for app in original.all_apps()}
     new = {app.id: app for app in target.all_apps()}
@@ -42,17 +48,18 @@ def plan(
 
 
 def _change(old: App | None, new: App, restart: bool, kill: tuple[str, ...]) -> Action | None:
+    """Return the action that brings an app to its new definition; None if it need not change."""
     if old is None:
         return Action(ActionKind.SCALE, new)
     if old is new and not (restart or kill):
-        return None  # as nearly all of a thousand apps are: to compare them takes long
+        return None  # fast path for the many unchanged apps, as comparing definitions is slow
     if restart or not same_but_scale(old, new):
         return Action(ActionKind.RESTART if new.instances else ActionKind.SCALE, new)
     return Action(ActionKind.SCALE, new, kill) if kill or old != new else None
 
 
 def _depths(root: Group) -> Mapping[str, int]:
-    """The number of apps in the longest chain of dependencies that ends with an app, by app."""
+    """Return the number of apps in the longest chain of dependencies that ends with an app, by app."""
     needs = _needs(root)
     depths: dict[str, int] = {}
     try:
@@ -67,7 +74,7 @@ def _depths(root: Group) -> Mapping[str, int]:
 
 
 def _needs(root: Group) -> Mapping[str, set[str]]:
-    """The apps that each app depends on, itself or through a group. What does not exist is not waited for."""
+    """Return the apps on which each app depends, directly or through a group; missing apps are ignored."""
     groups = list(_groups(root))
     members = {group.id: {app.id for app in group.all_apps()} for group in groups}
     members |= {app.id: {app.id} for app in root.all_apps()}
@@ -95,7 +102,7 @@ def smaller(root: Group, by: Mapping[str, int]) -> Group:
 
 
 def with_apps(root: Group, apps: Mapping[str, App]) -> Group:
-    """Return the tree with other definitions of the given apps, which are in it."""
+    """Return the tree with other definitions of the given apps, which it contains."""
     if not apps:
         return root
     return replace(
@@ -106,10 +113,10 @@ def with_apps(root: Group, apps: Mapping[str, App]) -> Group:
 
 
 def rollback(undone: Plan, current: Group) -> Plan:
-    """What DELETE /v2/deployments/{id} does: from `current` to a tree without the changes of `undone`.
+    """Return the plan of DELETE /v2/deployments/{id}: from `current` to a tree without the changes of `undone`.
 
-    What other deployments have changed since stays. The apps of `undone` are locked, so theirs are other apps; groups
-    are not locked: one that was added stays as long as something is in it.
+    Later changes by other deployments stay. The apps of `undone` are locked, so the others changed other apps. Groups
+    are not locked: a group that `undone` added stays as long as something is in it.
     """
     before, after, now = (_Flat(root) for root in (undone.original, undone.target, current))
     for id in {**before.groups, **after.groups}:
@@ -127,7 +134,7 @@ def rollback(undone: Plan, current: Group) -> Plan:
 
 
 class _Flat:
-    """A tree of groups, spread out: apps and bare groups by id."""
+    """Tree of groups in flat form: apps, and groups without contents, by id."""
 
     def __init__(self, root: Group) -> None:
         self.apps = {app.id: app for app in root.all_apps()}
@@ -135,7 +142,7 @@ class _Flat:
         self.order = (*self.apps, *self.groups)
 
     def revert_group(self, id: str, was: Group | None, became: Group | None) -> None:
-        """Undo what a deployment did to one group, itself only."""
+        """Undo a deployment's change of one group itself, without what is in it."""
         if was == became:
             return
         gone = became.dependencies if became else ()
@@ -143,11 +150,13 @@ class _Flat:
         now = self.groups.get(id) or was
         if now is None:
             return
-        rest = tuple(each for each in now.dependencies if each not in gone and each not in back)
+        rest = tuple(
+            dependency for dependency in now.dependencies if dependency not in gone and dependency not in back
+        )
         self.groups[id] = replace(now, dependencies=(*back, *rest), enforce_role=(was or now).enforce_role)
 
     def tree(self, *, order: Iterable[str], unless_empty: Collection[str]) -> Group:
-        """The whole again, in this order; without those groups of `unless_empty` that hold and say nothing."""
+        """Return the tree again, in this order, without those groups of `unless_empty` that are empty."""
         place = {id: n for n, id in reversed(list(enumerate(order)))}
         for id in [*self.apps, *self.groups]:
             self._make_parents(id)
@@ -158,14 +167,18 @@ class _Flat:
             inside.setdefault(_parent(id), []).append(id)
 
         def whole(id: str) -> Group:
-            groups = [whole(each) for each in inside.get(id, ()) if each in self.groups]
-            kept = [each for each in groups if each.id not in unless_empty or each != Group(each.id)]
-            apps = [self.apps[each] for each in inside.get(id, ()) if each in self.apps]
-            return replace(self.groups[id], apps=tuple(apps), groups=tuple(kept))
+            """Return a group with everything below it."""
+            groups = [whole(child) for child in inside.get(id, ()) if child in self.groups]
+            groups_kept = [
+                child for child in groups if child.id not in unless_empty or child != Group(child.id)
+            ]
+            apps = [self.apps[child] for child in inside.get(id, ()) if child in self.apps]
+            return replace(self.groups[id], apps=tuple(apps), groups=tuple(groups_kept))
 
         return whole("/")
 
     def _make_parents(self, id: str) -> None:
+        """Add empty groups above `id` that are missing."""
         while id != "/":
             id = _parent(id)
             self.groups.setdefault(id, Group(id))
@@ -183,10 +196,14 @@ def versions_after(
     known: Mapping[str, VersionInfo] | None = None,
     running: Mapping[str, float] = _NONE,
 ) -> Mapping[str, VersionInfo]:
-    """The versions of all apps of the plan's target, as Marathon gives them; `at`: seconds since the epoch.
+    """Return the versions of all apps in the plan's target, as Marathon assigns them.
 
-    `known` are versions to take up again, of a rollback: instances that still run from them are not old then.
-    `running`: of apps whose instances run already what they shall run, the `last_config_change_at` of these.
+    Args:
+        plan: Plan of the deployment.
+        versions: Versions of the apps before.
+        at: Time of the deployment, seconds since the epoch.
+        known: Earlier versions that a rollback takes up again, so that instances still running from them are not old.
+        running: `last_config_change_at` of the instances, for apps whose instances already run the new definition.
     """
     after = {app.id: versions[app.id] for app in plan.target.all_apps() if app.id in versions}
     old = {app.id: app for app in plan.original.all_apps()}
@@ -206,8 +223,8 @@ def versions_after(
 
 
 def locks(deployments: Mapping[str, Collection[str]], affected: Collection[str]) -> tuple[str, ...]:
-    """The deployments that have one of the `affected` apps; `deployments`: those under way, the apps of each.
+    """Return the deployments that change one of the `affected` apps; `deployments` has the apps of each.
 
-    A change is refused for these (409), or, with `force`, ends them first.
+    A change is refused because of these (409), or ends them first with `force`.
     """
     return tuple(sorted(id for id, apps in deployments.items() if not set(apps).isdisjoint(affected)))

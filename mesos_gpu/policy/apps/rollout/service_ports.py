@@ -1,7 +1,7 @@
-"""Service ports: where balancers listen for an app's ports. Each that a client left open gets one. Pure.
+"""Assignment of service ports: the ports on which load balancers listen for an app. Pure.
 
-The rules are Marathon 1.11's (AssignDynamicServiceLogic): an app keeps those that it had; the others are the lowest
-that are free. Numbers that clients chose are theirs, even if two apps choose the same.
+The rules are Marathon 1.11's (AssignDynamicServiceLogic): an app keeps the ports that it had; the others are the lowest
+free ones. Numbers that clients chose are kept, even if two apps choose the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,16 +15,16 @@ from mesos_gpu.model.apps.app import App, Group, same_but_scale
 def service_ports_given(
     original: Group, target: Group, numbers: range, *, kept: Iterable[int] = ()
 ) -> Mapping[str, App]:
-    """The apps of `target` that get ports, by id: those that are new or changed and have a 0.
+    """Return the apps of `target` that get service ports, by id: new or changed ones that have a port 0.
 
     Args:
-        original: The tree before.
-        target: The tree that is wanted.
-        numbers: What may be given out.
-        kept: Those that apps may take up again, because the deployment that removed them can still be undone.
+        original: Tree before the change.
+        target: Tree to reach.
+        numbers: Range of assignable ports.
+        kept: Ports that apps may take up again, as the deployment that removed them can still be undone.
 
     Raises:
-        BadConfiguration: All of them are in use.
+        BadConfiguration: All assignable ports are in use.
     """
     old = {app.id: app for app in original.all_apps()}
     asking = [app for app in target.all_apps() if _asks(old.get(app.id), app)]
@@ -37,20 +37,24 @@ def service_ports_given(
 
 
 def _asks(old: App | None, new: App) -> bool:
-    """An app that only has another number of instances keeps what it has, or none if it is of before there were
-    any: to give it one would restart it."""
+    """Return whether an app gets service ports.
+
+    An app of which only the number of instances changes keeps what it has; an app from before service ports existed has
+    none, as assigning them would restart it.
+    """
     return old is not new and 0 in new.service_ports and (old is None or not same_but_scale(old, new))
 
 
 def _given(app: App, old: App | None, numbers: range, free: Iterator[int]) -> App:
-    had = (
+    """Return the app with a service port in place of each 0: its previous ones first, then free ones."""
+    previous = (
         [port for port in old.service_ports if port in numbers and port not in app.service_ports]
         if old
         else []
     )
-    each = chain(had, free)
+    candidates = chain(previous, free)
     try:
-        ports = [port or next(each) for port in app.service_ports]
+        ports = [port or next(candidates) for port in app.service_ports]
     except StopIteration:
         raise BadConfiguration(
             f"{app.id}: all service ports from {numbers[0]} to {numbers[-1]} are in use",
@@ -61,4 +65,6 @@ def _given(app: App, old: App | None, numbers: range, free: Iterator[int]) -> Ap
         filled = tuple(replace(mapping, service_port=port) for mapping, port in mappings)
         return replace(app, container=replace(app.container, port_mappings=filled))
     definitions = zip(app.port_definitions or (), ports, strict=True)
-    return replace(app, port_definitions=tuple(replace(each, port=port) for each, port in definitions))
+    return replace(
+        app, port_definitions=tuple(replace(definition, port=port) for definition, port in definitions)
+    )

@@ -407,8 +407,8 @@ def test_booking_of_more_than_is_free_of_guarantees_is_refused() -> None:
     )
     world.up("n1", 4)
     said = (
-        "0 GPUs are guaranteed to nobody, and 4 would be booked: queue ops is guaranteed 4; a queue books what it is "
-        "guaranteed itself with --from-guarantee"
+        "0 GPUs are not guaranteed, and 4 would be booked: queue ops is guaranteed 4; a queue can book "
+        "part of its own guarantee with --from-guarantee"
     )
     with pytest.raises(NotAccepted) as refused:
         world.book()

@@ -31,14 +31,14 @@ def world() -> Booked:
 
 def test_booking_is_held_against_the_guarantees_of_its_own_hours() -> None:
     made = world()
-    with pytest.raises(Conflict, match="0 GPUs are guaranteed to nobody") as refused:
+    with pytest.raises(Conflict, match="0 GPUs are not guaranteed") as refused:
         made.book("by-day", begins="13:00")
     assert refused.value.remedy == "it would fit from Tue 2026-11-24 22:00, or Wed 2026-11-25 22:00 on (UTC)"
     assert made.book("between", begins="22:00", lasts_s=HOUR).begins == made.now + 10 * HOUR
 
 
 def test_booking_that_hours_begin_in_is_held_against_those_too() -> None:
-    with pytest.raises(NotAccepted, match="0 GPUs are guaranteed to nobody"):
+    with pytest.raises(NotAccepted, match="0 GPUs are not guaranteed"):
         world().book(begins="22:00", lasts_s=HOUR + 60)  # at no time, as there is no longer gap
 
 

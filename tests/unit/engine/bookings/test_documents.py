@@ -16,7 +16,7 @@ from tests.unit.engine.bookings.worlds import Booked
 
 FOUR = {"default": Guarantee(4000)}
 CROWDED = (
-    "what is booked is not kept beside it: at Tue 2026-11-24 13:00, bookings exam: 0 GPUs are guaranteed to nobody, "
+    "what is booked is not kept beside it: at Tue 2026-11-24 13:00, bookings exam: 0 GPUs are not guaranteed, "
     "and 4 would be booked: queue ops is guaranteed 4: guarantee less, or cancel bookings (mesos-gpu reserve cancel)"
 )
 OPS = QueueSpec(guarantee_gpus=FOUR)
@@ -90,7 +90,7 @@ def test_nodes_that_a_document_puts_into_another_pool_are_lacking(booked: Booked
     pools = (Pool("fast", models=("A100",)),)
     queues = {"exam": QueueSpec(pools=("fast", "default"))}
     ((_, why),) = found(booked, QueueDocument(queues=queues, pools=pools)).faults
-    assert "0 GPUs are guaranteed to nobody, and 4 would be booked: guarantee less" in why
+    assert "0 GPUs are not guaranteed, and 4 would be booked: guarantee less" in why
 
 
 def test_queue_document_is_not_blamed_for_a_booking_that_fits_in_none(booked: Booked) -> None:

@@ -85,7 +85,7 @@ def test_explanation_counts_seats_in_pieces_and_a_number_is_no_node(world: Tenan
     told = why(world, "owed")
     assert told.summary.endswith(
         "guaranteed by queue prod: 2 GPUs are free, on 2 nodes with at most 1 each; 6 GPUs are held by jobs within "
-        "guarantees; queue prod is guaranteed a number of GPUs, which may lie in pieces"
+        "guarantees; queue prod is guaranteed a number of GPUs, which may be scattered over nodes"
     ), told.summary
     assert told.funnel[-1].reason is Stage.FRAGMENTATION
 
@@ -177,7 +177,7 @@ def test_explanation_tells_apart_gpus_of_jobs_that_are_not_stopped(world: Tenant
     world.submit("owed", queue="prod", gpus=4)
     assert not world.passes(10)
     told = why(world, "owed")
-    assert "3 GPUs by jobs that are not stopped for it" in told.summary, told.summary
+    assert "3 GPUs by jobs that are not preempted for it" in told.summary, told.summary
     assert told.estimate is not None
     assert told.estimate.at is None
 

@@ -170,7 +170,7 @@ def test_job_that_could_start_in_other_hours_is_taken_in() -> None:
     world = world_at(at("2026-11-24T12:00"), night_and_day())
     world.submit("firm", queue="batch", gpus=4)
     assert world.job("firm").state is JobState.PENDING
-    with pytest.raises(NotAccepted, match="no room for it even when all of that is free"):
+    with pytest.raises(NotAccepted, match="no room for it even when all of it is free"):
         world.submit("never", queue="notebooks", gpus=5)
 
 

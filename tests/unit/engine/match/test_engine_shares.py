@@ -87,7 +87,8 @@ def test_explanation_names_the_dimension_in_which_a_card_is_full() -> None:
     assert "g1 is full by compute: 90 % are free, and 95 % are asked for" in why(world, "compute").summary
     submit(world, "turns", gpus=1, gpu_compute_pct=100, gpu_memory_mib=1_000)
     assert (
-        "100 % are asked for (a share of memory alone counts as all; several" in why(world, "turns").summary
+        "100 % are asked for (a share of memory alone counts as all of the compute;"
+        in why(world, "turns").summary
     )
 
 
@@ -115,7 +116,7 @@ def test_explanation_names_the_user_of_a_card_kept_by_mps() -> None:
     submit(world, "alices", user="alice", **TENTH)
     submit(world, "bobs", user="bob", **TENTH)
     assert states(world, "alices", "bobs") == ["running", "pending"]
-    assert "g1 is user alice's alone, as long as its shares are kept by MPS" in why(world, "bobs").summary
+    assert "g1 is user alice's alone, as long as it has MPS shares" in why(world, "bobs").summary
 
 
 def test_share_takes_nothing_kept_for_a_whole_gpu_that_it_would_outlast() -> None:

@@ -353,7 +353,7 @@ def test_gang_estimate_is_unknown_beside_a_job_without_an_end(world: World) -> N
     estimate = explain_job(View(world.state, world.settings, world.now), JobId("j1")).estimate
     assert estimate is not None
     assert estimate.at is None
-    assert "nobody knows when job endless ends" in estimate.basis
+    assert "the end of job endless on a0.example is unknown" in estimate.basis
 
 
 def test_gang_estimate_is_that_of_the_last_node_to_be_ready(world: World) -> None:

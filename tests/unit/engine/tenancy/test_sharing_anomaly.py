@@ -99,7 +99,7 @@ def test_guarantee_by_number_waits_and_why_reports_gpus_in_pieces(world: Tenants
     told = why_of(world.state, world.settings, world.now, world.job("whole")).summary
     assert told.endswith(
         "guaranteed by queue team: 6 GPUs are free, on 3 nodes with at most 2 each; 6 GPUs are held by jobs within "
-        "guarantees; queue team is guaranteed a number of GPUs, which may lie in pieces"
+        "guarantees; queue team is guaranteed a number of GPUs, which may be scattered over nodes"
     ), told
 
 

@@ -338,7 +338,9 @@ def test_no_check_goes_where_only_the_scheduler_gets(checks: Checks, reports: Re
             wait_until("it fails", partial(reports.of, task))
         assert server.requests == 0
     cause = reports.of("t2")[0].healths[0].last_failure_cause
-    assert cause == "127.0.0.1 is a loopback address, where no check goes (--check-network allows it)"
+    assert (
+        cause == "127.0.0.1 is a loopback address, where checks may not connect (--check-network allows it)"
+    )
 
 
 def test_a_check_goes_to_the_address_that_was_judged(reports: Reports) -> None:

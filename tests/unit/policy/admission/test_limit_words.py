@@ -67,7 +67,7 @@ UNSEATED = (
     "(borrow_for_s)"
 )
 NEVER = "queue ml/a has no guarantee"
-FULL = "the guarantee of queue ml/a has no room for it even when all of that is free"
+FULL = "the guarantee of queue ml/a has no room for it even when all of it is free"
 
 REASONS: list[tuple[Tree, dict[str, Any], list[Fault]]] = [
     (tree(), {}, []),
@@ -110,11 +110,11 @@ REASONS: list[tuple[Tree, dict[str, Any], list[Fault]]] = [
     (limited(max_submitted=0), {}, []),
     (
         tree(QueueSpec(budget=Budget(9, safe=True)), QueueSpec(budget=Budget(9, safe=True))), {"timeout_s": None},
-        [Fault("/timeout_s", "the budget of queue ml/a is safe: it starts only jobs with a time limit: set timeout_s")],
+        [Fault("/timeout_s", "the budget of queue ml/a is safe: only jobs with a time limit start; set timeout_s")],
     ),
     (
         tree(QueueSpec(budget=Budget(9)), QueueSpec(budget=Budget(9, safe=True))), {"timeout_s": None},
-        [Fault("/timeout_s", "the budget of queue ml is safe: it starts only jobs with a time limit: set timeout_s")],
+        [Fault("/timeout_s", "the budget of queue ml is safe: only jobs with a time limit start; set timeout_s")],
     ),
     (tree(QueueSpec(budget=Budget(9, safe=True))), {"timeout_s": None, "gpus": 0}, []),
     (tree(QueueSpec(budget=Budget(9, safe=True))), {}, []),
@@ -251,11 +251,12 @@ def test_full_queue_says_which_limit_of_whom_is_reached() -> None:
 
     assert (
         too_many_submitted(scopes, submitted)
-        == "max_submitted of user ann in queue ml is 3, and so many wait or run"
+        == "max_submitted of user ann in queue ml is 3, and as many jobs wait or run"
     )
     counts["ml", USER] = 2
     assert (
-        too_many_submitted(scopes, submitted) == "max_submitted of the cluster is 5, and so many wait or run"
+        too_many_submitted(scopes, submitted)
+        == "max_submitted of the cluster is 5, and as many jobs wait or run"
     )
     counts["", EVERYBODY] = 4
     assert too_many_submitted(scopes, submitted) == ""

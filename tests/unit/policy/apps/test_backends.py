@@ -40,7 +40,7 @@ def test_first_wish_of_any_app_completes_a_split() -> None:
         servers=(Server("a.1", "/a", "h1", 1000, 256), Server("b.2", "/b", "h1", 1001, 256)),
         shares={"/a": 1, "/b": 1},
         problems=(
-            "/a: HAPROXY_0_BACKEND_WEIGHT is of no effect here",
+            "/a: HAPROXY_0_BACKEND_WEIGHT has no effect here",
             "b.1: nothing that listens at its port is proved to be the task, and it is left out",
         ),
     )  # fmt: skip
@@ -62,7 +62,7 @@ def test_first_wish_of_any_app_completes_a_split() -> None:
 )  # fmt: skip
 def test_labels_of_no_effect_are_named(labels: dict[str, str], effect: list[str]) -> None:
     made = named(TrafficSplit("web", {"/a": 1}), {"/a": app("/a", labels)}, serving())
-    assert list(made.problems) == [f"/a: {label} is of no effect here" for label in effect]
+    assert list(made.problems) == [f"/a: {label} has no effect here" for label in effect]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,10 @@ def test_new_one_of_a_group_is_by_its_start_and_then_its_name() -> None:
             [Backend("a", port=80), Backend("b", hosts=("h",))],
             [
                 Backend(
-                    "a", problems=("80 is that of what sorts requests by their hosts already, and left out",)
+                    "a",
+                    problems=(
+                        "80 is already used by the frontend that routes requests by host, and left out",
+                    ),
                 ),
                 Backend("b", hosts=("h",)),
             ],
@@ -203,7 +206,7 @@ def test_new_one_of_a_group_is_by_its_start_and_then_its_name() -> None:
             ],
             [
                 Backend("a", port=1, problems=("p",)),
-                Backend("b", problems=("q", "1 is that of a already, and left out")),
+                Backend("b", problems=("q", "1 is already used by a, and left out")),
                 Backend("c", port=2),
             ],
         ),
@@ -211,7 +214,7 @@ def test_new_one_of_a_group_is_by_its_start_and_then_its_name() -> None:
             [Backend("a", hosts=("h",)), Backend("b", port=2, hosts=("i", "h")), Backend("a", port=3)],
             [
                 Backend("a", hosts=("h",)),
-                Backend("b", port=2, hosts=("i",), problems=("h is that of a already, and left out",)),
+                Backend("b", port=2, hosts=("i",), problems=("h is already used by a, and left out",)),
             ],
         ),
         ([Backend("a"), Backend("b")], [Backend("a"), Backend("b")]),
@@ -313,7 +316,7 @@ def test_services_may_share_a_host_if_their_paths_differ() -> None:
         80,
     )
     assert [each.hosts for each in made] == [("h",), ("h",), (), ("i",), ("i",)]
-    assert made[2].problems == ("h/a is that of a already, and left out",)
+    assert made[2].problems == ("h/a is already used by a, and left out",)
     rules = [line for line in haproxy.render(made, http_port=80).splitlines() if "use_backend" in line]
     assert [rule.split()[1] for rule in rules] == ["a", "b", "e"], "the longest path first"
 

@@ -140,7 +140,7 @@ def test_check_network_option_that_is_no_network_is_refused(network: str) -> Non
 @pytest.mark.parametrize(
     ("address", "kind"),
     [
-        ("100.100.100.200", "where a cloud tells a host's credentials"),
+        ("100.100.100.200", "a cloud's metadata service, which has the host's credentials"),
         ("127.0.0.1", "a loopback address"),
         ("::1", "a loopback address"),
         ("169.254.1.1", "a link-local address"),
@@ -189,6 +189,6 @@ def test_port_that_is_not_the_tasks_is_no_service_of_the_host(port: int, allowed
 def test_network_of_another_version_allows_nothing() -> None:
     way = Way(Outward((ip_network("::/0"),)), is_here=False)
     assert way.wrong("127.0.0.1", 8080, has=True).startswith(
-        "127.0.0.1 is a loopback address, where no check goes"
+        "127.0.0.1 is a loopback address, where checks may not connect"
     )
     assert way.wrong("::1", 8080, has=True) == ""

@@ -28,7 +28,7 @@ def test_secrets_of_an_app_are_variables_and_files() -> None:
 
 
 ((_, RESERVED),) = unfit([Secret("MESOS_X", "team/hf")])
-FORM = "is no name for a variable with a secret, as HF_TOKEN"
+FORM = "is not a valid name for a variable with a secret, such as HF_TOKEN"
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_costly_job_starts_as_soon_as_one_agent_is_known_to_do(world: World) -> 
 def test_explanation_reports_a_costly_constraint_still_to_be_compared(world: World, work: list[int]) -> None:
     world.feed(submitted("never", constraints=costly(1), cpus=1000.0))
     why = explain_job(View(world.state, world.settings, world.now), JobId("never"))
-    assert "still to be compared with this agent" in str(why)
+    assert "not been compared with this agent yet" in str(why)
     before = dict(world.state.match.verdicts)
     explain_job(View(world.state, world.settings, world.now), JobId("never"))
     assert world.state.match.verdicts == before, "a reader changes nothing"

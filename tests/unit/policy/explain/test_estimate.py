@@ -82,7 +82,7 @@ def test_estimate_is_of_what_is_awaited_last(reservation: Reservation | None, wa
 
 def test_estimate_of_a_job_that_is_tried_again_is_that_time() -> None:
     later = replace(job(), not_before=NOW + 1)
-    assert estimate_of(later, kept(NOW), now=NOW) == Estimate(NOW + 1, "that is when it is tried again")
+    assert estimate_of(later, kept(NOW), now=NOW) == Estimate(NOW + 1, "its next attempt begins then")
     now = replace(job(), not_before=NOW)
     assert estimate_of(now, kept(NOW), now=NOW) == Estimate(NOW, "what it needs is free on h1")
     assert estimate_of(now, None, beyond="it is too large", now=NOW) == Estimate(None, "it is too large")
@@ -137,9 +137,10 @@ def test_estimate_behind_others_is_the_end_of_the_last(
     [
         (
             (LIMITED, held("b")),
-            " when job b ends on h1: it has no timeout_s, and no finished job of its app or name ran so long",
+            "the end of job b on h1 is unknown: it has no timeout_s, and no finished job of its app or name ran so "
+            "long",
         ),
-        ((held(None),), " when a node monitor ends on h1: it runs as long as its node"),
+        ((held(None),), "the end of a node monitor on h1 is unknown: it runs as long as its node"),
     ],
 )
 def test_estimate_without_an_end_says_what_is_awaited(awaited: tuple[Allocation, ...], words: str) -> None:
@@ -152,8 +153,8 @@ def test_estimate_without_an_end_says_what_is_awaited(awaited: tuple[Allocation,
 def test_estimate_behind_a_job_without_an_end_has_no_time(at: float, timeout_s: float | None) -> None:
     estimate = after([kept(at)], [timeout_s], NOW)
     assert estimate.at is None
-    assert estimate.basis.startswith("h1 is kept for job j1; ")
-    assert estimate.basis.endswith(" when that ends")
+    assert estimate.basis.startswith("h1 is kept for job j1, ")
+    assert estimate.basis.endswith(" whose end is unknown")
 
 
 def ended(

@@ -11,7 +11,7 @@ from mesos_gpu.model.jobs.why import Giver, Owed, RoomToCome
 from mesos_gpu.policy.explain.owed import by_room, free_words, owed_words, room_words
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
-PIECES = "queue ml is guaranteed a number of GPUs, which may lie in pieces"
+PIECES = "queue ml is guaranteed a number of GPUs, which may be scattered over nodes"
 
 
 def giver(queue: str, milli: int, *jobs: str) -> Giver:
@@ -64,11 +64,11 @@ def test_room_to_come_names_its_givers_and_its_time(
         (0, 0, True, "no GPU is free"),
         (0, 0, False, f"no GPU is free; {PIECES}"),
         (3000, 0, True, "no GPU is free; 3 GPUs are held by jobs within guarantees"),
-        (0, 2500, True, "no GPU is free; 2.5 GPUs by jobs that are not stopped for it"),
+        (0, 2500, True, "no GPU is free; 2.5 GPUs by jobs that are not preempted for it"),
         (
             1, 1, False,
             "no GPU is free; 0.001 GPUs are held by jobs within guarantees and 0.001 GPUs by jobs that are not "
-            f"stopped for it; {PIECES}",
+            f"preempted for it; {PIECES}",
         ),
     ],
 )  # fmt: skip

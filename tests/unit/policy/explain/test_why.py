@@ -66,7 +66,7 @@ def sick(name: str, since: float) -> Gpu:
 
 
 CASES = {
-    "nothing has offered": (ask(1), [], "no agent has offered anything yet", True),
+    "nothing has offered": (ask(1), [], "no agent has made an offer yet", True),
     "unknown model": (
         ask(1, "H100"),
         [BIG, SMALL],
@@ -397,7 +397,7 @@ def test_work_without_gpus_is_kept_off_nodes_with_gpus() -> None:
     world.node("a1", gpu("g0"))
     world.submit()
     why = explain_job(View(world.state, world.settings, world.now), JobId("j1"))
-    example = "a1.example has GPUs, and this work without GPUs keeps off such nodes"
+    example = "a1.example has GPUs, and jobs without GPUs are kept off such nodes"
     assert funnel_of(why) == [("scarce", 1, 0, example)]
     assert (why.summary, why.can_ever_run) == (f"no node meets its constraints; {example}", False)
 

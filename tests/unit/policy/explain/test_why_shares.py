@@ -42,8 +42,8 @@ SHARES = {
     "a monitor from before shares": (
         share(QUARTER),
         [BIG, SMALL],
-        "no node can give it 0.25 GPUs: on big A100 cannot be shared: its host reports nothing to share "
-        "it with; on small T4 cannot be shared: its host reports nothing to share it with",
+        "no node can give it 0.25 GPUs: on big A100 cannot be shared: its host reports no method to share "
+        "it; on small T4 cannot be shared: its host reports no method to share it",
         False,
     ),
     "strict, where nothing is": (
@@ -139,7 +139,7 @@ def test_explanation_of_a_share_names_the_user_of_an_mps_card() -> None:
     world.submit("bobs", gpus=1, gpu_milli=300, user="bob")
     why = explain_job(View(world.state, world.settings, world.now), JobId("bobs"))
     assert why.nodes[0].reasons == (
-        "lacks 1 GPU with room for its share: g0 is user ann's alone, as long as its shares are kept by MPS "
+        "lacks 1 GPU with room for its share: g0 is user ann's alone, as long as it has MPS shares "
         "(it is shared by anns)",
     )
     assert why.can_ever_run

@@ -280,7 +280,7 @@ def test_free_gpus_of_a_node_are_those_that_are_offered(offered: bool, gpus_offe
     [
         (1, []),
         (2, ["lacks 1 GPU: its offers hold 1"]),
-        (3, ["opens no GPU to shares now: what holds its shared GPUs in Mesos has failed to start"]),
+        (3, ["opens no GPU to shares now: the Mesos task that holds its shared GPUs failed to start"]),
     ],
 )
 def test_node_that_opens_no_gpu_to_shares_says_so(cover: int, words: list[str]) -> None:

@@ -59,7 +59,7 @@ READINGS: dict[str, tuple[Reading | None, Health, str]] = {
     "lost, and some queries fail otherwise": (
         with_(lost=True, unreadable="Unknown Error"), Health.LOST, "fallen off the bus",
     ),
-    "absent": (ABSENT, Health.LOST, "it is not there any more"),
+    "absent": (ABSENT, Health.LOST, "it is not present any more"),
     "unreadable once": (UNREADABLE, Health.SUSPECT, "Unknown Error"),
     "reset required": (with_(reset_required="as it says"), Health.SICK, "as it says"),
     "rows pending": (
@@ -222,7 +222,7 @@ def test_stranger_is_dirt_on_a_card_that_is_well_and_nothing_on_one_that_is_not(
     record = advance(record, WELL, 1020.0, SETTINGS, stranger=who)
     record = advance(record, WELL, 1030.0, SETTINGS)
     assert [(t.new.value, t.reason) for t in record.gpu.history] == [
-        ("dirty", who), ("ok", "no stranger any more"),
+        ("dirty", who), ("ok", "no unclaimed process any more"),
     ]  # fmt: skip
 
 

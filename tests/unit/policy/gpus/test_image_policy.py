@@ -68,7 +68,7 @@ UNMET: list[tuple[ImageConfig, str | None, str | None, str | None]] = [
         image(cuda="8.0"),
         "340.108",
         None,
-        "the image needs CUDA 8.0 or newer; which CUDA this host's driver 340.108 runs is not known",
+        "the image needs CUDA 8.0 or newer; the CUDA version that this host's driver 340.108 runs is unknown",
     ),
     (image(cuda="8.0"), None, None, "the image needs CUDA 8.0 or newer; this host has no NVIDIA driver"),
     (

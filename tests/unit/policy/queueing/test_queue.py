@@ -247,7 +247,7 @@ WORDS = {
     "nothing is known": (
         awaiting(holding("train-1", "g1"), at=ENDLESS),
         None,
-        "nobody knows when job train-1 ends on node1: it has no timeout_s, and no finished job of its app "
+        "the end of job train-1 on node1 is unknown: it has no timeout_s, and no finished job of its app "
         "or name ran so long",
     ),
     "nothing must end": (awaiting(at=NOW), NOW, "what it needs is free on node1"),
@@ -270,7 +270,7 @@ def test_estimate_of_what_exceeds_its_limit_or_backs_off() -> None:
     never = estimate_of(job("j", gpus=4), None, beyond="the limit, in words", now=NOW)
     assert (never.at, never.basis) == (None, "the limit, in words")
     later = estimate_of(replace(job("j"), not_before=NOW + 30), None, now=NOW)
-    assert (later.at, later.basis) == (NOW + 30, "that is when it is tried again")
+    assert (later.at, later.basis) == (NOW + 30, "its next attempt begins then")
 
 
 def test_history_is_the_median_of_finished_jobs_of_that_name() -> None:

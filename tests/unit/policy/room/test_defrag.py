@@ -178,7 +178,7 @@ def test_plan_moves_no_job_that_may_not_move(change: object) -> None:
     change(job, cluster.state)
     made = cluster.plan(gpus=4)
     assert not made.feasible
-    assert made.reason == "no plan: no job that runs may be moved: only preemptible jobs of one task are"
+    assert made.reason == "no plan: no running job may be moved: only preemptible jobs of one task can be"
 
 
 def test_plan_moves_no_job_to_a_drained_or_lost_node() -> None:

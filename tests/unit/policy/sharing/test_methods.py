@@ -79,7 +79,7 @@ def test_card_is_full_by_clients_of_mps() -> None:
     for _ in range(3):
         free = free.less(granted(choose(tiny, served, free, "alice")))
     assert refused(choose(tiny, served, free, "alice")) == (
-        "is full by clients of MPS: its server takes 3, and 3 shares have one"
+        "has no free MPS client: its server accepts 3, and 3 shares use one"
     )
     assert times(tiny, served, free, "alice") == 0
     share = Share(10, 100, 100, Method.SHIM_MPS2, "alice")
@@ -101,14 +101,16 @@ def test_users_share_a_server_only_where_scheduler_and_host_permit_it() -> None:
         first = granted(choose(request, there, None, "alice"))
         assert (first.method, first.domain) == (Method.SHIM_MPS2, "alice")
         words = refused(choose(request, there, unshared(there).less(first), "bob"))
-        assert words == "is user alice's alone, as long as its shares are kept by MPS"
+        assert words == "is user alice's alone, as long as it has MPS shares"
     there = across(MPS2, SHIM)
     first = granted(choose(asked, there, None, "alice"))
     assert (first.domain, guarantee(first).faults) == (EVERYBODY, "card")
     free = unshared(there).less(first)
     assert granted(choose(asked, there, free, "bob")) == first
     words = refused(choose(QUARTER, there, free, "alice"))  # one whose scheduler does not permit it any more
-    assert words == "has shares of several users, whose fate they share by MPS, as long as they are there"
+    assert (
+        words == "has shares of several users on one MPS server, and accepts only such shares until they end"
+    )
 
 
 def test_share_across_users_may_join_the_server_of_its_own_user() -> None:
@@ -154,7 +156,7 @@ def test_shared_is_not_content_with_equal_turns() -> None:
 
 
 def test_host_that_says_nothing_of_sharing_has_no_shares() -> None:
-    assert "reports nothing" in refused(
+    assert "reports no method" in refused(
         choose(replace(QUARTER, isolation=Isolation.ANY), gpu("g0"), None, "alice")
     )
 
@@ -230,7 +232,7 @@ def test_card_in_mig_mode_gives_its_instances_and_nothing_else() -> None:
     assert "are taken" in refused(choose(tenth, there, full, "root"))
     assert times(tenth, there, None, "root") == 2
     assert "large enough" in refused(choose(ShareRequest(500, 500), there, None, "root"))
-    assert "of one card" in refused(choose(tenth, there, None, "root", cards=2))
+    assert "one card only" in refused(choose(tenth, there, None, "root", cards=2))
     assert "mig: no mig here" in refused(
         choose(tenth, card(*ALL, mig=True, instances=(small,)), None, "root")
     )

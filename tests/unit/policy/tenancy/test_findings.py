@@ -55,13 +55,13 @@ def test_shapes_that_do_not_lie_on_the_nodes_are_a_fault_that_names_them() -> No
     shapes = {"a": owed(4, Shape(2, 2)), "b": owed(6, Shape(1, 6)), "c": owed(2), "c/d": owed(1, Shape(1, 1))}
     document = QueueDocument(1, queues=shapes)
     small = NodeFacts(("A100",) * 5, {})
-    why = "the shapes in pool default do not lie on its nodes together: cells of 6, 2, 2, 1"
+    why = "the shapes in pool default do not fit on its nodes together: cells of 6, 2, 2, 1"
     assert found(document, small, small, small) == Findings((("/queues", why),))
     assert found(document, EIGHT, small) == Findings()
 
 
 def test_shapes_of_children_are_held_against_shapes_above_them_alone() -> None:
-    why = "the shapes of the queues below it do not lie in its own, of pool default"
+    why = "the shapes of the queues below it do not fit into its own in pool default"
     inner = {"a/b": owed(8), "a/b/c": owed(6, Shape(1, 6))}
     document = QueueDocument(1, queues={"a": owed(8, Shape(2, 4)), **inner})
     assert found(document, EIGHT) == found(document) == Findings((("/queues/a/guarantee_gpus", why),))

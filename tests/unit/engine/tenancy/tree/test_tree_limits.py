@@ -120,7 +120,7 @@ def test_limit_of_waiting_jobs_is_kept() -> None:
     world = tree_world({**LAB, "lab": QueueSpec(limits=Limits(max_submitted=2))})
     world.submit("a", queue="lab/a")
     world.submit("b", queue="lab/b")
-    with pytest.raises(TooMuch, match="max_submitted of queue lab is 2, and so many wait or run"):
+    with pytest.raises(TooMuch, match="max_submitted of queue lab is 2, and as many jobs wait or run"):
         world.submit("c", queue="lab/a")
     world.feed(ev.KillRequested(JobId("a")))
     world.submit("c", queue="lab/a")
@@ -216,7 +216,7 @@ def test_non_preemptible_job_is_refused_without_a_guarantee(
 def test_non_preemptible_job_larger_than_its_guarantee_is_refused(gpus: int, tasks: int) -> None:
     world = tree_world({"prod": QueueSpec(guarantee_gpus={"default": Guarantee(4000, (Shape(2, 2),))})})
     never = (
-        "the guarantee of queue prod has no room for it even when all of that is free, and only preemptible jobs "
+        "the guarantee of queue prod has no room for it even when all of it is free, and only preemptible jobs "
         "start without one: make it preemptible"
     )
     assert refusal(world, queue="prod", gpus=gpus, tasks=tasks) == [("/preemptible", never)]

@@ -232,9 +232,7 @@ def test_update_that_a_constraint_leaves_no_place_says_how_it_could_go_on() -> N
     stuck = [*olds(2), *(starts(f"w{n}", InstanceState.WAITING) for n in range(2))]
     app = App("/a", instances=2, constraints=(Constraint("hostname", Operator.UNIQUE),))
     goal = target(Action(ActionKind.RESTART, app), version=NEW, began_at=BEGAN)
-    words = (
-        "; each needs a place that hostname UNIQUE leaves it beside the old ones, which stay until it runs"
-    )
+    words = "; each needs a node that hostname UNIQUE allows beside the old ones, which stay until it runs"
     assert words in next_moves(goal, stuck, now=200.0).waiting
     assert words not in next_moves(replace(goal, in_place=True), stuck, now=200.0).waiting
 
