@@ -69,20 +69,9 @@ class Backlog:
         learn: Learn | None = None,
         standing: Standing | None = None,
     ) -> None:
-        """Compute nothing yet: most matches block no job.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            now: Seconds since the epoch.
-            offered: Rest of the offers of an agent.
-            reading: Whether the state remembers nothing of what is asked, as for a reader.
-            learn: Run time of jobs without a limit, for estimates.
-            standing: Amounts that queues are due.
-        """
         self._state, self._settings, self._now, self._reading = state, settings, now, reading
-        self._queues = set[str]()  # those whose first blocked job is known
-        self._starving = set[str]()  # those whose first job that starves is blocked
+        self._queues = set[str]()  # those whose first job is blocked
+        self._starving = set[str]()  # those whose first starving job is blocked
         self._hopeless: set[tuple[str, Hashable]] = set()
         kept = Kept()
         self.booked = Booked(state, settings, now)
@@ -131,7 +120,7 @@ class Backlog:
         return self._waits.jobs()
 
     def starving_as(self, other: "Backlog") -> None:
-        """Take over the jobs that starve from another backlog of the same moment, whose line was asked for."""
+        """Adopt the starving jobs of another backlog of this moment whose queue order was computed."""
         self._waits.heads = other._waits.heads
 
     def kind(self, job: Job, request: Request) -> Hashable:
@@ -162,12 +151,15 @@ class Backlog:
     # --- jobs that cannot start
 
     def helps_no_more(self, job: Job) -> bool:
-        """Return whether room that was made for a job is of no use: a rule or a limit keeps it from starting even
-        after all ends, or some of the room is in a pool that it may not use any more."""
+        """Return whether freed capacity can no longer help a job.
+
+        That is so if a rule or limit blocks the job even after all victims have ended, or if some of the capacity is
+        in a pool that the job may no longer use.
+        """
         if not self.held.may_use_room(job):
             return True
         if job.room_made_at is not None and job.room_made_at > self._now:
-            return False  # hours are to change
+            return False  # room for the next hours, which have not begun
         wait = self.barriers.rule_against(job)
         if wait is None:
             return bool(self.barriers.beyond(job))
@@ -180,22 +172,22 @@ class Backlog:
 
     @cached_property
     def ended_for(self) -> frozenset[JobId | None]:
-        """Jobs for which others end that hold something still, as it was before this match ended any job."""
+        """Pending jobs for which tasks are being ended, as at the first look of this match."""
         return frozenset(self._state.work.tasks[task_id].preempted_for for task_id in self._state.work.live)
 
     def keep_first(self) -> None:
-        """Keep what is booked, and what gangs gave up that start again, before anything is kept for other jobs."""
-        asked = (
+        """Reserve what is booked, and what gangs that start again gave up, before reservations for other jobs."""
+        lookups = (
             self.barriers.rule_against,
             self.request,
             self.barriers.spares_beside,
             partial(self.neighbours.placing_of, empty=True),
         )
-        free = given_up(self._state, self._settings, self._now, *asked, self.nodes.capacity)
+        free = given_up(self._state, self._settings, self._now, *lookups, self.nodes.capacity)
         self.reservations.begin(self.booked.kept(self.nodes.capacity), free)
 
     def keep_rooms(self) -> None:
-        """Keep for each job the room that others make for it, before any of these jobs takes room of another."""
+        """Reserve for each job the room that was made for it, so that none of these jobs takes room of another."""
         jobs, queue = self._state.work.jobs, self._state.work.queue
         waiting = [job for _, job_id in queue if has_room(job := jobs[job_id])]
         for job in sorted(waiting, key=lambda job: (job.room_made_at, job.sequence)):
@@ -234,7 +226,7 @@ class Backlog:
         if queue in served or len(served) >= self._settings.queue.most_reservations:
             return
         if self.barriers.rule_against(job) is not None:
-            return  # it waits for something else than room
+            return  # more room would not help it
         request = self.request(job)
         key = queue, self.kind(job, request)
         if key in self._hopeless:

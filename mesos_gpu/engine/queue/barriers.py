@@ -29,14 +29,16 @@ from mesos_gpu.policy.tenancy.tree import Bound
 
 
 class Barriers:
-    """List of what blocks jobs, valid as long as holdings change only by what the match takes.
+    """Admission limits: what blocks jobs, valid as long as holdings change only by what the match takes.
+
+    Args:
+        facts: Facts of the match, kept up to date by its ledger.
 
     Attributes:
         lending: Lend limits of queues.
     """
 
     def __init__(self, facts: Facts) -> None:
-        """Decide nothing yet. `facts` are kept up to date by the ledger of the match."""
         self._facts, self.lending = facts, facts.lending
         self._state, self._held, self._kept, self._tree = facts.state, facts.held, facts.kept, facts.tree
         self._of_all = [each for each in IN_ALL_POOLS if each.concerns(facts.tree)]
@@ -70,7 +72,7 @@ class Barriers:
         return self.wait_of(job) is not None
 
     def wait_of(self, job: Job) -> Wait | None:
-        """Return why a job may not start though there be room; None if nothing of the list blocks it."""
+        """Return why a job may not start even with free GPUs; None if nothing of the list blocks it."""
         if self._tree.is_flat and job.spec.booking is None and not self.bounds(job):
             return None
         revision, last = self._known_at
@@ -83,7 +85,7 @@ class Barriers:
         return self._known[key]
 
     def rule_against(self, job: Job) -> Wait | None:
-        """Return why a job may not start that no reservation could help; None if there is no such reason."""
+        """Return why a job may not start that no reservation could help; None if a reservation could."""
         if self._tree.is_flat and job.spec.booking is None:
             return None
         if wait := self._wait_in_all(job, self._kind(job)):
@@ -121,7 +123,7 @@ class Barriers:
 
     def _kind(self, job: Job) -> Hashable:
         """Return what jobs have in common that wait for the same."""
-        # It may start where others of its kind may not if room is kept for it.
+        # A job with a reservation may start where other jobs of its kind may not.
         own = job.id if job.room_made_at is not None or job.id in self._kept.jobs else None
         seated = job.id in self._state.quota.seats_given
         return ruled_as(job), job.spec.booking, seated, own, self._held.pools.count(job)
@@ -149,15 +151,17 @@ class Barriers:
         return frozenset(pool for pool in pools if self._wait_in(job, pool) is None)
 
     def pools_of_booked(self, job: Job) -> frozenset[str]:
-        """Return the pools in which a job may have what is booked for it: within limits, but without a seat, and also
-        in pools that it may use only later."""
+        """Return the pools in which a job may use its booking.
+
+        They are within limits, but need no seat, and include pools that the job may otherwise use only later.
+        """
         waits = {pool: self._wait_in(job, pool) for pool in self._held.pools.every(job)}
         return frozenset(pool for pool, w in waits.items() if w is None or w.stage is Stage.GUARANTEE)
 
     def may_be_seated(self, job: Job, pool: str | None = None) -> bool:
         """Return whether a job could start if it had a seat, in any pool or in that one."""
         if job.spec.booking is not None:
-            return False  # what is booked is no part of a guarantee while it lasts
+            return False  # an active booking is not part of a guarantee
         wait = self.wait_of(job)
         if wait is not None and wait.stage not in (Stage.GUARANTEE, Stage.POOL):
             return False
@@ -213,7 +217,7 @@ class Barriers:
         return bounds if of_all is None else [*bounds, of_all]
 
     def beyond(self, job: Job) -> str:
-        """Return which limit never lets a job start, in words; "" if none does so, or if other hours change it."""
+        """Return which limit never lets a job start, in words; "" without such a limit, or if other hours change it."""
         if self._tree.has_hours(self._held.queue_of(job)):
             return ""
         whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools.every(job))]

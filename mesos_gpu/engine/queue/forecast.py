@@ -1,4 +1,4 @@
-"""The queue for a reader: every pending job's place, what is kept for it, and when it may start."""
+"""Queue order, reservations and expected starts of pending jobs, for readers."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -26,13 +26,13 @@ from mesos_gpu.policy.explain.owed import by_room
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.room.reservation import decisive
 
-#: Why a job waits, besides limits and rules.
+#: Reasons for waiting other than limits and rules.
 BACK_OFF, SECRETS, ROOM, UNASKED = "back-off", "secrets", "room", "unasked"
-_MAX_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
+_MAX_ESTIMATED: Final = 1000  # number of jobs with an estimate, which blocks the engine's thread
 
 
 def offered_of(state: State) -> Offered:
-    """What is held of each agent's offers, for jobs."""
+    """Return a function that gives the unreserved part of an agent's offers that are held."""
     held: dict[AgentId, list[Scalar]] = {}
     for offer in state.cluster.offers.values():
         held.setdefault(offer.agent_id, []).extend(unreserved_of(state, offer))
@@ -48,7 +48,18 @@ class Coming(Protocol):
 
 
 class Forecast:
-    """Expected starts of the jobs that wait; valid as long as the state does not change, which it only reads."""
+    """Expected starts of pending jobs.
+
+    It reads the state and is valid as long as the state does not change.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        standing: Fair shares of queues and capacity of pools, as for `Backlog`.
+        coming: Room that will be made for jobs; None if it is not looked for.
+        until: Job that ends `jobs`, as jobs behind it do not change its start; None for all jobs.
+    """
 
     def __init__(
         self,
@@ -60,16 +71,6 @@ class Forecast:
         *,
         until: JobId | None = None,
     ) -> None:
-        """Read the line of jobs; all else is computed when it is asked for.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            now: Seconds since the epoch.
-            standing: Shares of queues and capacity of pools, as for `Backlog`.
-            coming: Room that will be made for jobs, or None if it is not looked for.
-            until: Job that ends `jobs`, as jobs behind it change nothing for it, or None if all jobs are in `jobs`.
-        """
         self._state, self._settings, self._now = state, settings, now
         self._standing, self._coming = standing, coming
         self.backlog = Backlog(state, settings, now, offered_of(state), reading=True, standing=standing)
@@ -98,7 +99,7 @@ class Forecast:
         return list(accumulate((self.stands_for(job.id) for job in self.jobs[:-1]), initial=0))
 
     def _at(self, job_id: JobId) -> int | None:
-        """Return the index of a job in `jobs`, or None if it does not wait. The last one is found at once."""
+        """Return the index of a job in `jobs`, found fastest near the end; None if the job does not wait."""
         indexes = range(len(self.jobs) - 1, -1, -1)
         return next((i for i in indexes if self.jobs[i].id == job_id), None)
 
@@ -176,9 +177,9 @@ class Forecast:
 
     @cached_property
     def learns(self) -> bool:
-        """Whether a running job has no time limit, so that its end is estimated from how long other jobs ran.
+        """Whether a running job has no time limit, so that its end is estimated from run times of other jobs.
 
-        If none has, an estimate needs no second look at the jobs before a job.
+        Otherwise an estimate needs no second look at the jobs before a job.
         """
         running = (
             self._state.work.holding_job(self._state.work.tasks[task_id]) for task_id in self._state.work.live
@@ -186,7 +187,7 @@ class Forecast:
         return any(job is not None and job.spec.timeout_s is None for job in running)
 
     def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
-        """What is kept of nodes that this job must leave alone. Call `before` first."""
+        """Return by node the reservations that a job must leave alone. Call `before` first."""
         by_node: dict[AgentId, list[Reservation]] = {}
         for i in self.backlog.reservations.outlasted(job):
             reservation = self.backlog.reservations.every[i]
@@ -195,7 +196,7 @@ class Forecast:
         return by_node
 
     def estimate(self, job: Job) -> Estimate:
-        """When the job may start. Call `before` first."""
+        """Return when a job may start. Call `before` first."""
         at = self._at(job.id)
         assert at is not None, f"{job.id} does not wait"
         if self._blocked_until == job.id and not self.learns:
@@ -209,7 +210,7 @@ class Forecast:
         return self._estimate(backlog, job, reservation, self._places[at])
 
     def _learning(self) -> Backlog:
-        """Return a backlog that learns when jobs without a time limit end from how long others ran."""
+        """Return a backlog that estimates the end of jobs without a time limit from run times of ended jobs."""
         times = RunTimes(self._state.work.jobs[job_id] for job_id in self._state.work.ended)
         backlog = Backlog(
             self._state,
@@ -243,25 +244,25 @@ class Forecast:
         rule = backlog.barriers.rule_against(job)
         if rule is not None and not beyond:
             return Estimate(rule.until, rule.words)
-        made = estimate_of(job, reservation, beyond=beyond, now=self._now)
+        estimate = estimate_of(job, reservation, beyond=beyond, now=self._now)
         room = None if self._coming is None or beyond else self._coming.of(backlog, job)
-        if room is not None and (made.at is None or made.at > room.until):
-            made = by_room(room, self._now)
-        if made.at is not None and problem_of(self._state, self._settings, self._now, job):
+        if room is not None and (estimate.at is None or estimate.at > room.until):
+            estimate = by_room(room, self._now)
+        if estimate.at is not None and problem_of(self._state, self._settings, self._now, job):
             return Estimate(None, "it waits for its secrets")
-        lacks = reservation is None and made.at is None
-        there = backlog.reservations.alone(job, backlog.request(job)) if lacks else None
-        first = [r for r in backlog.reservations.every if there is not None and r.agent_id == there.agent_id]
+        lacks = reservation is None and estimate.at is None
+        alone = backlog.reservations.alone(job, backlog.request(job)) if lacks else None
+        first = [r for r in backlog.reservations.every if alone is not None and r.agent_id == alone.agent_id]
         if first and not beyond:
             jobs = (self._state.work.jobs.get(r.job_id) for r in first)
             return after(first, [None if job is None else job.spec.timeout_s for job in jobs], self._now)
-        if made.at is None or not ahead:
-            return made
+        if estimate.at is None or not ahead:
+            return estimate
         before = "1 job stands" if ahead == 1 else f"{ahead} jobs stand"
-        return Estimate(made.at, f"{made.basis}; {before} before it")
+        return Estimate(estimate.at, f"{estimate.basis}; {before} before it")
 
     def queues(self) -> list[QueueUse]:
-        """Every queue that has a limit or a pending job, by name."""
+        """Return every queue that has a limit or a pending job, by name."""
         names: dict[str, int] = dict.fromkeys(self._settings.queue.queue_limits, 0)
         since: dict[str, float] = {}
         for job in self.jobs:
@@ -288,5 +289,8 @@ class Forecast:
 
 def _kept(reservation: Reservation) -> Kept:
     at = None if reservation.at == ENDLESS else reservation.at
-    gpus = {*reservation.gpus, *(part.gpu_id for part in reservation.beside)}  # wholly, and a share of each
+    gpus = {
+        *reservation.gpus,
+        *(part.gpu_id for part in reservation.beside),
+    }  # whole GPUs, and GPUs of which a share is reserved
     return Kept(reservation.hostname or None, tuple(sorted(gpus)), at)

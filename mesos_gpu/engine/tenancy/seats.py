@@ -142,7 +142,7 @@ class Seating:
         return self.ground.tree
 
     def seat_for(self, job: Job) -> Seat | None:
-        """Return the seat of a running job, or the one that a pending job gets at its start; None if the job borrows."""
+        """Return the seat of a running job, or the one that a pending job gets at its start; None if it borrows."""
         return job.seat or self.given.get(job.id)
 
     def is_guaranteed(self, job: Job) -> bool:
@@ -230,7 +230,7 @@ def _held(ground: Ground, job: Job) -> Held:
 def _lines(
     turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: MayStart
 ) -> dict[str, Iterable[Ask]]:
-    """By leaf, the jobs without a seat, where any queue at or above it has a cell that is not full."""
+    """Return by leaf, in order, the jobs without a seat that could get one, where the leaf or a queue above has a free cell."""
     state = turn.state
     left = {path: room.left(path) for path in ground.tree.queues if room.pools(path)}
     open_ = {

@@ -121,6 +121,7 @@ class Shares:
         return {leaf: cost for leaf, (cost, _, _) in self._held(pool)}
 
     def _held(self, pool: str) -> Iterator[tuple[str, Amounts]]:
+        """Yield leaves with their holdings in a pool."""
         queues = self._tree.queues
         for (queue, of_pool), amounts in self._sums.leaves.items():
             if of_pool == pool and queue in queues:
@@ -150,7 +151,7 @@ class Shares:
         return dominant_shares(branch, has, self._amounts(pool), uses, percent)
 
     def _amounts(self, pool: str) -> dict[str, dict[int, Amounts]]:
-        """Return what each leaf holds and waits for in a pool, by the kinds of resources that are asked for together."""
+        """Return holdings plus pending demand of each leaf in a pool, by kinds of resources asked for together."""
         sums: dict[str, dict[int, Amounts]] = {}
         for queue, amounts in chain(self._wanted(pool), self._held(pool)):
             leaf = sums.setdefault(queue, {})
@@ -208,6 +209,7 @@ class Shares:
         return start_value(self._state, self._tree, leaf, user, self.minute)
 
     def _worked_out(self) -> dict[str, list[int]]:
+        """Return the fair shares of each pool by places of the layout; they are computed only after a change."""
         if self._dues is not None:
             return self._dues
         known, books, percent = self._known, self._state.books, self._tree.document.history_percent
@@ -259,7 +261,7 @@ def branch_of(tree: Tree, pool: str, path: str = ROOT) -> Branch:
 
 
 def limit_of(tree: Tree, path: str, pool: str) -> int | None:
-    """Return the most that a queue may hold of a pool by its own limits, in thousandths of cost; None without a limit."""
+    """Return the most that a queue may hold of a pool by its own limits, thousandths of cost; None without limit."""
     spec = tree.queues[path].spec
     limit, most = spec.limit_gpus.get(pool), spec.limits.max_gpus
     limits = [] if limit is None else [limit]
