@@ -23,11 +23,11 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.notice import NoticeReason
 
-_MAX_TRIED: Final = 16  # jobs in one match: each costs a look at every node
+_MAX_TRIED: Final = 16  # jobs per match, as each costs a look at every node
 
 
 def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
-    """Give notice to the jobs that make room for blocked jobs when hours change, as long before as their notice is."""
+    """Give notice to jobs that make room for blocked jobs when hours change, each as long before as its notice time."""
     state, at = turn.state, turn.state.quota.hours.span.until
     if at - turn.now > _longest_notice_s(turn):
         return
@@ -37,16 +37,17 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     then = Turn(STATES.duplicate(state), turn.settings, at)
     then.state.quota.hours_at = at
     standing = standing_of(then.state, turn.settings, at)
-    # Nodes are as they are now: their later reports are not known.
+    # Nodes are taken as they are now, as later reports are not known.
     offered = offered_of(then.state)
     backlog = Backlog(then.state, turn.settings, turn.now, offered, reading=True, standing=standing)
     seating = seat(then, backlog.barriers.may_be_seated)
     then.state.quota.seats_given = seating.given
-    owed = [job for job in waiting if job.id in seating.given]
-    _Ahead(turn, then, backlog, seating, at).make(owed[:_MAX_TRIED])
+    seated = [job for job in waiting if job.id in seating.given]
+    _Ahead(turn, then, backlog, seating, at).make(seated[:_MAX_TRIED])
 
 
 def _longest_notice_s(turn: Turn) -> float:
+    """Return the longest notice time of all queues and tasks, in seconds."""
     tree = turn.state.quota.tree
     given = [queue.resolved.notice_s for queue in tree.queues.values()]
     return max([turn.settings.tasks.most_notice_s, *given])
@@ -58,7 +59,7 @@ def _waits(state: State, job: Job) -> bool:
 
 
 class _Ahead:
-    """The plans for one later moment."""
+    """Plans for the time at which the hours of queues change."""
 
     def __init__(self, turn: Turn, then: Turn, backlog: Backlog, seating: Seating, at: float) -> None:
         self._turn, self._at = turn, at

@@ -147,7 +147,7 @@ class Forecast:
         return ROOM if wait is None else wait.stage.value
 
     def before(self, job_id: JobId | None) -> list[Reservation]:
-        """Return the reservations for the jobs before a job, or for all jobs if `job_id` is None.
+        """Return the reservations for the jobs before a job, or for all jobs if there is no `job_id`.
 
         Jobs that will end for the jobs before it are looked for, too.
         """

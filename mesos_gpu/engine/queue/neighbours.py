@@ -1,4 +1,4 @@
-"""Who runs where, of the apps that constraints, `near` and `away` name: during one match, or for a reader."""
+"""Affinity: where jobs of apps run that constraints, `near` and `away` name, during a match or for a reader."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -23,16 +23,18 @@ from mesos_gpu.policy.nodes.levels import Fabric
 
 
 class Neighbours:
-    """Nothing is computed before a bound job asks. A launch that was given up as unreachable holds no place."""
+    """Constraints between jobs and nodes, and among the tasks of a gang.
+
+    Launches are read when the first job with a constraint asks; the result is valid as long as the state changes only
+    by assignments reported to `take`. A launch that was given up as unreachable holds no place.
+
+    Args:
+        state: State of the engine.
+        levels: Names of the levels of the network fabric, from the settings.
+        reading: Whether the state must not remember any results.
+    """
 
     def __init__(self, state: State, levels: Sequence[str] = (), *, reading: bool = True) -> None:
-        """Look at nothing yet; valid as long as the state changes only by launches that are taken here.
-
-        Args:
-            state: State of the engine.
-            levels: Names of the levels of the fabric, as of the settings.
-            reading: Whether the state remembers nothing of what is asked.
-        """
         self._state, self._levels = state, levels
         self.verdicts = Verdicts(state.match.verdicts, reading=reading)
         self._apps: dict[str | None, list[Placed]] | None = None
@@ -41,11 +43,11 @@ class Neighbours:
         self._counted: set[str] = set()  # jobs
         self._launches = 0
         self._revision = 0  # grows with each launch that is counted in or out
-        self._known: tuple[Job, int, list[Rule]] | None = None  # rules of the gang that was asked for last
-        self._counts: list[bool] = []  # of each take that stands, whether it was counted in
+        self._known: tuple[Job, int, list[Rule]] | None = None  # latest result of `_rules`
+        self._counts: list[bool] = []  # whether each assignment that was not undone was counted
 
     def key(self, job: Job) -> Hashable:
-        """Jobs with one key may go to the same nodes, now; None: to all."""
+        """Return a key that is equal for jobs which may go to the same nodes now; None for jobs that may go to all."""
         spec = job.spec
         if not self._is_bound(spec):
             return None
@@ -64,7 +66,7 @@ class Neighbours:
         return spec.app in self._shunned
 
     def open_to(self, job: Job, candidates: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
-        """The candidates where the job may go."""
+        """Return the candidates on which a job may run."""
         if not self._is_bound(job.spec):
             return candidates
         nodes = self._state.cluster.nodes
@@ -76,7 +78,7 @@ class Neighbours:
         }
 
     def barred(self, job: Job, node: Node) -> str:
-        """Why the job may not go to the node now; "": it may."""
+        """Return why a job may not run on a node now; "" if it may."""
         spec = job.spec
         if sources_of(self._state, spec) and (why := _keyless(node)):
             return why
@@ -93,7 +95,7 @@ class Neighbours:
         return self._off_level(spec, node, placed) or self._apart(spec, node)
 
     def ruled_out(self, spec: JobSpec, node: Node) -> str:
-        """Why the job could never go to the node, whatever runs where; "": it could, or that is not known yet."""
+        """Return why a job could never run on a node, whatever runs where; "" if it could, or if that is not known yet."""
         for constraint in spec.constraints:
             why = excluded(constraint, node, self.verdicts)
             if why and why != UNDECIDED:
@@ -127,6 +129,7 @@ class Neighbours:
         return sorted(agents, key=lambda agent_id: groups[agent_id][:-1])
 
     def _apart(self, spec: JobSpec, node: Node) -> str:
+        """Return why `near` or `away` of a job, or `away` of other jobs, forbids a node; "" if none does."""
         if spec.near:
             others = self._of(spec.near)
             # The first job of an app that is to be near itself may go anywhere.
@@ -145,13 +148,13 @@ class Neighbours:
     def _of(self, app: str | None) -> list[Placed]:
         if self._apps is None:
             self._read()
-        assert self._apps is not None, "they have been read"
+        assert self._apps is not None, "launches have been read"
         return self._apps.get(app, [])
 
     # --- a book of the ledger
 
     def take(self, take: Take) -> None:
-        """Count it in. While nobody has asked, nothing is counted: what is launched is in the state by then."""
+        """Count an assignment, unless launches have not been read yet: then the state will have it."""
         job = take.job
         counts = self._apps is not None and job is not None and bool(_group(job) or job.spec.away)
         self._counts.append(counts)
@@ -161,7 +164,7 @@ class Neighbours:
             self._place(job, take.agent_id)
 
     def undo(self, take: Take) -> None:
-        """Be as before it."""
+        """Undo the count of the latest assignment."""
         job = take.job
         if not self._counts.pop() or job is None:
             return
@@ -333,14 +336,14 @@ class Neighbours:
 
 
 def _keyless(node: Node) -> str:
-    """Why a node gets no secrets; "": it has said to which key they are to be sealed."""
+    """Return why a node can get no secrets; "" if its monitor has reported a key for them."""
     if node.inventory is None:
-        return "has no monitor yet, to say to which key secrets are to be sealed"
+        return "has no monitor yet that reports a key for secrets"
     if node.inventory.secrets_key:
         return ""
     return f"takes no secrets: {node.inventory.secrets_problem or 'its monitor knows no key for them'}"
 
 
 def _group(job: Job) -> str | None:
-    """Whom its constraints compare it with: its app's jobs, or, if it is alone, the other tasks of its own."""
+    """Return the group of jobs that constraints compare: that of the app, or the tasks of a gang without an app."""
     return job.spec.app or (f"job {job.id}" if job.spec.tasks > 1 else None)

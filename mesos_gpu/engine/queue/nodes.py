@@ -47,7 +47,7 @@ class Ends:
     def of(self, task: Task, job: Job) -> End:
         """Return the end of a launch that holds something."""
         if self._state.work.current(task) is None:
-            return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
+            return ENDLESS, None, ""  # unreachable: it ends when its agent is back
         if task.kill_sent_at is not None:
             return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""
         if task.notice is not None and task.notice.stands:
@@ -125,7 +125,7 @@ class Nodes:
         began = self._now - self._settings.placing.open_after_s
         if not self.serves(job, node) or all(task.launched_at < began for task in self._tasks_on(node.id)):
             return False
-        # How much else is left there is not known before it is offered.
+        # The remaining free amounts are not known before an offer.
         capacity = replace(self.capacity(node), free=request.resources)
         chosen = None if isinstance(fit(request, capacity), Misfit) else share_for(request, capacity)
         return chosen is not None and not chosen.opens
@@ -137,7 +137,7 @@ class Nodes:
         offers = [offer for offer in self._state.cluster.offers.values() if offer.agent_id == node.id]
         here = [each for offer in offers for each in offer.ports]
         if not here and (not offers or self._offered(node.id).cpus < self.capacity(node).free.cpus):
-            return None  # offers that may have some were given back
+            return None  # offers that may have ports were given back
         taken = sorted(port for task in self._tasks_on(node.id) for port in task.ports)
         return without([PortRange(port, port) for port in taken], here)
 

@@ -40,11 +40,24 @@ from mesos_gpu.policy.room.reservation import (
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
 
-_SOON_S: Final = 60.0  # until those have ended who make room for a job
+_SOON_S: Final = 60.0  # time for victims of a job to end
 
 
 class Reservations:
     """Reservations of one match, a book of its ledger: launches use what the reservations leave.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        kept: Reservations in their order, which the barriers read, too.
+        held: Holdings of queues, kept up to date by the ledger.
+        nodes: Nodes of the match.
+        neighbours: Constraints between the tasks of a gang.
+        barriers: Limits of queues.
+        attained: Order of queues by attained service.
+        booked: Bookings of the match.
+        reading: Whether pools count that a job may use only later.
 
     Attributes:
         roomy: Jobs whose room is kept before any job is tried.
@@ -65,21 +78,6 @@ class Reservations:
         *,
         reading: bool = False,
     ) -> None:
-        """Begin with the reservations that there are.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            now: Seconds since the epoch.
-            kept: Reservations in their order, which the barriers read, too.
-            held: Holdings of queues, kept up to date by the ledger.
-            nodes: Nodes of the match.
-            neighbours: Constraints between the tasks of a gang.
-            barriers: Limits of queues.
-            attained: Order of queues by attained service.
-            booked: Bookings of the match.
-            reading: Whether pools count that a job may use only later.
-        """
         self._state, self._settings, self._now, self._reading = state, settings, now, reading
         self._kept, self._held, self._nodes, self._neighbours = kept, held, nodes, neighbours
         self._barriers, self._attained, self._booked = barriers, attained, booked
@@ -87,7 +85,7 @@ class Reservations:
         self._firm = False  # whether something is kept that gangs gave up
         self._rank = partial(rank_in_leaf, now=now, step_s=settings.queue.aging_step_s)
         self._ends: dict[Hashable, tuple[int, ...]] = {}
-        self._before: list[list[Reservation]] = []  # reservations before each take that stands
+        self._before: list[list[Reservation]] = []  # reservations before each assignment that was not undone
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # holdings that count against limits
 
     @property
@@ -132,7 +130,9 @@ class Reservations:
             if granted is None:
                 return []
             leave, spares = granted
-            if leave.awaited and job.room_made_at is None:  # a node may idle no longer than for its own sake
+            if (
+                leave.awaited and job.room_made_at is None
+            ):  # no node idles while jobs of other nodes have to end
                 needs = request.resources.with_gpus(request.resources.gpus * job.spec.tasks)
                 awaited = leave.awaited
                 return [Reservation(job.id, job.spec.queue, needs, leave.at, spares=spares, awaited=awaited)]
@@ -189,7 +189,7 @@ class Reservations:
     # --- nodes beside reservations
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
-        """Return the places of the reservations of nodes that a job would be in the way of."""
+        """Return the indexes of the reservations on nodes that a job could delay."""
         if not self.every:
             return ()
         key = (
@@ -210,7 +210,12 @@ class Reservations:
     def open_to(
         self, outlasted: Iterable[int], nodes: Mapping[AgentId, NodeCapacity]
     ) -> Mapping[AgentId, NodeCapacity]:
-        """Return nodes as a job may use them that is in the way of the reservations at some places."""
+        """Return nodes without the reserved part that a job which would delay these reservations must leave.
+
+        Args:
+            outlasted: Indexes of the reservations.
+            nodes: Nodes with their free capacity.
+        """
         changed: dict[AgentId, NodeCapacity] = {}
         for i in outlasted:
             kept = self.every[i]
@@ -223,13 +228,15 @@ class Reservations:
         return [r for r in self._kept.on(node.id) if r.job_id != job.id and self._is_kept_from(job, r)]
 
     def _is_kept_from(self, job: Job, kept: Reservation) -> bool:
-        """Return whether a job must leave a reservation alone that could start in a while; of bookings, and of what
-        gangs gave up, only if it is in their way."""
+        """Return whether a job must leave a reservation alone that could start soon.
+
+        Bookings, and what gangs gave up, are left alone only if the job would delay them.
+        """
         firm = kept.booking or kept.is_given_up
         return not firm or self._in_way(job, ends_by(job.spec, self._now + _SOON_S), kept)
 
     def _in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
-        """Return whether a job that ends at the latest at a time may be in the way of a reservation for others."""
+        """Return whether a job that ends by a time may delay a reservation of another job."""
         if kept.is_given_up and precedes(self._state, job, kept, self._rank):
             return False
         if not kept.booking:
@@ -265,7 +272,7 @@ class Reservations:
             if self._in_way(job, ends_at, kept)
             else kept
             if kept.job_id != job.id
-            else replace(kept, agent_id=None, spares=())  # it has it now
+            else replace(kept, agent_id=None, spares=())  # the job uses it now
             for kept in self.every
         ]
 

@@ -230,7 +230,7 @@ def _held(ground: Ground, job: Job) -> Held:
 def _lines(
     turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: MayStart
 ) -> dict[str, Iterable[Ask]]:
-    """Return by leaf, in order, the jobs without a seat that could get one, where the leaf or a queue above has a free cell."""
+    """Return by leaf, in order, the jobs without a seat for which the leaf or a queue above has a free cell."""
     state = turn.state
     left = {path: room.left(path) for path in ground.tree.queues if room.pools(path)}
     open_ = {
