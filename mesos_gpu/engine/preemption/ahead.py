@@ -54,7 +54,7 @@ def _longest_notice_s(turn: Turn) -> float:
 
 
 def _waits(state: State, job: Job) -> bool:
-    """Return whether a job asks for GPUs, and has neither room nor a seat."""
+    """Return whether a job asks for GPUs, and has neither a seat nor room that was made for it."""
     return job.room_made_at is None and job.id not in state.quota.seats_given and job.spec.gpus > 0
 
 
@@ -68,7 +68,7 @@ class _Ahead:
         self._planner = Planner(Turn(then.state, turn.settings, turn.now), backlog, self._rule, seating)
 
     def make(self, owed: Iterable[Job]) -> None:
-        """Make room for jobs that will have seats, in their order."""
+        """Make room for jobs that will have seats once hours change, in their order."""
         for job in owed:
             request = request_of(job, self._turn.settings, self._turn.state)
             if (there := self._planner.room_for(job, request)) is not None:

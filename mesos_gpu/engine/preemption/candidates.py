@@ -45,11 +45,13 @@ class Candidates:
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
         """Look at no node yet."""
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
-        self.looked_at = 0  # number of nodes so far
+        self.looked_at = 0  # number of nodes examined so far
         self._closed = set[AgentId]()  # nodes of plans, which no other plan may use
         self._capacities: dict[AgentId, NodeCapacity] = {}
-        self._chosen: dict[AgentId, NodeCapacity] = {}  # nodes with the allocations that were asked for last
-        self._served = set[JobId]()  # jobs whose room has been subtracted
+        self._chosen: dict[
+            AgentId, NodeCapacity
+        ] = {}  # nodes with the victims' allocations, as of the last job
+        self._served = set[JobId]()  # jobs whose room has been subtracted from free amounts
         self.order = Order(turn.state, rule, backlog, self._capacity)
 
     def ask(

@@ -1,4 +1,4 @@
-"""Moves that make room: jobs leave a node for a job, and each of them has a place elsewhere at once.
+"""Moves that make room: jobs leave a node for another job, and each has a place on another node at once.
 
 A job with a seat gets room by moves as the last resort: jobs with seats leave a node if each has a place, which
 borrowers may have to make for it. A job without a seat gets room by moves if little work is lost, and borrowers of
@@ -54,7 +54,7 @@ def movable(turn: Turn, rule: Reclaim, job: Job, *, seated: bool) -> dict[JobId,
             if (other.seat is not None) is not seated or not _may_move(job, other, queue):
                 continue
             if other.id in running.idle or other.id not in running.jobs:
-                continue  # it ends
+                continue  # it is being ended
             until = _stays_until(turn, other, least_s)
             if until <= turn.now:
                 victims[other.id] = running.runner(other).victim
@@ -84,10 +84,10 @@ def _stays_until(turn: Turn, job: Job, least_s: float) -> float:
 
 @dataclass
 class Homes:
-    """The places of the jobs that leave nodes for a job, as far as they are known.
+    """Relocation plan: the new places of the jobs that leave nodes for a job, as far as they were found.
 
     Attributes:
-        job: The job that gets the room.
+        job: Job that gets the room.
         room_on: Nodes that the others leave.
         to: New node of each job that moves.
         left: Nodes to which jobs move, with what they leave free.
@@ -107,17 +107,16 @@ class Homes:
 
 
 class Elsewhere:
-    """A search for moves that make room for a job. It does not change the state."""
+    """Relocation planner: finds moves that make room for a job. It does not change the state.
+
+    Args:
+        turn: Turn of the engine.
+        backlog: Backlog of the match.
+        rule: Rule by which jobs may be ended.
+        candidates: Nodes of the match, without those of its plans.
+    """
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, candidates: Candidates) -> None:
-        """Look at no job yet.
-
-        Args:
-            turn: Turn of the engine.
-            backlog: Backlog of the match.
-            rule: Rule by which jobs may be ended.
-            candidates: Nodes of the match, without those of its plans.
-        """
         self._turn, self._backlog, self._rule, self._candidates = turn, backlog, rule, candidates
 
     def find(self, job: Job, request: Request) -> tuple[tuple[Victim, ...], Homes] | None:

@@ -86,7 +86,7 @@ class Order:
         self._kept, self._kept_for, self._made = kept, {}, {}
         for each in kept:
             if each.booking:
-                continue  # it is for no job
+                continue  # a booking is for no single job
             if each.agent_id is not None:
                 self._kept_for.setdefault(each.job_id, []).append(each.agent_id)
             if self._state.work.jobs[each.job_id].room_made_at is not None:

@@ -54,7 +54,7 @@ class Planner:
         """
         protected = len(self._rule.moments)
         way = self._stopping(job, request)
-        if way is None and len(self._rule.moments) == protected:  # no protection ends later, either
+        if way is None and len(self._rule.moments) == protected:  # no job loses its protection later, either
             way = self._moving(job, request)
         return way
 

@@ -1,7 +1,8 @@
 """Preemption in a match: running jobs make room for waiting jobs, by guarantees, shares and priorities.
 
-A step saves a whole plan before the first victim gets its notice: when room was made for the job, and for each task
-the job for which it ends. Until that job runs it is first in the line, and the room is kept for it.
+A step saves a whole plan before the first victim gets its notice: for the job, when room was made for it; for each
+task of a victim, the job for which it ends. Until that job runs it is first in the queue order, and the room is kept
+for it.
 """
 
 from collections.abc import Hashable, Iterable
@@ -26,7 +27,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
 
 # Bounds of one match, during which all other work of the scheduler waits.
-_MAX_TRIED: Final = 16  # blocked jobs without a plan: each costs a look at every node
+_MAX_TRIED: Final = 16  # blocked jobs without a plan, as each costs a look at every node
 _MAX_PLANS: Final = 100
 _MAX_LOOKED_AT: Final = 40_000  # nodes, of all plans together
 
@@ -105,8 +106,8 @@ def _moving(turn: Turn) -> list[Job]:
     work = turn.state.work
     tasks = work.restless.in_order(work.restless.tasks)  # all tasks that end are among these
     jobs = {work.tasks[task_id].job_id: None for task_id in tasks}
-    known = (work.jobs.get(job_id) for job_id in jobs if job_id is not None)
-    return [job for job in known if job is not None and notices.goes_elsewhere(turn.state, job)]
+    jobs_with_tasks = (work.jobs.get(job_id) for job_id in jobs if job_id is not None)
+    return [job for job in jobs_with_tasks if job is not None and notices.goes_elsewhere(turn.state, job)]
 
 
 class _Plans:

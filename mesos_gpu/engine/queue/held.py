@@ -117,7 +117,6 @@ class Pools:
         without such an order. A job that may not borrow gets the pool of its seat only.
 
         Args:
-            job: Pending job.
             open_to: Pools that the job may use now, and that have room in their limits.
             seat: Seat of the job; None if it borrows.
         """
@@ -289,7 +288,7 @@ class Held:
         ]
 
     def cost_of(self, job: Job, pool: str) -> int:
-        """Return the highest cost of all tasks of a job in a pool, in thousandths: by the dearest model it may get there."""
+        """Return the highest cost of all tasks of a job in a pool, in thousandths: by the dearest model it may get."""
         milli = job.spec.gpu_milli_in_all
         if not self.tree.document.gpu_cost or not milli:
             return milli
@@ -355,8 +354,10 @@ class Lending:
         self._pools = held.tree.lenders if amount is not None else frozenset()
 
     def beside(self, job: Job, pool: str) -> tuple[int, int]:
-        """Return what is free of a pool and what is kept of it from a job, thousandths of cost; zeros without a lend
-        limit."""
+        """Return what is free of a pool, and what lend limits keep of it from a job, in thousandths of cost.
+
+        Both are 0 without a lend limit.
+        """
         if pool not in self._pools or self._amount is None:
             return 0, 0
         amount = self._amount(pool)

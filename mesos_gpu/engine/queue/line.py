@@ -128,7 +128,7 @@ class Waits:
         return self._attained.line(ordered) if self._attained.orders(ordered[0]) else ordered
 
     def _entries(self, path: str, leaf: Leaf) -> list[Entry[Job]]:
-        """Return the entries of a leaf: jobs for which room was made, then those with seats, a starving one, the others."""
+        """Return the entries of a leaf: jobs with room, then those with seats, a starving one, and the others."""
         jobs = self._in_order(path, leaf)
         if self._attained.orders(jobs[0]) or self._is_by_model or self._budgets is not None:
             entries = sorted(map(self._entry, jobs), key=_rank)  # a stable sort

@@ -95,7 +95,7 @@ class Neighbours:
         return self._off_level(spec, node, placed) or self._apart(spec, node)
 
     def ruled_out(self, spec: JobSpec, node: Node) -> str:
-        """Return why a job could never run on a node, whatever runs where; "" if it could, or if that is not known yet."""
+        """Return why a job could never run on a node, whatever runs where; "" if it could, or if that is unknown."""
         for constraint in spec.constraints:
             why = excluded(constraint, node, self.verdicts)
             if why and why != UNDECIDED:

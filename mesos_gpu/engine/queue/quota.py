@@ -23,11 +23,10 @@ _FEWER: Final = "ask for fewer instances"
 
 @dataclass(frozen=True, slots=True)
 class _More:
-    """What a request adds to the use of its user or queue.
+    """Amounts by which a request adds to the use of a user or queue.
 
     Attributes:
-        pending: Pending jobs.
-        size: Stored bytes.
+        size: Stored definitions, in bytes.
     """
 
     pending: int
