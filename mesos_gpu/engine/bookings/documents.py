@@ -56,7 +56,7 @@ def refuse_unusable(state: State, document: QueueDocument) -> None:
     if gone:
         more = f", and {len(gone) - _MAX_NAMED} more" if len(gone) > _MAX_NAMED else ""
         raise Conflict(
-            f"with the document nobody could use what is booked: {'; '.join(gone[:_MAX_NAMED])}{more}",
+            f"with this document these bookings could not be used: {'; '.join(gone[:_MAX_NAMED])}{more}",
             remedy="keep these queues and pools, or cancel the bookings first (mesos-gpu reserve cancel)",
         )
 

@@ -1,4 +1,4 @@
-"""Amounts that may be booked: sound GPUs beside guarantees of queues; and the times of bookings."""
+"""Bookable capacity: sound GPUs beyond guarantees of queues; and the times of bookings."""
 
 from bisect import bisect
 from collections import Counter
@@ -45,10 +45,14 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
 
 
 class _Guarantees:
-    """The guarantees at any time, by the hours of queues."""
+    """Guarantees at any time, by the hours of queues.
+
+    Args:
+        written: Document of the queues.
+        bins: Sound GPUs by node and model.
+    """
 
     def __init__(self, written: QueueDocument, bins: list[Bin]) -> None:
-        """Look at no time yet."""
         self._spans, self._bins = Spans(written), bins
         self._known: list[tuple[float, Guaranteed]] = []  # guarantees by the begin of their hours
         self._of_document: dict[int, Guaranteed] = {}  # by the id of a document, which the spans keep
@@ -59,16 +63,16 @@ class _Guarantees:
         if place and moment < self._known[place - 1][1].until:
             return self._known[place - 1][1]
         span = self._spans.at(moment)
-        made = replace(self._by(span.document), until=span.until)
-        self._known.insert(place, (span.since, made))
-        return made
+        guaranteed = replace(self._by(span.document), until=span.until)
+        self._known.insert(place, (span.since, guaranteed))
+        return guaranteed
 
     def _by(self, document: QueueDocument) -> Guaranteed:
-        made = self._of_document.get(id(document))
-        if made is None:
+        guaranteed = self._of_document.get(id(document))
+        if guaranteed is None:
             tree = Tree(document)
-            made = self._of_document[id(document)] = Guaranteed(_free(tree, self._bins), _owed(tree))
-        return made
+            guaranteed = self._of_document[id(document)] = Guaranteed(_free(tree, self._bins), _owed(tree))
+        return guaranteed
 
 
 def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:

@@ -34,9 +34,9 @@ from mesos_gpu.policy.calendar.book import (
 )
 from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, times, written
 
-_LIST: Final = "see what is booked with: mesos-gpu reserve list"
+_LIST: Final = "list the bookings with: mesos-gpu reserve list"
 _MEND: Final = "see the bookings and the queues: mesos-gpu reserve list, mesos-gpu queue show"
-_LATE_S: Final = 60  # greatest age of the begin of a new booking: a request takes a while
+_LATE_S: Final = 60  # a new booking may begin this long ago, as a request takes a while
 
 
 def on_made(turn: Turn, event: ev.BookingMade) -> None:
@@ -74,15 +74,24 @@ def on_changed(turn: Turn, event: ev.BookingChanged) -> None:
 
 
 def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
+    """Change an active booking.
+
+    Raises:
+        Conflict: The change concerns more than its end and its rules, or leaves no room for other bookings.
+        NotAccepted: Its new end has passed.
+    """
     free = ("lasts_s", "overrun", "users", "until", "purge_after_s", "charge", "name")
     if asked != replace(old.spec, **{name: getattr(asked, name) for name in free}):
         raise Conflict(
-            f"booking {old.id} has begun: it can be made longer or shorter, and no other one",
-            remedy="cancel it and book anew: mesos-gpu reserve cancel",
+            f"booking {old.id} has begun: only its length, users and rules can be changed",
+            remedy="cancel it and make a new one: mesos-gpu reserve cancel",
         )
     ends = old.begins + asked.lasts_s
     if ends <= turn.now:
-        raise NotAccepted([("/for_s", f"it has lasted longer than {asked.lasts_s} s")], remedy="cancel it")
+        raise NotAccepted(
+            [("/for_s", f"it has lasted longer than {asked.lasts_s} s")],
+            remedy="cancel it: mesos-gpu reserve cancel",
+        )
     now = replace(old, spec=asked, ends=ends)
     _refuse_taken(turn.state, now)
     mine = [Item(old.id, asked, old.begins, ends, (), owner_of(turn.state, asked))]
@@ -139,7 +148,10 @@ def _known(state: State, booking_id: str) -> Booking:
     if booking is None:
         raise NotFound(f"there is no booking {booking_id}", remedy=_LIST)
     if booking.state.ended:
-        raise Conflict(f"booking {booking_id} has ended: {booking.message}", remedy="book anew")
+        raise Conflict(
+            f"booking {booking_id} has ended: {booking.message}",
+            remedy="make a new booking: mesos-gpu reserve",
+        )
     return booking
 
 
@@ -172,6 +184,10 @@ def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSp
 
 
 def _times(turn: Turn, asked: BookingSpec, faults: list[tuple[str, str]]) -> tuple[BookingSpec, Time | None]:
+    """Return a booking with its begin as a time, and its first time.
+
+    Faults are added to `faults`; the time is None then.
+    """
     if find_zone(asked.zone) is None:
         faults.append(("/zone", f"must be {ZONE.form}, got {asked.zone[:80]}"))
         return asked, None

@@ -20,8 +20,8 @@ _KEPT_S: Final = 30 * DAY_S  # time for which ended bookings are kept
 def on_tick(turn: Turn) -> None:
     """Do what is due; no booking is looked at before the known moment of the next change."""
     state = turn.state
-    known = state.calendar.provisional
-    if not state.calendar.bookings or (known is not None and turn.now < known.next_at):
+    provisional = state.calendar.provisional
+    if not state.calendar.bookings or (provisional is not None and turn.now < provisional.next_at):
         return
     for booking in unfinished(state):
         _look(turn, booking)
@@ -32,7 +32,7 @@ def on_tick(turn: Turn) -> None:
 
 def _look(turn: Turn, booking: Booking) -> None:
     if not booking.is_active and turn.now >= booking.ends:
-        end_booking(turn, booking, BookingState.FAILED, "no scheduler ran while it was to be there")
+        end_booking(turn, booking, BookingState.FAILED, "no scheduler ran during its time")
         return
     if is_to_begin(turn, booking):
         _begin(turn, booking)
@@ -60,6 +60,7 @@ def _make_room(turn: Turn, booking: Booking) -> None:
 
 
 def _look_at_active(turn: Turn, booking: Booking) -> None:
+    """Give notice to jobs on an active booking that may not use it, and end it once its time has passed or it is unused."""
     spec = booking.spec
     for job in on_places(turn, booking, booking.places).values():
         if job.spec.preemptible:  # it started there before these nodes were chosen
@@ -73,7 +74,7 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
         return
     purge_at = purged_at(turn, booking)
     if purge_at is not None and turn.now >= purge_at:
-        why = f"nobody used it for {spec.purge_after_s} s, so it was given back"
+        why = f"no job used it for {spec.purge_after_s} s, so it was given back"
         end_booking(turn, booking, BookingState.RETURNED, why)
         return
     for job in jobs_of(turn.state, booking):
@@ -98,6 +99,6 @@ def _give_notice(turn: Turn, job: Job, why: str, left_s: float | None) -> None:
 
 _WHY: Final = {
     BookingState.OVER: "its time is over",
-    BookingState.RETURNED: "its time is over, and nobody used it",
+    BookingState.RETURNED: "its time is over, and no job used it",
     BookingState.FAILED: "its time is over, and there were no nodes for it",
 }

@@ -90,5 +90,5 @@ def charge(turn: Turn, booking: Booking) -> None:
         borrowed=False, charge_percent=_ALL, begins_ms=booking.begins * MS,
     )  # fmt: skip
     day = booking.begins // DAY_S
-    did = tuple([Did(day, part.model, idle=part.gpu_milli * lasted_ms) for part in parts])
-    turn.effects.append(KeepRecord(Closed(span, ends_ms, 0, 0, SpanEnd.CALENDAR, did)))
+    work = tuple([Did(day, part.model, idle=part.gpu_milli * lasted_ms) for part in parts])
+    turn.effects.append(KeepRecord(Closed(span, ends_ms, 0, 0, SpanEnd.CALENDAR, work)))

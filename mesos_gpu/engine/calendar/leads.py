@@ -1,4 +1,4 @@
-"""How long before its end a job is told of it, and when it has ended for certain."""
+"""Notice times of jobs, and the times at which they have certainly ended."""
 
 from math import inf
 
@@ -10,17 +10,20 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 
 def notice_of(state: State, settings: Settings, job: Job) -> float:
-    """Seconds from a notice to SIGTERM. What the job asks for, and if it asks for nothing what its queue gives; never
-    more than its queue gives, where the document says that for it or a queue above."""
-    given_s = _of_queue(state.quota.tree, job.spec.queue)
+    """Return the seconds from a notice to SIGTERM.
+
+    It is what the job asks for, else what its queue gives. Where the document sets a time for the queue or one above,
+    a job gets no more than that.
+    """
+    queue_s = _of_queue(state.quota.tree, job.spec.queue)
     asked_s = job.spec.notice_s
-    if given_s is None:
+    if queue_s is None:
         return min(asked_s or 0.0, settings.tasks.most_notice_s)
-    return given_s if asked_s is None else min(asked_s, given_s)
+    return queue_s if asked_s is None else min(asked_s, queue_s)
 
 
 def lead_of(state: State, settings: Settings, job: Job) -> float:
-    """Seconds from a notice until a job has ended for certain."""
+    """Return the seconds from a notice until a job has certainly ended."""
     return notice_of(state, settings, job) + job.spec.kill_grace_s
 
 

@@ -81,7 +81,6 @@ def launch(
     """Create a task for each assignment of a job, by rank, and launch them.
 
     Args:
-        job: Pending job.
         takes: Assignments of its tasks.
         remains: Rest of the offers, with what each assignment got.
         launches: Launches of the match, which are filled.

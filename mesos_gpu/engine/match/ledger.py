@@ -42,7 +42,7 @@ class Ledger:
 
     @property
     def books(self) -> tuple[Book, ...]:
-        """Registered books."""
+        """Books that are updated."""
         return tuple(self._books)
 
     @property

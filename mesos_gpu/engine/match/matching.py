@@ -1,4 +1,4 @@
-"""One match: launches of monitors, cover tasks and jobs from held offers, then preemption and balance of offers."""
+"""Matching of held offers: launches of monitors, cover tasks and jobs, then preemption and return of offers."""
 
 from math import inf
 

@@ -134,7 +134,7 @@ class _Places:
         return job.id not in self._bound or not self._seen_by(job, moved, members).barred(job, node)
 
     def _seen_by(self, job: Job, moved: Mapping[JobId, AgentId], members: Sequence[AgentId]) -> Neighbours:
-        """Return affinity as it would be for a job after some moves, without the job itself, which has left its node then."""
+        """Return affinity as a job would see it after some moves, without the job itself, which has left its node."""
         relevant = [
             (other, task) for other, task in self._company if other.id != job.id and _counts(job, other)
         ]
@@ -150,6 +150,13 @@ class _Places:
         moved: Mapping[JobId, AgentId],
         members: Sequence[AgentId],
     ) -> Neighbours:
+        """Return affinity in a state of its own: other jobs at their places after moves, and placed members.
+
+        Args:
+            company: Other jobs whose place matters, with their tasks.
+            moved: New agents of jobs that move.
+            members: Agents of tasks of the job that have a place already.
+        """
         waiting = {other.id: other for other in (*self._waiting, job)}
         tasks = [replace(task, agent_id=moved.get(other.id, task.agent_id)) for other, task in company]
         state = State(

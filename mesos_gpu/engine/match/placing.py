@@ -64,7 +64,6 @@ class Placing:
         """Return the best candidate for a task of a job; None if none fits.
 
         Args:
-            job: Pending job.
             request: Needs of the task.
             open_to: Nodes that the job may use.
             busy: Launches in progress by agent, as of `Pace.busy`.
@@ -114,7 +113,7 @@ class Placing:
         return None if job.spec.gpus else self._gpu_nodes(job)
 
     def order(self, job: Job) -> Placement | None:
-        """Return the order in which tasks of a gang take nodes, as the number that fits depends on it; None without gang."""
+        """Return the order in which tasks of a gang take nodes, on which depends how many fit; None for a single task."""
         return self._placement(job.spec) if job.spec.tasks > 1 else None
 
     # --- a book of the ledger: tasks of apps by node, and the number of draws

@@ -1,4 +1,4 @@
-"""Jobs that no node could serve even if all that runs there ended; for some time others of their leaf precede them."""
+"""Jobs that no node could serve even if it were empty; for some time other jobs of their leaf come before them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -12,9 +12,9 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.never import empty_rooms, is_able, is_unreported
 from mesos_gpu.policy.room.together import Place
 
-_LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
+_LOOK_AGAIN_S: Final = 60.0  # time for which a result holds
 _FITS: Final = "fits"  # name of the notes of `Fits`, by job
-HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
+HOPELESS: Final = "hopeless"  # name of the notes of `Hopeless`, by job
 
 
 class Hopeless(NamedTuple):
@@ -41,8 +41,10 @@ def ground_now(state: State) -> Ground:
 
 
 def note_hopeless(state: State, job: Job, now: float) -> None:
-    """Record that no node could serve a job that starves or has a seat: for some time the next job of its leaf has the
-    reservation or the seat."""
+    """Record that no node could serve a job that starves or has a seat.
+
+    For some time the next job of its leaf gets the reservation or the seat.
+    """
     notes: dict[JobId, Hopeless] = state.books.notes.setdefault(HOPELESS, {})
     for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
         del notes[job_id]
@@ -50,10 +52,10 @@ def note_hopeless(state: State, job: Job, now: float) -> None:
 
 
 def fit_nowhere(state: State, now: float) -> frozenset[JobId]:
-    """Return the jobs for which there was no node of late, even if all that runs there ended."""
-    known: Mapping[JobId, Hopeless] = state.books.notes.get(HOPELESS, {})
-    ground = ground_now(state) if known else None
-    return frozenset([job_id for job_id, note in known.items() if note.until > now and note.by == ground])
+    """Return the jobs recorded of late as unable to run on any node, even an empty one."""
+    notes: Mapping[JobId, Hopeless] = state.books.notes.get(HOPELESS, {})
+    ground = ground_now(state) if notes else None
+    return frozenset([job_id for job_id, note in notes.items() if note.until > now and note.by == ground])
 
 
 class Fits(NamedTuple):
@@ -65,14 +67,14 @@ class Fits(NamedTuple):
 
 
 def could_fit(state: State, job: Job, ground: Ground, now: float, look: Callable[[], bool]) -> bool:
-    """Return whether nodes could serve all tasks of a job if they were empty and well, as of the last minute.
+    """Return whether nodes could serve all tasks of a job if they were empty and sound; a result holds for a minute.
 
     Args:
-        state: State of the engine, which remembers the answer.
-        job: Job that waits.
-        ground: Nodes and rules of this moment; where they have changed, the answer is asked for again.
-        now: Seconds since the epoch.
-        look: Looks at all nodes.
+        state: State of the engine, which remembers the result.
+        job: Pending gang.
+        ground: Nodes and rules at this moment; a change of them makes the result void.
+        now: Time, in seconds since the epoch.
+        look: Function that computes the result.
     """
     notes: dict[JobId, Fits] = state.books.notes.setdefault(_FITS, {})
     known = notes.get(job.id)
@@ -84,7 +86,7 @@ def could_fit(state: State, job: Job, ground: Ground, now: float, look: Callable
 
 
 def known_to_fit(state: State, job: Job) -> bool:
-    """Return the latest answer of `could_fit` for a job; true if it was not asked for."""
+    """Return the latest result of `could_fit` for a job; True without one."""
     known: Fits | None = state.books.notes.get(_FITS, {}).get(job.id)
     return known is None or known.fits
 

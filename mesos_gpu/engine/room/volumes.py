@@ -12,7 +12,7 @@ def has_volumes(spec: JobSpec) -> bool:
 
 
 def not_at_home(state: State, spec: JobSpec, node: Node) -> str:
-    """Return why a node is not that of a job's persistent volumes; "" if it is, or if no node has them yet."""
+    """Return why a node does not have the persistent volumes of a job; "" if it has them, or if no node has them yet."""
     for mount in persistent_of(spec.mounts):
         volume = state.work.volumes.get(mount.source)
         if volume is not None and volume.hostname not in ("", node.hostname):
@@ -33,7 +33,7 @@ def without_volumes(state: State, job: Job, node: Node) -> str:
         return why
     asked = {
         mount.source for mount in persistent_of(job.spec.mounts) if not mount.volume
-    }  # named ones are shared
+    }  # named volumes may be shared
     for task_id in state.work.restless.on.get(node.id, ()):
         other = state.work.job_of(state.work.tasks[task_id])
         is_own = other is not None and other.id == job.id and job.state is not JobState.PENDING
