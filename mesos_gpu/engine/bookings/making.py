@@ -184,10 +184,7 @@ def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSp
 
 
 def _times(turn: Turn, asked: BookingSpec, faults: list[tuple[str, str]]) -> tuple[BookingSpec, Time | None]:
-    """Return a booking with its begin as a time, and its first time.
-
-    Faults are added to `faults`; the time is None then.
-    """
+    """Return a booking with its begin as a time, and its first time; faults are added to `faults`."""
     if find_zone(asked.zone) is None:
         faults.append(("/zone", f"must be {ZONE.form}, got {asked.zone[:80]}"))
         return asked, None

@@ -60,7 +60,7 @@ def _make_room(turn: Turn, booking: Booking) -> None:
 
 
 def _look_at_active(turn: Turn, booking: Booking) -> None:
-    """Give notice to jobs on an active booking that may not use it, and end it once its time has passed or it is unused."""
+    """Give notice to jobs that may not use an active booking, and end it when it is over or unused."""
     spec = booking.spec
     for job in on_places(turn, booking, booking.places).values():
         if job.spec.preemptible:  # it started there before these nodes were chosen

@@ -237,7 +237,7 @@ class Booked:
         return kept
 
     def _reservation(self, booking: Booking, place: Place, node: NodeCapacity) -> Reservation:
-        """Return the reservation of a node for a booking: its GPUs, and their part of all other resources of the node."""
+        """Return the reservation of a node for a booking: its GPUs, and their part of all other resources."""
         gpus = frozenset(place.gpus)
         part = part_of(node, len(gpus))
         goes = [

@@ -113,7 +113,7 @@ class Placing:
         return None if job.spec.gpus else self._gpu_nodes(job)
 
     def order(self, job: Job) -> Placement | None:
-        """Return the order in which tasks of a gang take nodes, on which depends how many fit; None for a single task."""
+        """Return the order in which tasks of a gang take nodes, which decides how many fit; None for a single task."""
         return self._placement(job.spec) if job.spec.tasks > 1 else None
 
     # --- a book of the ledger: tasks of apps by node, and the number of draws

@@ -181,7 +181,7 @@ class Remains:
         return resources_of(self._agent(agent_id).scalars) if agent_id in self else NOTHING
 
     def coming(self, agent_id: AgentId) -> Resources:
-        """Return all offered resources of an agent, with reserved ones and those of other roles, which will become free."""
+        """Return all offered resources of an agent, with reserved ones and those of other roles, which become free."""
         if agent_id not in self:
             return NOTHING
         return self.for_covers(agent_id) + resources_of(self._agent(agent_id).aside)
@@ -290,7 +290,7 @@ class Remains:
         return Carved(tuple(task), tuple(executor), each, keeper, self._label(agent))
 
     def _for_covers(self, agent: _Agent, need: Resources) -> Scalars:
-        """Take resources for a cover task or keeper: reserved ones first, the rest from free ones, which become reserved."""
+        """Take resources for a cover task or keeper: reserved ones first, then free ones, which become reserved."""
         settings = self._settings
         reserves = agent.role != "*" and self._now >= self._state.mesos.reserve_from
         kept, left_reserved = carve(agent.reserved, need.least(resources_of(agent.reserved)))

@@ -118,7 +118,7 @@ class Search:
     def _take_on(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
-        """A place for each task on some nodes."""
+        """Return an assignment for each task on some nodes; None if not all fit."""
         if job.spec.tasks == 1:
             return self._take_or_leave(job, request, nodes, outlasted)
         # All tasks of a gang get one GPU model, as the slowest GPU decides for all.
@@ -198,7 +198,10 @@ class Search:
     def _take_gang(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
-        """Take what all tasks of a gang need, by rank: the tasks of one node, and of one group, are neighbours."""
+        """Return the assignments of all tasks of a gang, by rank; None if not all fit.
+
+        Tasks of one node, and of one group of the fabric, get successive ranks.
+        """
         rooms = self._rooms(
             request, {a: node for a, node in nodes.items() if node.ports}
         )  # each task takes a port

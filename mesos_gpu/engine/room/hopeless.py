@@ -71,7 +71,7 @@ def could_fit(state: State, job: Job, ground: Ground, now: float, look: Callable
 
     Args:
         state: State of the engine, which remembers the result.
-        job: Pending gang.
+        job: Gang that waits to start again.
         ground: Nodes and rules at this moment; a change of them makes the result void.
         now: Time, in seconds since the epoch.
         look: Function that computes the result.
@@ -94,9 +94,9 @@ def known_to_fit(state: State, job: Job) -> bool:
 def is_hopeless(
     state: State, request: Request, nodes: Iterable[NodeCapacity], place: Place | None = None
 ) -> bool:
-    """Return whether some nodes could not serve all tasks of a job if they were empty and well.
+    """Return whether nodes could not serve all tasks of a job even if they were empty and sound.
 
-    A node that has never offered a GPU has no monitor, so its report is not waited for.
+    A node that never offered a GPU has no monitor, so its missing report does not count.
 
     Args:
         state: State of the engine.

@@ -12,7 +12,7 @@ def has_volumes(spec: JobSpec) -> bool:
 
 
 def not_at_home(state: State, spec: JobSpec, node: Node) -> str:
-    """Return why a node does not have the persistent volumes of a job; "" if it has them, or if no node has them yet."""
+    """Return why a node lacks the persistent volumes of a job; "" if it has them, or if no node has them yet."""
     for mount in persistent_of(spec.mounts):
         volume = state.work.volumes.get(mount.source)
         if volume is not None and volume.hostname not in ("", node.hostname):
