@@ -31,7 +31,7 @@ def capacity_of(
         state: State of the engine.
         settings: Settings of the scheduler.
         now: Time, in seconds since the epoch.
-        tasks: All live tasks of the node.
+        tasks: Live tasks of the node.
         allocations: Holdings of these tasks but cover tasks.
         offered: Rest of the node's offers.
         reading: Whether the state must not remember the result.

@@ -64,7 +64,7 @@ def is_open(task: Task) -> bool:
 
 
 def is_free(state: State, gpu_id: GpuId) -> bool:
-    """Return whether a GPU may have free capacity: no task holds it wholly, and if it is shared, its cover task is open."""
+    """Return whether a GPU may have free capacity: no task holds it wholly, and a cover task of it is open."""
     if gpu_id in state.gpus.holders:
         return False
     cover = state.gpus.covers.get(gpu_id)
@@ -177,7 +177,7 @@ def held_for_covers(
     """Return what cover tasks and keepers of an agent hold, and what cover tasks that are being closed hold.
 
     Args:
-        on_agent: All tasks of the agent.
+        on_agent: Live tasks of the agent.
     """
     covers = [(task, task.covers) for task in on_agent if task.covers is not None]
     if not covers:

@@ -47,7 +47,7 @@ def reported(
 
 
 def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
-    """Return the GPUs of a node that may be granted, wholly or in part: healthy by a fresh report, and not contested."""
+    """Return the GPUs of a node that may be granted, wholly or in part: healthy by a fresh report, not contested."""
     if not _is_fresh(node, now, settings):
         return ()
     free = [

@@ -24,7 +24,6 @@ class Held(NamedTuple):
 
     Attributes:
         number: Number in the order of arrival.
-        offer: The offer.
     """
 
     number: int

@@ -49,7 +49,11 @@ class Members:
             del self.jobs[job.array]
 
     def enter_array(self, array: JobArray) -> int:
-        """Update the indexes after a change of an array or its drafts; return by how many its jobless positions grew."""
+        """Update the indexes after a change of an array or its drafts.
+
+        Returns:
+            Change of the number of positions without a job.
+        """
         self.changed[array.id] = None
         if array.ended_at is not None:
             self.ended.setdefault(array.id)

@@ -83,7 +83,6 @@ class Use:
     """Use of the scheduler itself by the jobs of a user or queue.
 
     Attributes:
-        pending: Pending jobs.
         size: Stored bytes, also of ended jobs.
     """
 

@@ -1,4 +1,4 @@
-"""Tasks that use more memory of a GPU than their share: told of, then ended, as the operator wants."""
+"""Tasks that use more GPU memory than their share: warned or ended, as the operator has configured."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from mesos_gpu.policy.sharing.excess import Treatment, is_watched, treatment
 
 
 def on_uses(turn: Turn, node: Node) -> None:
-    """Treat the tasks of a node by what its monitor has just said of their shares."""
+    """Warn or end tasks of a node by the memory use that its monitor has just reported."""
     for use in node.inventory.uses if node.inventory else ():
         task = turn.state.work.tasks.get(use.task_id)
         if task is None or task.ended or task.agent_id != node.id or use.gpu_id not in task.gpus:
@@ -26,7 +26,9 @@ def on_uses(turn: Turn, node: Node) -> None:
             case Treatment.END:
                 _end(turn, job, task, use)
             case Treatment.NONE if task.excess and not use.looks and not task.kill_sent_at:
-                turn.put_task(replace(task, excess=""))  # it was told of, and has given it back
+                turn.put_task(
+                    replace(task, excess="")
+                )  # it was warned, and uses no more than its share again
 
 
 def _words(task: Task, use: ShareUse) -> str:

@@ -32,8 +32,8 @@ def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> Non
         _back_off(turn, node, window, task.launched_at)
     elif task.state is TaskState.LAUNCHED and new in _BY_EXECUTOR:
         under_way = len(turn.state.work.restless.under_way.get(node.id, ()))
-        now_is = launch_window.registered(window, task.launched_at, turn.now, under_way)
-        turn.state.cluster.windows[node.id] = now_is
+        updated = launch_window.registered(window, task.launched_at, turn.now, under_way)
+        turn.state.cluster.windows[node.id] = updated
         if node.timeouts and task.launched_at >= window.shrunk_at:
             turn.put_node(changed(node, timeouts=0, launch_not_before=0.0))
 

@@ -28,24 +28,24 @@ def volumes_of(state: State, spec: JobSpec) -> Iterator[PersistentVolume]:
 
 
 def idle_volumes(state: State, app_id: str, spec: JobSpec) -> Sequence[PersistentVolume]:
-    """Return the volumes of an instance that has ended, for a new instance; empty if there are none that fit.
+    """Return the volumes of an ended instance, for a new instance; empty if no ended instance has fitting volumes.
 
     Args:
         state: State of the engine.
         app_id: App of the instances.
         spec: Request of a new instance.
     """
-    asked = {(mount.target, mount.volume_mib) for mount in persistent_of(spec.mounts)}
+    needed = {(mount.target, mount.volume_mib) for mount in persistent_of(spec.mounts)}
     idle: dict[JobId, list[PersistentVolume]] = {}
     for volume in state.work.volumes.values():
         if volume.app == app_id and not volume.unwanted and not _has_live_job(state, volume):
             idle.setdefault(volume.job_id, []).append(volume)
-    fitting = [each for each in idle.values() if {(one.name, one.size_mib) for one in each} == asked]
+    fitting = [each for each in idle.values() if {(one.name, one.size_mib) for one in each} == needed]
     return min(fitting, key=lambda each: (not each[0].hostname, each[0].job_id), default=())
 
 
 def successor_of(state: State, volumes: Sequence[PersistentVolume]) -> JobId | None:
-    """Return the id of the job that goes on with the volumes of an ended instance; None if there are none."""
+    """Return the id of the job that goes on with the volumes of an ended instance; None without volumes."""
     if not volumes:
         return None
     job = state.work.jobs[volumes[0].job_id]
@@ -109,7 +109,7 @@ def wipe(turn: Turn, job_id: JobId) -> None:
 
 
 def give_up(turn: Turn, app_ids: Set[str]) -> None:
-    """Have the volumes removed that are left of apps of these ids: an app that is made now is another one."""
+    """Remove the volumes that are left of deleted apps: an app that is created with such an id is another one."""
     for volume in [*turn.state.work.volumes.values()]:
         if volume.app in app_ids and not volume.unwanted:
             turn.put(replace(volume, unwanted=True))
@@ -167,8 +167,8 @@ def _wanted(state: State) -> set[tuple[str, str, int]]:
 
 def on_reported(turn: Turn, node: Node) -> None:
     """Forget the volumes that a node has removed, and ask it to remove those that are left."""
-    state, said = turn.state, node.inventory.volumes if node.inventory is not None else None
-    if said is None or not state.work.volumes:
+    state, report = turn.state, node.inventory.volumes if node.inventory is not None else None
+    if report is None or not state.work.volumes:
         return
     unwanted = [
         each for each in state.work.volumes.values() if each.unwanted and each.hostname == node.hostname
@@ -176,7 +176,7 @@ def on_reported(turn: Turn, node: Node) -> None:
     in_use = named_in_use(state) if any(volume.is_named for volume in unwanted) else set()
     left = list[str]()
     for volume in unwanted:
-        if volume.id in said.removed:
+        if volume.id in report.removed:
             turn.drop(PersistentVolume, volume.id)
         elif volume.is_named:
             left += [volume.id] if volume.id not in in_use else []
