@@ -35,7 +35,9 @@ def coming_end(state: State, now: float, job: Job) -> ComingEnd | None:
         return None
     if any(task.evicted and not task.ended for task in state.work.round_of(job)):
         return None
-    return min(_ends(state, now, job), key=lambda end: end.at, default=None)  # of several at once the first
+    return min(
+        _ends(state, now, job), key=lambda end: end.at, default=None
+    )  # the first of several at one time
 
 
 def with_coming_end(answer: Why, end: ComingEnd | None, job: Job, now: float) -> Why:
@@ -49,6 +51,7 @@ def with_coming_end(answer: Why, end: ComingEnd | None, job: Job, now: float) ->
 
 
 def _ends(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
+    """Yield the known ends of a running job."""
     notice = notices.stands(state, job)
     if notice is not None:
         then = _after_limit(job) if notice.reason is NoticeReason.TIME_LIMIT else _QUEUED
@@ -65,6 +68,7 @@ def _ends(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
 
 
 def _by_bookings(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
+    """Yield the ends of a running job by bookings of its GPUs."""
     chosen = [each for each in state.calendar.bookings.values() if each.state.has_nodes]
     held = {gpu for task in state.work.round_of(job) for gpu in task.gpus} if chosen else set()
     for booking in chosen:

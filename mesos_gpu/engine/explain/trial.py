@@ -23,22 +23,22 @@ from mesos_gpu.model.jobs.why import RoomToCome
 from mesos_gpu.model.queue_plan import PlannedBlock, PlannedKind, PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument
 
-_MAX_LOOKED_AT: Final = 1000  # jobs of the line: it is done on the engine's thread
+_MAX_LOOKED_AT: Final = 1000  # first jobs in queue order, as it blocks the engine's thread
 
 
 class Trial:
-    """Copy of the state in which a document of queues is the next version, and all jobs without room in it give back
-    what they hold at once."""
+    """Copy of the state in which a document of queues is the next version.
+
+    All jobs beyond their guarantees in it give back what they hold at once.
+
+    Args:
+        state: State of the engine, which stays unchanged.
+        settings: Settings of the scheduler.
+        document: Document that is the next version in the copy.
+        now: Time, in seconds since the epoch.
+    """
 
     def __init__(self, state: State, settings: Settings, document: QueueDocument, now: float) -> None:
-        """Copy the state, which stays as it is.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            document: Document that is the next version in the copy.
-            now: Seconds since the epoch.
-        """
         self._state, self._settings, self._now = state, settings, now
         self._trial = trial = STATES.duplicate(state)
         trial.put(replace(document, version=state.quota.queues.version + 1, at=now, reclaim_at=now))
@@ -88,7 +88,7 @@ class Trial:
         """Return the room that would be made for jobs that wait, each with the first of these jobs."""
         jobs = islice(self._forecast.jobs, _MAX_LOOKED_AT)
         rooms = [(job, self._coming.of(self._forecast.backlog, job)) for job in jobs]
-        first: dict[RoomToCome, Job] = {}  # others have room beside it
+        first: dict[RoomToCome, Job] = {}  # further jobs share this room
         for job, room in rooms:
             if room is not None:
                 first.setdefault(room, job)
@@ -105,15 +105,15 @@ def _refusal(state: State, settings: Settings, spec: JobSpec) -> str:
 
 
 def give_seats(trial: State, settings: Settings, now: float) -> Shares:
-    """Give the seats of guarantees on a copy of the state, as the next match does.
+    """Give free places of guarantees to jobs on a copy of the state, as the next match does.
 
     Args:
         trial: Copy of the state, which is changed.
         settings: Settings of the scheduler.
-        now: Seconds since the epoch.
+        now: Time, in seconds since the epoch.
 
     Returns:
-        The standing of queues by which they were given.
+        Fair shares of the queues, by which places were given.
     """
     backlog, standing = _read_backlog(trial, settings, now)
     trial.quota.seats_given = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated).given
@@ -121,6 +121,6 @@ def give_seats(trial: State, settings: Settings, now: float) -> Shares:
 
 
 def _read_backlog(state: State, settings: Settings, now: float) -> tuple[Backlog, Shares]:
-    """Return the jobs that wait, for a reader, and the standing of queues by which they are ordered."""
+    """Return the queue order for a reader, and the fair shares of queues by which it is made."""
     standing = standing_of(state, settings, now)
     return Backlog(state, settings, now, offered_of(state), reading=True, standing=standing), standing

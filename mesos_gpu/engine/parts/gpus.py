@@ -51,7 +51,7 @@ class GpuPart:
         return gpu_id in self.holders or self.is_shared(gpu_id)
 
     def set_card(self, card: Card) -> None:
-        """Put a card in."""
+        """Add the record of a GPU, or replace it."""
         self.cards[card.id] = card
         if card.reset is None:
             self.resets.pop(card.id, None)
@@ -59,7 +59,7 @@ class GpuPart:
             self.resets.setdefault(card.id)
 
     def set_task(self, task: Task) -> None:
-        """Let a task hold its GPUs, or no longer if it has ended."""
+        """Record the GPUs that a task holds; an ended task holds none."""
         if task.ended:
             self.gpu_work.counts.pop(task.id, None)
             self._let_go(task)

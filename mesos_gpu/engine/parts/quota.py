@@ -1,4 +1,4 @@
-"""Queues: their document, use by users, and seats."""
+"""Queues: their document, past use by users, and guaranteed admission."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,10 +65,10 @@ class QuotaPart:
     @property
     def hours(self) -> HoursNow:
         """Latest document as it is at `hours_at`."""
-        made, latest = self.made_hours, self.queues if self.queue_versions else NO_QUEUES
-        if made is None or made.written is not latest:
-            made = self.made_hours = HoursNow(latest, self.hours_at)
-        return made
+        hours, latest = self.made_hours, self.queues if self.queue_versions else NO_QUEUES
+        if hours is None or hours.written is not latest:
+            hours = self.made_hours = HoursNow(latest, self.hours_at)
+        return hours
 
     @property
     def tree(self) -> Tree:
@@ -76,7 +76,7 @@ class QuotaPart:
         return self.hours.tree
 
     def set_past_use(self, use: PastUse) -> None:
-        """Put the past use of a user of a leaf in."""
+        """Save the past use of a user of a leaf."""
         self.past_uses[use.queue, use.user] = use
         if self.made_books is not None:
             self.made_books.enter_use(use)

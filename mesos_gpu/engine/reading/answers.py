@@ -1,4 +1,4 @@
-"""Answers to changes that users have asked for, once the engine has taken them in."""
+"""Answers to changes that users have requested, once the engine has applied them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, get_args
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def answer_to(state: State, change: ev.Change[T]) -> T:
-    """Return the answer to a change that the state has taken in."""
+    """Return the answer to a change that the state has applied."""
     answer: T = _ANSWERS[type(change)](state, change)
     return answer
 

@@ -39,7 +39,7 @@ def round_of(view: View, job: Job) -> Sequence[Task]:
 
 
 def idle_of(view: View, job: Job) -> tuple[Idleness, Idle] | None:
-    """Return how idle a job is and the rules for it, or None if it is not idle and is not kept from being ended."""
+    """Return how idle a job is and the rules for it; None if it is not idle and not protected from being ended."""
     return idle.idle_of(view.state, job, view.now)
 
 
@@ -67,10 +67,10 @@ def explain_job(view: View, job_id: JobId, *, past_offers: bool = False) -> Why:
     Raises:
         NotFound: There is no such job.
     """
-    asked, job = (view.state, view.settings, view.now), view.jobs.get(job_id)
+    context, job = (view.state, view.settings, view.now), view.jobs.get(job_id)
     if job is None:
-        return why_in_array(*asked, job_id, past_offers=past_offers)
-    return why_of(*asked, job, past_offers=past_offers)
+        return why_in_array(*context, job_id, past_offers=past_offers)
+    return why_of(*context, job, past_offers=past_offers)
 
 
 def counts_of(view: View, array: JobArray) -> ArrayCounts:
@@ -80,13 +80,13 @@ def counts_of(view: View, array: JobArray) -> ArrayCounts:
 
 def unmade_tasks(view: View, array: JobArray | None = None) -> int:
     """Return the number of waiting tasks of an array, or of all arrays, that have no job yet."""
-    known = view.state.work.members.unmade
-    return sum(known.values()) if array is None else known.get(array.id, 0)
+    unmade = view.state.work.members.unmade
+    return sum(unmade.values()) if array is None else unmade.get(array.id, 0)
 
 
 def _forecast(view: View) -> Forecast:
-    asked = view.state, view.settings, view.now
-    return Forecast(*asked, standing_of(*asked), Coming(*asked))
+    context = view.state, view.settings, view.now
+    return Forecast(*context, standing_of(*context), Coming(*context))
 
 
 def waiting_jobs(view: View, most: int, sees: Callable[[Job], bool] = lambda _: True) -> Sequence[Waiting]:

@@ -1,4 +1,4 @@
-"""Trials: what would become of a job, which is submitted on a copy of the state."""
+"""Trials: submission of a job on a copy of the state, to find what would become of it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -83,5 +83,5 @@ def _could_run(trial: View, job: JobSubmitted, spec: JobSpec) -> bool:
     other = replace(job, job_id=JobId(f"{job.job_id}-{trial.state.work.next_sequence}"), spec=spec)
     try:
         return _explained(trial, other).can_ever_run
-    except MesosGpuError:  # it would be refused
+    except MesosGpuError:  # the submission would be refused
         return False

@@ -1,1 +1,1 @@
-"""Life of tasks: status updates, gangs, notices, evictions, resizes, volumes, and tasks that the state does not know."""
+"""Life of tasks: status updates, gangs, notices, evictions, resizes, volumes, and tasks unknown to the state."""

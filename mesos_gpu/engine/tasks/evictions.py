@@ -122,8 +122,6 @@ def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
     Tasks beyond `MAX_KILLS` on an agent are killed later, as others end.
 
     Args:
-        turn: Turn of the engine.
-        job: The job.
         why: Reason that is stored with its tasks.
         unlaunched: Message of the job if it has no tasks.
     """

@@ -39,7 +39,7 @@ class _End:
 def on_changed(
     turn: Turn, job: Job, task: Task, actions: tuple[Action, ...], status: Status, outcome: Outcome | None
 ) -> None:
-    """Let a change of one task of a job's latest launch act on the others and on the job."""
+    """Update a job, and the other tasks of its launch, after a change of one task of its latest launch."""
     if job.state is JobState.PENDING or job.state.ended:
         return  # late end of a launch that was given up
     end = _End(_message(job, task, status), exit_code(outcome), is_final_error(status))
@@ -169,7 +169,7 @@ def _gives_way(task: Task) -> bool:
 
 
 def release(turn: Turn, job: Job) -> None:
-    """Send the start message to tasks at the barrier once all tasks of the gang have their places; repeat it in time."""
+    """Send the start message to tasks at the barrier once all tasks of the gang are ready; repeat it in time."""
     members = turn.state.work.round_of(job)
     if job.kill_requested or any(task.state not in _READY or task.evicted for task in members):
         return

@@ -139,6 +139,11 @@ def _check_limits(
     asked: Sequence[tuple[int, Mount]],
     owner: str,
 ) -> None:
+    """Check that new volumes exceed neither the size nor the number that an owner may have.
+
+    Raises:
+        NotAccepted: They exceed one of the limits.
+    """
     new = [(index, mount) for index, mount in asked if mount.volume not in known]
     if not new:
         return

@@ -270,7 +270,7 @@ def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
 
 
 def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
-    """Return why tasks cannot have other shares where they run, and what helps beside a restart; ("", "") if they can."""
+    """Return why tasks cannot have other shares where they run, and what helps beside a restart; "" for both if they can."""
     for task in tasks:
         if task.share and (why := fixed(task.share, wanted[task.id])):
             return why, ""
@@ -291,7 +291,7 @@ def _start_again(turn: Turn, job: Job, spec: JobSpec, why: str) -> None:
 
 
 def _ask(turn: Turn, task: Task) -> None:
-    """Send a resize to the executor of a task, if the master is connected; `on_tick` sends it again until it is answered."""
+    """Send a resize to the executor of a task, if the master is connected; `on_tick` repeats it until the answer."""
     assert task.resize is not None
     share, connected = task.resize.share, turn.state.mesos.connected
     turn.put_task(replace(task, resize=replace(task.resize, sent_at=turn.now if connected else None)))
@@ -381,7 +381,7 @@ def question(task: Task, now: float) -> Task:
 
 
 def _learn(turn: Turn, task: Task, answer: Resized) -> None:
-    """Apply the share that an executor reports of a task that the state did not know, or whose resize it may have lost."""
+    """Apply the share that an executor reports of a task that was unknown, or whose resize may have been lost."""
     old, question = task.share, task.resize
     assert old is not None, "only tasks with shares are asked"
     assert question is not None, "the task was asked"

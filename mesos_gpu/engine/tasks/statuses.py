@@ -90,8 +90,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     if in_time and new is TaskState.LOST:
         task = noted(task)
     task = _heard(turn, task, new, status)
-    # A state from a later version of Mesos is None: its meaning is unknown, and waiting loses nothing. Cover
-    # tasks do nothing, so an echo of their end only confirms it.
+    # States of later Mesos versions are unknown, and ignoring them loses nothing. Cover tasks do nothing, so
+    # an echo of their end only confirms it.
     if new is None or (is_echo(task, status) and task.covers is None):
         return
     alone = task.covers is None  # a keeper runs other cover tasks
