@@ -1,4 +1,4 @@
-"""What must hold of the state after each step; tests and `simulate chaos` assert it."""
+"""Invariants of the state after each step, which tests and `simulate chaos` assert."""
 
 from dataclasses import replace
 
@@ -16,39 +16,38 @@ from mesos_gpu.policy.sharing.overdrawn import overdrawn
 
 
 def problems(state: State) -> list[str]:
-    """Broken invariants, in words; tests assert that there are none."""
-    said = [*_problems_of_shares(state), *_problems_of_agents(state), *_problems_of_tasks(state)]
-    said += _problems_of_arrays(state)
-    said += _problems_of_volumes(state)
+    """Return the violated invariants of a state, in words."""
+    problems_found = [*_problems_of_shares(state), *_problems_of_agents(state), *_problems_of_tasks(state)]
+    problems_found += _problems_of_arrays(state)
+    problems_found += _problems_of_volumes(state)
     held: dict[GpuId, TaskId] = {}
     for task in state.work.tasks.values():
         if task.ended:
             continue
         for gpu in task.gpus if task.share is None else ():
             if gpu in held:
-                said.append(f"{gpu} is held by {held[gpu]} and {task.id}")
+                problems_found.append(f"{gpu} is held by {held[gpu]} and {task.id}")
             held[gpu] = task.id
     if held != state.gpus.holders:
-        said.append(f"holders {state.gpus.holders} are not what the tasks hold: {held}")
+        problems_found.append(f"holders {state.gpus.holders} are not what the tasks hold: {held}")
     pending = sorted((j.sequence, j.id) for j in state.work.jobs.values() if j.state is JobState.PENDING)
     if pending != state.work.queue:
-        said.append(f"the queue is {state.work.queue}, pending are {pending}")
+        problems_found.append(f"the queue is {state.work.queue}, pending are {pending}")
     if set(state.gpus.resets) != {card.id for card in state.gpus.cards.values() if card.reset is not None}:
-        said.append(f"resets {list(state.gpus.resets)} are not those of the cards")
+        problems_found.append(f"resets {list(state.gpus.resets)} are not those of the cards")
     for job in state.work.jobs.values():
         # An abandoned launch may outlive its job: it is killed when its agent is back.
         alive = (t for t in state.work.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
         running = [t.id for t in alive if state.work.current(t) is job]
         if job.state is not JobState.PENDING and not job.state.ended and not running:
-            said.append(f"job {job.id} is {job.state.value} without a live task")
+            problems_found.append(f"job {job.id} is {job.state.value} without a live task")
         if job.state.ended and running:
-            said.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
-    return said
+            problems_found.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
+    return problems_found
 
 
 def _problems_of_volumes(state: State) -> list[str]:
-    """Return words for each app's volume that has two jobs, for each volume that lacks a record or a job, and for each
-    name that one owner has twice."""
+    """Return problems of volumes: two jobs, no record, no job, or one name twice for an owner."""
     said, users, names = list[str](), dict[str, JobId](), set[tuple[str, str]]()
     for volume in state.work.volumes.values():
         if volume.is_named and not volume.unwanted:
@@ -67,7 +66,7 @@ def _problems_of_volumes(state: State) -> list[str]:
 
 
 def _problems_of_arrays(state: State) -> list[str]:
-    """Where what is known of arrays is not what a look at all jobs gives."""
+    """Return differences between the indexes of arrays and the jobs of the state."""
     said, members = list[str](), state.work.members
     live: dict[JobId, set[JobId]] = {}
     for job in state.work.jobs.values():
@@ -76,15 +75,15 @@ def _problems_of_arrays(state: State) -> list[str]:
     if live != {array_id: set(jobs) for array_id, jobs in members.jobs.items()}:
         said.append(f"members of arrays are {members.jobs}, and should be {live}")
     for array in state.work.arrays.values():
-        here = live.get(array.id, set())
+        members_alive = live.get(array.id, set())
         if overlaps(array):
             said.append(f"array {array.id} counts a task twice")
         drafts = members.drafts.get(array.id, {})
-        places = {array.indexes.position(state.work.jobs[each].index or 0): each for each in here}
+        places = {array.indexes.position(state.work.jobs[each].index or 0): each for each in members_alive}
         over = {each for place, each in places.items() if place is not None and has(array.left, place)}
         if over != set(drafts):
             said.append(f"drafts of array {array.id} are {sorted(drafts)}, and should be {sorted(over)}")
-        counts = array.counts(0, len(here) - len(drafts))
+        counts = array.counts(0, len(members_alive) - len(drafts))
         if counts.waiting + counts.finished + counts.failed + counts.killed != counts.tasks:
             said.append(f"array {array.id} has lost tasks: {counts}")
         if members.unmade.get(array.id, 0) != count(array.left) - len(drafts):
@@ -93,8 +92,10 @@ def _problems_of_arrays(state: State) -> list[str]:
 
 
 def _problems_of_shares(state: State) -> list[str]:
-    """What is wrong with cards that are shared. How much compute may be promised is an operator's word, which may
-    change while shares run: it is not looked at here."""
+    """Return problems of shared GPUs.
+
+    The compute that may be promised is not checked, as an operator may change it while shares run.
+    """
     said: list[str] = []
     sharers: dict[GpuId, dict[TaskId, Share]] = {}
     covers: dict[GpuId, TaskId] = {}
@@ -123,19 +124,19 @@ def _problems_of_shares(state: State) -> list[str]:
 
 
 def _problems_of_agents(state: State) -> list[str]:
-    """Where what is known of agents is not what a look at all of them gives."""
+    """Return differences between the indexes of agents and the nodes and offers of the state."""
     cluster = state.cluster
-    made, known = agents_of(cluster.nodes.values(), cluster.offers.values()), cluster.agents
+    rebuilt, known = agents_of(cluster.nodes.values(), cluster.offers.values()), cluster.agents
     said: list[str] = []
     for name in ("reserved", "unwatched", "lost"):
-        if (now := set(getattr(known, name))) != (truth := set(getattr(made, name))):
-            said.append(f"agents {name} are {sorted(now)}, and should be {sorted(truth)}")
-    if _offers(known) != _offers(made):
-        said.append(f"offers by agent are {_offers(known)}, and should be {_offers(made)}")
-    if _places(known) != _places(made):
-        said.append(f"agents by place are {known.places}, and should be {made.places}")
-    if _names(known) != _names(made):
-        said.append(f"agents that name a GPU are {known.naming}, and should be {made.naming}")
+        if (indexed := set(getattr(known, name))) != (expected := set(getattr(rebuilt, name))):
+            said.append(f"agents {name} are {sorted(indexed)}, and should be {sorted(expected)}")
+    if _offers(known) != _offers(rebuilt):
+        said.append(f"offers by agent are {_offers(known)}, and should be {_offers(rebuilt)}")
+    if _places(known) != _places(rebuilt):
+        said.append(f"agents by place are {known.places}, and should be {rebuilt.places}")
+    if _names(known) != _names(rebuilt):
+        said.append(f"agents that name a GPU are {known.naming}, and should be {rebuilt.naming}")
     return said
 
 
@@ -152,12 +153,12 @@ def _names(agents: Agents) -> dict[GpuId, set[AgentId]]:
 
 
 def _problems_of_tasks(state: State) -> list[str]:
-    """Where what is known of live tasks is not what a look at all of them gives."""
-    made, known = replace(state.work, made_restless=None).restless, state.work.restless
+    """Return differences between the index of live tasks and the tasks of the state."""
+    rebuilt, known = replace(state.work, made_restless=None).restless, state.work.restless
     said: list[str] = []
     if (order := known.in_order(known.numbers)) != list(state.work.live):
         said.append(f"live tasks in order are {order}, and should be {list(state.work.live)}")
     for name in ("on", "tasks", "preemptible", "limited", "unkilled"):
-        if (now := getattr(known, name)) != (truth := getattr(made, name)):
-            said.append(f"restless {name} are {sorted(now)}, and should be {sorted(truth)}")
+        if (indexed := getattr(known, name)) != (expected := getattr(rebuilt, name)):
+            said.append(f"restless {name} are {sorted(indexed)}, and should be {sorted(expected)}")
     return said

@@ -254,7 +254,7 @@ class _Stand:
     """Progress of one app.
 
     Attributes:
-        waiting: Why nothing is done for it now; "" if something was done, None if the goal is reached.
+        waiting: Reason for which nothing is done for it now; "" if something was done, None if the goal is reached.
         progress: Value of `moves.progress`.
     """
 

@@ -35,7 +35,7 @@ class _Told:
 
     Attributes:
         at: Time from which on the room is made, in seconds since the epoch.
-        job: Pending job.
+        job: Job that waits.
         request: Request of each of its tasks.
         way: Plan with victims, or the node on which other jobs leave room.
     """
@@ -108,7 +108,7 @@ class Coming:
         return self._made.get(way)
 
     def _look(self, backlog: Backlog, job: Job, request: Request, at: float) -> Plan | AgentId | None:
-        """Return the plan that makes room for a job at a time, or the node with room left by others; None for neither."""
+        """Return the plan that makes room for a job at a time, or a node with room left by others; None for neither."""
         planner = self._way(backlog, at)[1]
         node = planner.room_for(job, request)
         return planner.find(job, request) if node is None else node
@@ -138,7 +138,10 @@ class Coming:
         return Owed(queue, seat is not None, in_nodes, *held, room, too_large=not small)
 
     def _held_against(self, backlog: Backlog, job: Job) -> tuple[int, int]:
-        """Return the thousandths of GPUs on nodes of a job that jobs within guarantees hold, and other jobs that it cannot end."""
+        """Return what jobs within guarantees hold on nodes of a job, and what other jobs hold that it cannot end.
+
+        Both are thousandths of GPUs.
+        """
         rule = self._rule(backlog, FOR_EVER)
         victims, seated, spared = rule.victims_of(job), 0, 0
         for task_id in self._state.work.live:

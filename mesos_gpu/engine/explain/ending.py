@@ -85,6 +85,7 @@ def _by_bookings(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
 
 
 def _booked(booking: Booking) -> str:
+    """Return the reason of an end for a booking of the job's GPUs."""
     spec = booking.spec
     begins = shown(booking.begins, spec.zone)
     return f"its GPUs are booked from {begins} ({spec.zone}) on for queue {spec.queue}, as {spec.name}"

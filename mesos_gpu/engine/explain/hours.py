@@ -80,7 +80,7 @@ def estimate_then(state: State, settings: Settings, now: float, job: Job) -> Est
         state: State of the engine, which is copied for the trial.
         settings: Settings of the scheduler.
         now: Time, in seconds since the epoch.
-        job: Pending job.
+        job: Job that waits.
     """
     span = next_hours(state, job.spec.queue)
     if span is None:

@@ -83,7 +83,7 @@ def _may_come(state: State, settings: Settings, job: Job, now: float) -> str:
 
 
 def _serves(state: State, tree: Tree, job: Job, other: Job) -> bool:
-    """Return whether another job has GPUs of a model that a job asks for, and no reclaim boundary (fence) is between them."""
+    """Return whether another job has GPUs of a model for a job, and no reclaim boundary (fence) is between them."""
     ours, theirs = tree.queues[leaf_of(tree, job)], tree.queues.get(leaf_of(tree, other))
     if theirs is None or tree.is_fenced(ours, theirs):
         return False

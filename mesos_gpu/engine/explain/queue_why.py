@@ -72,6 +72,7 @@ def _seated(state: State, tree: Tree, path: str, now: float) -> dict[str, int]:
 def _grouped(
     state: State, settings: Settings, now: float, forecast: Forecast, waiting: Sequence[Job]
 ) -> tuple[WaitGroup, ...]:
+    """Return pending jobs grouped by the reason for which they wait."""
     groups: dict[str, tuple[list[Job], str]] = {}
     paced: dict[Hashable, bool] = {}  # by the kind of job
     for job in waiting:

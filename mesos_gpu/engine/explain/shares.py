@@ -82,7 +82,7 @@ def _all(state: State, charges: Charges, now: float) -> tuple[QueueShare, ...]:
 def _lent(shares: Sequence[QueueShare]) -> dict[tuple[str, str], int]:
     """Return what siblings of each queue hold of its guarantee, by pool and path.
 
-    That is what they hold beyond their own guarantees, less what is guaranteed to none of them.
+    That is what they hold beyond their own guarantees, less what is guaranteed to no sibling.
     """
     families: dict[tuple[str, str], list[QueueShare]] = {}
     by_path = {(share.pool, share.path): share for share in shares}
@@ -105,6 +105,7 @@ def _band(tree: Tree, path: str) -> tuple[str, int]:
 
 
 def _weights(tree: Tree, steps: Mapping[str, Share]) -> Mapping[tuple[str, int], int]:
+    """Return the sum of weights of each group of queues that divide GPUs."""
     sums: dict[tuple[str, int], int] = {}
     for path, step in steps.items():
         band = _band(tree, path)

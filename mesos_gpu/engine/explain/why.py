@@ -350,6 +350,7 @@ def _node_view(
     ruled_out: str,
     waits: str,
 ) -> NodeCapacity:
+    """Return a node as it is for an explanation, without what other jobs reserve there."""
     drain, holders, installed = state.cluster.drain_of(node.hostname), _holders(state, node, now), node.gpus
     if state.cluster.drains or state.gpus.resets:
         installed = tuple([_as_it_stands(state, node, gpu) for gpu in installed])

@@ -127,7 +127,6 @@ class Charges:
                 self.sums.add(*entry)
 
     def __post_init__(self) -> None:
-        """Compute whether charges depend on the models of GPUs."""
         self.are_by_model = bool(self.document.pools or self.document.gpu_cost)
 
     def differ(self, old: Job | Task, new: Job | Task) -> bool:

@@ -171,9 +171,8 @@ class _Places:
         )
         neighbours = Neighbours(state, self._levels)
         if members:
-            neighbours.barred(
-                job, self._nodes[members[0]]
-            )  # it counts what it is told once it has read the state
+            # Reading the state first makes it count the assignments that follow.
+            neighbours.barred(job, self._nodes[members[0]])
         for agent_id in members:
             neighbours.take(Take(agent_id, job))
         return neighbours

@@ -18,11 +18,11 @@ _NEW_REQUESTS = 100  # submitted jobs after which the mix of recent requests is 
 class Index:
     """Book of the ledger that keeps an agent's row up to date with the rest of its offers and its launch window.
 
-    An agent without room in its launch window is not on the table.
+    An agent without room in its launch window is not on the table. The ledger must update `remains` and `pace` before
+    this book.
     """
 
     def __init__(self, index: NodeIndex, remains: Remains, pace: Pace) -> None:
-        """Store the books; the ledger must update `remains` and `pace` before this one."""
         self._index, self._remains, self._pace = index, remains, pace
 
     def take(self, take: Take) -> None:

@@ -1,4 +1,4 @@
-"""Transfers between jobs without seats: from queues that have more of what they are due to queues that have less."""
+"""Transfers between jobs without guaranteed admission: from queues with more of their fair share to those with less."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,10 +19,9 @@ from mesos_gpu.policy.tenancy.tree import lineage, meeting
 
 
 class Balance:
-    """Amounts that queues hold when all plans have come true, beside what they are due."""
+    """Amounts that queues will hold once all plans are carried out, compared with their fair shares."""
 
     def __init__(self, turn: Turn, seating: Seating, backlog: Backlog, running: Running) -> None:
-        """Count nothing yet."""
         self._turn, self._seating, self._held, self._running = turn, seating, backlog.held, running
 
     @cached_property

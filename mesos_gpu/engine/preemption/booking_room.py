@@ -37,7 +37,15 @@ class _Room:
 
 
 class BookingRoom:
-    """A search for GPUs of several nodes for one booking. It does not change the state."""
+    """Search for GPUs on several nodes for one booking. It does not change the state.
+
+    Args:
+        turn: Turn of the engine.
+        backlog: Backlog of the match.
+        booking: Booking without nodes, or with too few.
+        taken: GPUs that other bookings have at that time.
+        rank_of: Rank in which a job that may not use the booking is displaced, the lowest first; None if it stays.
+    """
 
     def __init__(
         self,
@@ -47,15 +55,6 @@ class BookingRoom:
         taken: Collection[GpuId],
         rank_of: Callable[[Job], int | None],
     ) -> None:
-        """Look at no node yet.
-
-        Args:
-            turn: Turn of the engine.
-            backlog: Backlog of the match.
-            booking: The booking without nodes, or with too few.
-            taken: GPUs that other bookings have at that time.
-            rank_of: Rank in which a job that may not use the booking is displaced, the lowest first; None if it stays.
-        """
         self._turn, self._backlog, self._booking = turn, backlog, booking
         self._taken, self._rank_of = taken, rank_of
         gpus, models = booking.spec.gpus, turn.state.cluster.models_of(booking.spec.models)

@@ -40,12 +40,16 @@ class Ask:
 
 
 class Candidates:
-    """The nodes of one match, with the plans that have been made."""
+    """Nodes of one match that plans may use, with the plans that were made so far.
+
+    Attributes:
+        looked_at: Number of nodes examined so far.
+        order: Nodes in the order of the least cost of room.
+    """
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
-        """Look at no node yet."""
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
-        self.looked_at = 0  # number of nodes examined so far
+        self.looked_at = 0
         self._closed = set[AgentId]()  # nodes of plans, which no other plan may use
         self._capacities: dict[AgentId, NodeCapacity] = {}
         self._chosen: dict[

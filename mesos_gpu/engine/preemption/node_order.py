@@ -17,19 +17,18 @@ _Key = tuple[int, int, int, int]
 
 
 class Order:
-    """Orders of nodes, one for each number of GPUs, which are kept up to date as plans are made."""
+    """Orders of nodes by the least cost of room, one for each number of GPUs, kept up to date as plans are made.
+
+    Args:
+        state: State of the engine.
+        rule: Rule with the jobs that may be ended.
+        backlog: Backlog with the reservations of nodes.
+        capacity: Function that returns a node as it will be once all jobs with notices have ended.
+    """
 
     def __init__(
         self, state: State, rule: Reclaim, backlog: Backlog, capacity: Callable[[Node], NodeCapacity]
     ) -> None:
-        """Put no node in order before an order is asked for.
-
-        Args:
-            state: State of the engine.
-            rule: Rule with the jobs that may be ended.
-            backlog: Backlog with the reservations of nodes.
-            capacity: Function that returns a node when all jobs with notices have ended.
-        """
         self._state, self._rule, self._backlog, self._capacity = state, rule, backlog, capacity
         self._kept: Sequence[Reservation] = ()
         self._kept_for: dict[JobId, list[AgentId]] = {}

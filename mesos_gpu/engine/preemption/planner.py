@@ -38,10 +38,9 @@ class Plan:
 
 
 class Planner:
-    """A search for room for waiting jobs, by the rule and the nodes of one moment. It does not change the state."""
+    """Search for room for waiting jobs, by the rule and the nodes of one moment. It does not change the state."""
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
-        """Make no plan yet."""
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
         self.candidates = Candidates(turn, backlog, rule, seating)
 

@@ -28,17 +28,16 @@ from mesos_gpu.policy.room.knapsack import Victim
 
 
 class Reclaim:
-    """The rule at one moment, and the later moments at which it allows more."""
+    """Rule at one moment by which running jobs may be ended, and the later moments at which it allows more.
+
+    Args:
+        turn: Turn of the engine.
+        seating: Guaranteed admission of jobs in the match.
+        backlog: Backlog of the match.
+        running: Preemptible jobs that run and have no notice.
+    """
 
     def __init__(self, turn: Turn, seating: Seating, backlog: Backlog, running: Mapping[JobId, Job]) -> None:
-        """Look at no job yet.
-
-        Args:
-            turn: Turn of the engine.
-            seating: Seats of the match.
-            backlog: Backlog of the match.
-            running: Preemptible jobs that run and have no notice.
-        """
         self._turn, self.seating, self._tree = turn, seating, seating.tree
         self._attained = backlog.attained
         self.running = Running(turn, seating, running)

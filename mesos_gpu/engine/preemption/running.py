@@ -78,7 +78,13 @@ class _Leaf:
 
 
 class Victims(Mapping[JobId, Victim]):
-    """The jobs that may be ended for one job, worked out for each victim when it is looked up."""
+    """Jobs that may be ended for one job, each computed when it is looked up.
+
+    Args:
+        running: Jobs that may be ended for any job; jobs of plans are removed from it.
+        known: Results of earlier look-ups, extended by later ones.
+        ask: Rule that returns a job as a victim, or None if it may not be ended.
+    """
 
     def __init__(
         self,
@@ -86,13 +92,6 @@ class Victims(Mapping[JobId, Victim]):
         known: dict[JobId, Victim | None],
         ask: Callable[[Job], Victim | None],
     ) -> None:
-        """Look up no job yet.
-
-        Args:
-            running: Jobs that may be ended for any job; jobs of plans are removed from it.
-            known: Answers of earlier look-ups, extended by later ones.
-            ask: The rule, which returns None if a job may not be ended.
-        """
         self._running, self._known, self._ask = running, known, ask
 
     def get(self, job_id: Any, default: Any = None) -> Any:
@@ -131,16 +130,15 @@ class Victims(Mapping[JobId, Victim]):
 
 
 class Running:
-    """The running jobs that may be ended at one moment, and what their end costs."""
+    """Running jobs that may be ended at one moment, and the cost of their end.
+
+    Args:
+        turn: Turn of the engine.
+        seating: Guaranteed admission of jobs in the match.
+        jobs: Preemptible jobs that run and have no notice. Jobs whose idle GPUs may be returned are added.
+    """
 
     def __init__(self, turn: Turn, seating: Seating, jobs: Mapping[JobId, Job]) -> None:
-        """Work out no cost before it is needed.
-
-        Args:
-            turn: Turn of the engine.
-            seating: Seats of the match.
-            jobs: Preemptible jobs that run and have no notice. Jobs whose idle GPUs may be returned are added.
-        """
         self._turn, self._seating = turn, seating
         self.idle = returnable(turn)
         self.jobs = {**jobs, **self.idle}

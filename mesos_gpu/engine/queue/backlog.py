@@ -46,7 +46,16 @@ def request_of(job: Job, settings: Settings, state: State) -> Request:
 
 
 class Backlog:
-    """Jobs that wait, in their order.
+    """Pending jobs during one match: their order, what blocks each, and the reservations made for them.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        offered: Function that returns the rest of the offers of an agent.
+        reading: Whether the state must not remember any results, as for a reader.
+        learn: Function that estimates the run time of jobs without a limit; None for no estimates.
+        standing: Fair shares of queues; None to use guarantees and weights alone.
 
     Attributes:
         held: Holdings of queues and users, and pools of jobs.
@@ -54,7 +63,7 @@ class Backlog:
         neighbours: Constraints between jobs and nodes.
         attained: Order of queues by attained service.
         nodes: Nodes of the match.
-        barriers: List of the reasons that block a job before any node is looked at.
+        barriers: Admission limits that block a job before any node is examined.
         reservations: Room that is kept for jobs.
     """
 

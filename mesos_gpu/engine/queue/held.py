@@ -340,16 +340,15 @@ class Held:
 
 
 class Lending:
-    """Lend limits of queues during a match: what they keep of a pool from jobs of other queues."""
+    """Lend limits of queues during a match: what they keep of a pool from jobs of other queues.
+
+    Args:
+        state: State of the engine.
+        held: Holdings of queues.
+        amount: Function that returns the capacity of a pool in thousandths of cost; None to keep nothing.
+    """
 
     def __init__(self, state: State, held: Held, amount: Callable[[str], int] | None) -> None:
-        """Store the arguments.
-
-        Args:
-            state: State of the engine.
-            held: Holdings of queues.
-            amount: Capacity of a pool in thousandths of cost; None if it is unknown, and nothing is kept.
-        """
         self._state, self._held, self._amount = state, held, amount
         self._pools = held.tree.lenders if amount is not None else frozenset()
 

@@ -1,4 +1,4 @@
-"""Nodes as the jobs of one match see them: which may serve a job, the room on each, and the ends of its tasks."""
+"""Nodes for the jobs of one match: which may serve a job, the capacity of each, and the ends of its tasks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,16 +32,15 @@ End = tuple[float, float | None, str]
 
 
 class Ends:
-    """Ends of launches, as they are known at one moment."""
+    """Expected ends of launches, as known at one moment.
+
+    Args:
+        state: State of the engine.
+        now: Time, in seconds since the epoch.
+        learn: Function that estimates the run time of jobs without a limit; None for no estimates.
+    """
 
     def __init__(self, state: State, now: float, learn: Learn | None) -> None:
-        """Store the arguments.
-
-        Args:
-            state: State of the engine.
-            now: Seconds since the epoch.
-            learn: Run time of jobs without a limit, for estimates; None if it is unknown.
-        """
         self._state, self._now, self._learn = state, now, learn
 
     def of(self, task: Task, job: Job) -> End:
@@ -65,7 +64,18 @@ class Ends:
 
 
 class Nodes:
-    """Nodes during one match; the capacity of a node is worked out when it is asked for."""
+    """Nodes during one match, with the capacity of each, which is computed on first use.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        held: Pools of jobs and of nodes.
+        neighbours: Constraints between jobs and nodes.
+        offered: Function that returns the rest of the offers of an agent.
+        ends: Expected ends of launches.
+        reading: Whether the state must not remember any results.
+    """
 
     def __init__(
         self,
@@ -79,25 +89,13 @@ class Nodes:
         *,
         reading: bool = False,
     ) -> None:
-        """Store what the capacity of nodes is worked out from, and work out none yet.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            now: Seconds since the epoch.
-            held: Pools of jobs and of nodes.
-            neighbours: Constraints of jobs between nodes and tasks.
-            offered: Rest of the offers of an agent.
-            ends: Ends of launches.
-            reading: Whether the state remembers nothing of what is asked.
-        """
         self._state, self._settings, self._now = state, settings, now
         self._held, self._neighbours = held, neighbours
         self._offered, self._ends, self._reading = offered, ends, reading
         self._known: dict[AgentId, NodeCapacity] = {}
 
     def serves(self, job: Job, node: Node, *, ever: bool = False) -> bool:
-        """Return whether a job may go to a node now; with `ever` also if it may do so only after a longer wait."""
+        """Return whether a job may run on a node now; with `ever` also if it may do so only after a longer wait."""
         if node.lost_at is not None or is_closed(self._state, node):
             return False
         if not self._held.is_in(node.id, self._held.pools.every(job) if ever else self._held.pools_of(job)):
@@ -111,11 +109,11 @@ class Nodes:
         return as_new_as(node.driver_version, job.min_driver)
 
     def is_new(self, job: Job) -> bool:
-        """Return whether a job still waits for the offer of a GPU that is open to shares before another is opened."""
+        """Return whether a job still waits for an offer of a GPU open to shares, before another GPU is opened."""
         return self._now - max(job.submitted_at, job.not_before) < self._settings.placing.open_after_s
 
     def joins_soon(self, job: Job, request: Request) -> bool:
-        """Return whether an open GPU has room for a job whose agent offers nothing now: its offer is on the way."""
+        """Return whether an open GPU has room for a job on an agent whose next offer is on its way."""
         tasks, known = self._state.work.tasks, self._state.cluster.nodes
         agents = dict.fromkeys(tasks[task_id].agent_id for task_id in self._state.gpus.covers.values())
         nodes = (known.get(agent_id) for agent_id in agents if not self._offered(agent_id))
@@ -131,7 +129,7 @@ class Nodes:
         return chosen is not None and not chosen.opens
 
     def ports_for(self, job: Job, node: Node) -> tuple[PortRange, ...] | None:
-        """Return the free ports of a node; None if a job needs none, or if no offer says which they are."""
+        """Return the free ports of a node; None if the job needs no ports, or if no offer lists them."""
         if job.spec.tasks == 1 and not job.spec.ports:
             return None
         offers = [offer for offer in self._state.cluster.offers.values() if offer.agent_id == node.id]
@@ -142,7 +140,7 @@ class Nodes:
         return without([PortRange(port, port) for port in taken], here)
 
     def ports_in_use_lately(self, agent_id: AgentId) -> Mapping[int, float]:
-        """Return the ports that tasks of an agent had which ended lately, with the time of the end."""
+        """Return the ports of an agent's tasks that ended lately, each with the time of the end."""
         return self._state.work.ports.freed_since(agent_id, self._now - _PORTS_REST_S)
 
     def capacity(self, node: Node) -> NodeCapacity:

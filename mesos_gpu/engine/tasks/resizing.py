@@ -270,7 +270,7 @@ def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
 
 
 def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
-    """Return why tasks cannot have other shares where they run, and what helps beside a restart; "" for both if they can."""
+    """Return why tasks cannot get other shares on their nodes, and what else helps than a restart; "" each if they can."""
     for task in tasks:
         if task.share and (why := fixed(task.share, wanted[task.id])):
             return why, ""

@@ -111,7 +111,6 @@ def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:
     """Open the periods that have begun, report thresholds that were reached, and compute when to look again.
 
     Args:
-        turn: The step.
         tree: Tree of the queues.
         records: Spans that ended in this step; the part after the end of a period is paid by the next period.
     """

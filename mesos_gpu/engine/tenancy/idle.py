@@ -148,7 +148,6 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
     """Advance the idleness of a job by one window, and warn, notify or recall as its rules say.
 
     Args:
-        turn: The step.
         job: Job that runs.
         rules: Rules on idle GPUs.
         verdict: Result of the window.
@@ -218,7 +217,6 @@ def give_up(turn: Turn, job: Job, by: JobId) -> None:
     """Give a job with idle GPUs notice, so that a pending job gets them.
 
     Args:
-        turn: The step.
         job: Running job that `returnable` has returned.
         by: Pending job that gains the GPUs.
     """
@@ -236,7 +234,6 @@ def give(
     """Give a job notice that it ends for idle GPUs, unless it has a notice already.
 
     Args:
-        turn: The step.
         job: Job with idle GPUs.
         known: Idleness of the job.
         rules: Rules on idle GPUs for the job.

@@ -48,7 +48,6 @@ def give(
     or that is being ended already; of two notices the earlier end counts.
 
     Args:
-        turn: The step.
         job: Job that is to end.
         reason: Reason for programs.
         why: Reason in words, as "makes room for job b7, which its queue is guaranteed".
@@ -90,7 +89,6 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
     """Recall the standing notice of a job, and tell its tasks.
 
     Args:
-        turn: The step.
         job: Job that goes on.
         why: Reason in words, as "job b7 was started elsewhere".
         of: Reasons of notices that may be recalled; others stay.
@@ -203,9 +201,7 @@ def _look_after_drained(
     """End a job with a drain notice, or recall the notice if the drain was withdrawn or put off.
 
     Args:
-        turn: The step.
         job: Job with a notice.
-        notice: Standing notice.
         drained: Result of `_drained`; a drain with a deadline ends the job at that, not at the notice's time.
     """
     if drained is None:
