@@ -64,9 +64,9 @@ class Leaf:
         until: Time at which a job's priority has grown by waiting, in seconds since the epoch.
         places: Places of users when the jobs were put in order.
         step_s: Seconds after which a job that waits gains one of priority.
-        entries: Entries of the line while no job has a seat or starves; None until they are asked for.
+        entries: Entries of the line while no job has a seat or starves; None until first used.
         room_made: Whether other jobs were ended for any of the jobs.
-        ranked: Jobs that ask for GPUs by `rank_in_leaf`; None until they are asked for.
+        ranked: Jobs that ask for GPUs by `rank_in_leaf`; None until first used.
         ranked_in: Begin and end of the time for which that order holds, and its `step_s`.
     """
 

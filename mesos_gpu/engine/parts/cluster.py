@@ -36,7 +36,7 @@ class ClusterPart:
         most_offered: Largest amounts that each agent has offered at once, for default amounts of jobs.
         touched: Agents that have changed since the table was made.
         table: Agents with offers, as the match uses them; None if it must be made again.
-        made_agents: Index of nodes and offers; None until it is asked for.
+        made_agents: Index of nodes and offers; None until first used.
     """
 
     nodes: dict[AgentId, Node] = field(default_factory=dict)

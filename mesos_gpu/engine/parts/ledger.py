@@ -17,7 +17,7 @@ class LedgerPart:
         span_works: Work on these GPUs, as far as it was summed up.
         budget_uses: Use of each period of each budget, by queue, user and number.
         folded_day: Days of UTC since the epoch before which records were summed up.
-        budget_book: Index of `budget_uses`; None until it is asked for.
+        budget_book: Index of `budget_uses`; None until first used.
         spans_seen: Whether the spans that were restored were compared with the tasks.
     """
 

@@ -33,11 +33,11 @@ class QuotaPart:
         uses: Jobs of each user and queue that wait, and their size; by "user" or "queue" and the name.
         sizes: Size in bytes of each job that is no instance of an app.
         seats_given: Seats that the latest match gave to jobs that wait.
-        made_hours: Document as it is at `hours_at`; None until it is asked for.
-        made_books: Sums over jobs and past use; None until they are asked for.
-        leaves: Pending jobs by leaf; None until they are asked for.
+        made_hours: Document as it is at `hours_at`; None until first used.
+        made_books: Sums over jobs and past use; None until first used.
+        leaves: Pending jobs by leaf; None until first used.
         moved_jobs: Jobs that have changed since `leaves` was brought up to date.
-        charges: Charges of all tasks; None until they are asked for.
+        charges: Charges of all tasks; None until first used.
         uncharged: Tasks that have changed since `charges` was brought up to date.
     """
 

@@ -42,8 +42,8 @@ class WorkPart:
         tended_at: Time at which all tasks were looked at, in seconds since the epoch.
         made_room: Launches that had to make room for a job, by that job, even if they were recalled.
         events: Latest events of jobs.
-        made_restless: Index of live tasks; None until it is asked for.
-        made_ports: Index of ports of ended tasks; None until it is asked for.
+        made_restless: Index of live tasks; None until first used.
+        made_ports: Index of ports of ended tasks; None until first used.
     """
 
     jobs: dict[JobId, Job] = field(default_factory=dict)

@@ -477,7 +477,7 @@ def _settle_withdrawn(turn: Turn, job: Job, members: Sequence[tuple[Task, Resizi
     if all(resize.withdrawn and task.share == resize.before for task, resize in members):
         spec = replace(spec, **resize.patch)  # type: ignore[arg-type]
         words = f"resized to {_words(resize.before)}"
-    turn.put_job(replace(job, spec=spec, message=f"{words}: the rest cannot be undone: {resize.refused}"))
+    turn.put_job(replace(job, spec=spec, message=f"{words}: it cannot be undone: {resize.refused}"))
 
 
 def _words(share: Share) -> str:

@@ -45,7 +45,7 @@ def test_queue_document_without_the_queue_of_a_booking_is_refused(
     booked: Booked, way: Callable[[Booked, QueueDocument], object]
 ) -> None:
     document = QueueDocument(queues={"ops": QueueSpec()})
-    said = r"nobody could use what is booked: exam \(there is no queue exam\)"
+    said = r"these bookings could not be used: exam \(there is no queue exam\)"
     with pytest.raises(Conflict, match=said) as refused:
         way(booked, document)
     assert "cancel the bookings first (mesos-gpu reserve cancel)" in refused.value.remedy

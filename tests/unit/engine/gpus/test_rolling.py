@@ -150,7 +150,7 @@ def test_roll_stops_at_a_new_monitor_that_keeps_ending_and_quotes_it() -> None:
         world.report("a2", gpu("ga2"))
     world.status(monitor(world, "a1"), "TASK_FAILED", agent="a1", message="no such program")
     ((_, why),) = rolling(world.state, world.settings, world.now).problems
-    assert why == "no new monitor runs there: the last one said: no such program"
+    assert why == "no new monitor runs there: its last message: no such program"
     assert killed(world.tick(3.0)) == []
 
 

@@ -65,7 +65,7 @@ SICK = replace(gpu("g0"), health=Health.UNKNOWN, reason="no driver")
         ({}, monitor(OLD, 0.0), {"since": NOW - 60.1}, "its monitor does not end"),
         ({}, None, {"since": NOW - 60.0}, ""),
         ({}, None, {"since": NOW - 60.1}, "no new monitor runs there"),
-        ({}, None, {"since": NOW - 60.1, "failed": "boom"}, "no new monitor runs there: the last one said: boom"),
+        ({}, None, {"since": NOW - 60.1, "failed": "boom"}, "no new monitor runs there: its last message: boom"),
         ({"monitor_launches": 10}, None, {}, ""),
         ({"monitor_launches": 11}, None, {}, "no new monitor runs there"),
         ({"reported_at": None}, WELL, {"since": NOW - 61}, "its new monitor has not reported"),
