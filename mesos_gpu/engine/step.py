@@ -107,6 +107,7 @@ def step(
 
 
 def _on_registered(turn: Turn, event: ev.Registered) -> None:
+    """Reset what depends on the subscription, store the framework's id, and begin reconciliation."""
     state = turn.state
     state.cluster.drop_offers()
     state.mesos.connected, state.mesos.master_url, state.mesos.suppressed = True, event.master_url, False
@@ -137,6 +138,7 @@ def _on_rescinded(turn: Turn, event: ev.OfferRescinded) -> None:
 
 
 def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
+    """Mark an agent as lost, and drop its offers."""
     node = turn.state.cluster.nodes.get(event.agent_id)
     turn.state.cluster.unused.pop(event.agent_id, None)
     for offer in [o for o in turn.state.cluster.offers.values() if o.agent_id == event.agent_id]:
@@ -146,6 +148,7 @@ def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
 
 
 def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
+    """Check and queue a submitted job or array."""
     check_job(turn.state, turn.settings, event.spec, event.owner)
     check_booking(turn.state, event.spec, event.owner)
     charged_to = event.owner or event.spec.user or ""
@@ -166,6 +169,7 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
 
 
 def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
+    """End a job at a user's request; one that has ended, or is being ended, stays as it is."""
     if event.wipe:
         volumes.wipe(turn, event.job_id)
     job = turn.state.work.jobs.get(event.job_id)

@@ -47,6 +47,7 @@ def on_tick(turn: Turn) -> None:
 
 
 def _tend(turn: Turn) -> None:
+    """Do the upkeep that looks at all tasks, jobs or apps."""
     budgets.on_tick(turn)  # before notices, so that jobs that need not end go on
     bookings.on_tick(turn)
     if turn.state.mesos.connected:

@@ -26,9 +26,9 @@ def is_to_begin(turn: Turn, booking: Booking) -> bool:
 
 
 def begin(turn: Turn, booking: Booking) -> Booking:
-    """Let a booking be active with the nodes that it has.
+    """Activate a booking with the nodes that it has.
 
-    If its message does not say that nodes are lacking, that is not known yet.
+    If its message does not mention missing nodes, it is not known yet whether any are missing.
     """
     lacks = lacking_words(booking)
     then = lacks if booking.told or not lacks else "its nodes are chosen as soon as Mesos offers any"

@@ -140,7 +140,7 @@ class _Choice:
             self._put_places(booking, (*sound, *more), _changed_words(booking, sound, more))
 
     def _put_places(self, booking: Booking, places: tuple[Place, ...], message: str) -> None:
-        """Give a booking other places with a message about what it lacks; jobs on its former places go on."""
+        """Give a booking other places, with a message on what it lacks; jobs on its former places go on."""
         lacks = "" if self._is_new() else lacking_words(replace(booking, places=places))
         short = f"{lacks}: no other is sound, or can be free in time" if lacks else ""
         message = "; ".join(filter(None, (message, short))) or booking.message
@@ -207,6 +207,7 @@ class _Choice:
         return cheapest if len(other) < len(cheapest) else other
 
     def _items(self, booking: Booking, chosen: tuple[Chosen, ...]) -> list[Item]:
+        """Return a booking with chosen GPUs and all others as items of the calendar."""
         mine = Item(
             booking.id,
             booking.spec,
@@ -218,10 +219,12 @@ class _Choice:
         return [mine, *booked_items(self.turn.state, self.turn.now, booking.id, booking.ends + MAX_S)]
 
     def _leaves_room(self, booking: Booking, places: tuple[Place, ...]) -> bool:
+        """Return whether all bookings fit if one gets some places."""
         chosen = tuple(Chosen(place.agent_id, self._model(place), len(place.gpus)) for place in places)
         return laid_out(self._ground, self._items(booking, chosen), booking.id) is not None
 
     def _planned(self, booking: Booking) -> set[AgentId] | None:
+        """Return the nodes of a booking in a layout in which all bookings fit; None without such a layout."""
         places = laid_out(self._ground, self._items(booking, ()), booking.id)
         if places is None:
             return None
@@ -234,6 +237,7 @@ class _Choice:
     def _cheapest(
         self, booking: Booking, only: Collection[AgentId] | None, *, firm: bool, beside: tuple[Place, ...]
     ) -> tuple[Place, ...]:
+        """Return places on some nodes that displace the least work, for the nodes that a booking still lacks."""
         used = {place.agent_id for place in beside}
         room = BookingRoom(
             self.turn, self.backlog, booking, self._taken(booking), partial(self._rank, booking, firm)

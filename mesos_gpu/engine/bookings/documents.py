@@ -19,12 +19,12 @@ _MAX_NAMED: Final = 5  # bookings in a message
 
 
 def faults_of(tree: Tree, document: QueueDocument, spec: BookingSpec) -> Iterator[tuple[str, str]]:
-    """Yield the faults of a booking whose queue, pool or guarantee does not exist: field and fault in words.
+    """Yield the faults of a booking that names an unknown queue, pool or guarantee: JSON pointer and reason.
 
     Args:
         tree: Tree of the queues.
         document: Document of the queues with their hours.
-        spec: The booking that is asked for.
+        spec: Request of the booking.
     """
     if tree.is_flat:
         if spec.pool != DEFAULT_POOL:

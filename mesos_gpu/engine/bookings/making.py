@@ -144,6 +144,12 @@ def begins_words(booking: Booking) -> str:
 
 
 def _known(state: State, booking_id: str) -> Booking:
+    """Return a booking that has not ended.
+
+    Raises:
+        NotFound: No booking has that id.
+        Conflict: The booking has ended.
+    """
     booking = state.calendar.bookings.get(booking_id)
     if booking is None:
         raise NotFound(f"there is no booking {booking_id}", remedy=_LIST)
@@ -156,6 +162,11 @@ def _known(state: State, booking_id: str) -> Booking:
 
 
 def _refuse_name(state: State, spec: BookingSpec, booking_id: str) -> None:
+    """Refuse a name that another booking has.
+
+    Raises:
+        Conflict: Another booking has the name.
+    """
     other = booking_called(state, spec.name)
     if other is not None and other.id != booking_id:
         raise Conflict(f"booking {other.id} has the name {spec.name}", remedy="give it another name")

@@ -31,6 +31,7 @@ def on_tick(turn: Turn) -> None:
 
 
 def _look(turn: Turn, booking: Booking) -> None:
+    """Begin, follow or end one booking."""
     if not booking.is_active and turn.now >= booking.ends:
         end_booking(turn, booking, BookingState.FAILED, "no scheduler ran during its time")
         return

@@ -85,12 +85,12 @@ def unfinished(state: State) -> list[Booking]:
 
 
 def owner_of(state: State, spec: BookingSpec) -> str:
-    """Return the queue whose guarantee a booking is taken from, by the present document; see `owner_in`."""
+    """Return the queue from whose guarantee a booking is taken, by the present document; see `owner_in`."""
     return owner_in(state.quota.queues, spec)
 
 
 def owner_in(document: QueueDocument, spec: BookingSpec) -> str:
-    """Return the queue whose guarantee a booking is taken from; "" if it is from no guarantee.
+    """Return the queue from whose guarantee a booking is taken; "" if it is taken from none.
 
     It is the queue of the booking, or the next one above it with a guarantee in the pool at any hours.
     """

@@ -82,6 +82,7 @@ class Coming:
         return self._known[job.id]
 
     def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
+        """Return the room that will be made for a job, as `of`, and take it into account for later jobs."""
         if not (self._running or is_pressing(self._state)) or job.id in backlog.ended_for:
             return None
         if not backlog.barriers.may_be_seated(job) and not backlog.barriers.shortages(job):

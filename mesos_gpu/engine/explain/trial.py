@@ -54,6 +54,7 @@ class Trial:
         return (*self._blocked_jobs(), *self._blocked_apps(), *self._refused_commands())
 
     def _blocked_jobs(self) -> Iterator[PlannedBlock]:
+        """Yield pending jobs that limits block in the copy only."""
         before = _read_backlog(self._state, self._settings, self._now)[0].barriers
         after = self._forecast.backlog.barriers
         for job in islice(self._forecast.jobs, _MAX_LOOKED_AT):
@@ -62,6 +63,7 @@ class Trial:
                 yield PlannedBlock(PlannedKind.JOB, job.id, job.spec.queue, wait.words)
 
     def _blocked_apps(self) -> Iterator[PlannedBlock]:
+        """Yield apps whose instances could not start, or not all, in the copy only."""
         tree = tree_of(self._trial, self._settings)
         for app in self._state.apps.catalog.root.all_apps():
             spec = instance_of(app, self._now)
@@ -76,6 +78,7 @@ class Trial:
                 yield PlannedBlock(PlannedKind.APP, app.id, queue, "; ".join(why for _, why in wrong))
 
     def _refused_commands(self) -> Iterator[PlannedBlock]:
+        """Yield the simplest command for each queue that would be refused in the copy only."""
         before = tree_of(self._state, self._settings)
         for leaf in tree_of(self._trial, self._settings).leaves():
             spec = JobSpec("job", command="true", gpus=1, queue=leaf.path)

@@ -211,7 +211,7 @@ def _node_views(
 
 
 class _ByPools:
-    """Words that keep a job off the nodes of pools that it may not use now, once for all nodes of the same pools."""
+    """Reasons that keep a job off nodes of pools that it may not use now, computed once for each pool."""
 
     def __init__(self, state: State, held: Held, job: Job, now: float) -> None:
         self._tree, self._held, self._job, self._now = state.quota.tree, held, job, now

@@ -30,7 +30,7 @@ def rank_in_leaf(job: Job, now: float, step_s: float) -> tuple[int, ...]:
 
 
 def ruled_as(job: Job) -> Hashable:
-    """Return what limits and rules of queues and classes see of a job: jobs of one kind wait for the same."""
+    """Return a key of a job; limits and rules of queues and classes treat jobs with one key alike."""
     spec = job.spec
     return (
         spec.queue, job.charged_to, spec.gpus, spec.gpu_milli, spec.gpu_compute_pct, spec.tasks, spec.gpu_model,

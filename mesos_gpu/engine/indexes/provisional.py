@@ -22,9 +22,9 @@ class Provisional:
     next_at: float = inf
 
     def is_soon(self, now: float) -> bool:
-        """Return whether nodes may have to be chosen soon: then the master is asked for what is free.
+        """Return whether nodes may have to be chosen soon, so that offers must be requested from the master.
 
         Args:
-            now: Time in seconds since the epoch.
+            now: Time, in seconds since the epoch.
         """
         return self.next_at - now <= SEEN_AHEAD_S

@@ -85,6 +85,7 @@ def _keeper(turn: Turn, agent_id: AgentId, carved: Carved) -> tuple[str, str]:
 
 
 def _task(turn: Turn, agent_id: AgentId, gpu_id: GpuId, executor_id: str, keeper: str) -> Task:
+    """Return a new cover task."""
     node = turn.state.cluster.nodes[agent_id]
     return Task(
         id=covers.new_cover_id(turn.state, gpu_id),

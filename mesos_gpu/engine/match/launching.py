@@ -35,6 +35,7 @@ def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Laun
 
 
 def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) -> bool:
+    """Return whether a node needs a monitor and its offers have room for it."""
     settings, left = turn.settings, remains.resources(node.id)
     needs_monitor = settings.secret_store.secrets or turn.state.work.volumes
     if node.inventory is None and not left.gpus and not needs_monitor:
@@ -43,6 +44,7 @@ def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) 
 
 
 def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+    """Launch a node monitor on the offers of an agent."""
     settings = turn.settings
     turn.state.cluster.monitors += 1
     # The start of this scheduler makes the id new even if it counts from 0 again.
@@ -150,6 +152,7 @@ def _env(
 
 
 def _task(turn: Turn, job: Job, rank: int, take: Take) -> Task:
+    """Return a new task of a job's next launch."""
     node, task_id = turn.state.cluster.nodes[take.agent_id], task_id_of(job, rank)
     return Task(
         id=task_id,

@@ -40,6 +40,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     request, moving = request_of(job, settings, state), _moving(state)
 
     def candidate(node: Node) -> CandidateNode:
+        """Return a node with its tasks that may move, as if no reservation were there."""
         tasks = tuple(
             Movable(
                 job_id=other.id,

@@ -67,6 +67,7 @@ class GpuPart:
             self._hold(task)
 
     def _hold(self, task: Task) -> None:
+        """Record a task as holder of its GPUs."""
         share = task.counted_share
         for gpu in task.gpus:
             if share is None:
@@ -77,6 +78,7 @@ class GpuPart:
             self.covers[task.covers] = task.id
 
     def _let_go(self, task: Task) -> None:
+        """Remove a task from the holders of its GPUs."""
         for gpu in task.gpus:
             if self.holders.get(gpu) == task.id:
                 del self.holders[gpu]

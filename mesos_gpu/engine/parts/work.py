@@ -135,7 +135,7 @@ class WorkPart:
             self.restless.enter(task, self.jobs.get(task.job_id) if task.job_id else None)
 
     def forget_task(self, task: Task) -> None:
-        """Remove an ended task whose job does not exist."""
+        """Remove an ended task of an unknown job."""
         del self.tasks[task.id]
         launches = self.launches.pop(task.job_id, ()) if task.job_id else ()
         others = tuple([task_id for task_id in launches if task_id != task.id])

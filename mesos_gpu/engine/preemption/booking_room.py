@@ -102,6 +102,7 @@ class BookingRoom:
         return known
 
     def _on(self, node: Node) -> _Room:
+        """Return the cheapest room for the booking on one node: its victims, and the GPUs once these have ended."""
         state, booking = self._turn.state, self._booking
         capacity = self._capacity(node)
         victims: dict[JobId, Victim] = {}
@@ -131,7 +132,7 @@ class BookingRoom:
         return _Room(place, chosen, frozenset(victims))
 
     def _capacity(self, node: Node) -> NodeCapacity:
-        """Return a node with its free GPUs, also while the master is asked for no offers."""
+        """Return a node with its free GPUs, even if the master is asked to send no offers."""
         turn, capacity = self._turn, self._backlog.nodes.capacity(node)
         if is_asked(turn.state, self._role):
             return capacity

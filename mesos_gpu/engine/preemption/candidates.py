@@ -65,7 +65,7 @@ class Candidates:
         victims: Mapping[JobId, Victim],
         pools: Collection[str] | None = None,
     ) -> Ask:
-        """Return what nodes are asked for, with the ports of the job.
+        """Return the request for nodes for a job, with the ports of the job.
 
         Args:
             job: The waiting or moving job.

@@ -79,6 +79,7 @@ class Order:
         return self._kept_for.get(job_id, ())
 
     def _look_at_kept(self) -> None:
+        """Read the reservations again if they have changed."""
         kept = self._backlog.reservations.every
         if kept is self._kept:
             return
@@ -92,6 +93,7 @@ class Order:
                 self._made.setdefault(each.agent_id, set()).update(each.gpus)
 
     def _line(self, gpus: int) -> list[_Key]:
+        """Return the order of nodes for a number of GPUs, computed on first use."""
         line = self._lines.get(gpus)
         if line is None:
             keys = {

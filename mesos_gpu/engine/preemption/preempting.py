@@ -173,6 +173,7 @@ class _Plans:
         return job.id in self._backlog.ended_for
 
     def _make_room(self, job: Job, request: Request, way: Plan) -> None:
+        """Save a plan for a job, then give notice to its victims."""
         turn, rule, chosen, room_on = self._turn, self._rule, way.chosen, way.room_on
         names = ", ".join(str(victim.job_id) for victim in chosen)
         message = f"room is made for it by {names}"

@@ -60,11 +60,11 @@ class Reclaim:
     # --- victims
 
     def could_take(self, job: Job) -> bool:
-        """Return whether a job might be ended or moved for a job; True also where only `victims_of` can say."""
+        """Return whether jobs might be ended or moved for a job; True also if only `victims_of` can decide."""
         return not self._tree.is_flat or job.priority > self.running.lowest_priority
 
     def kind(self, job: Job) -> Hashable:
-        """Return a key of a job; the same jobs may be ended for all jobs with one key."""
+        """Return a key of a job; jobs with one key have the same possible victims."""
         seat = self.seating.given.get(job.id)
         own = job.spec.queue, job.priority, self._attained.rank(job)
         return (

@@ -143,7 +143,10 @@ class Backlog:
     def in_pools(
         self, job: Job, nodes: Mapping[AgentId, NodeCapacity]
     ) -> Sequence[Mapping[AgentId, NodeCapacity]]:
-        """Keep those of some nodes that are in pools whose limits leave room for all of a job: by `Pools.preferred`."""
+        """Return those of some nodes that are in pools with room in their limits for all of a job.
+
+        They are in groups, the best first, as of `Pools.preferred`.
+        """
         pools, held = self.barriers.open_pools(job), self.held
         if pools is None:
             return (nodes,)

@@ -122,7 +122,7 @@ class Barriers:
         return None if reason is None else reason.wait()
 
     def _kind(self, job: Job) -> Hashable:
-        """Return what jobs have in common that wait for the same."""
+        """Return a key of a job; jobs with one key are blocked by the same reasons."""
         # A job with a reservation may start where other jobs of its kind may not.
         own = job.id if job.room_made_at is not None or job.id in self._kept.jobs else None
         seated = job.id in self._state.quota.seats_given

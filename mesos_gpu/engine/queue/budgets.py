@@ -167,7 +167,7 @@ class Budgets:
                 yield standing
 
     def _unpaid(self, key: Key, budget: Budget) -> Standing | None:
-        """Return the standing of a budget of a user who has not paid yet: its period is opened by the first payment."""
+        """Return the state of a budget of a user who has not paid from it yet; the first payment opens its period."""
         use = opened(key, budget, latest_of(self._state, key), 0, self._now_ms)
         return None if use is None else Standing(budget, use, 0, 0, total_of(budget, use), self._now_ms)
 

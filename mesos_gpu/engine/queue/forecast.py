@@ -44,7 +44,7 @@ class Coming(Protocol):
     """Room that ends of other jobs will make, as `engine.explain.coming.Coming`."""
 
     def of(self, backlog: Backlog, job: Job, /) -> RoomToCome | None:
-        """Return the room that will be made for a job; jobs are asked for in the order of the line."""
+        """Return the room that will be made for a job; jobs are passed in queue order."""
 
 
 class Forecast:
@@ -225,6 +225,7 @@ class Forecast:
         return backlog
 
     def _estimates(self, most: int) -> dict[JobId, Estimate]:
+        """Return when each of the first jobs may start, with reservations for the jobs before it."""
         backlog = self._learning()
         estimates: dict[JobId, Estimate] = {}
         known: dict[tuple[str, int, Hashable], Reservation | None] = {}
@@ -240,6 +241,14 @@ class Forecast:
         return estimates
 
     def _estimate(self, backlog: Backlog, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
+        """Return when a job may start, and the basis of the estimate.
+
+        Args:
+            backlog: Backlog with reservations for the jobs before it.
+            job: Job that waits.
+            reservation: Reservation that the job would get; None without one.
+            ahead: Number of jobs before it.
+        """
         beyond = backlog.barriers.beyond(job)
         rule = backlog.barriers.rule_against(job)
         if rule is not None and not beyond:

@@ -363,7 +363,7 @@ class Lending:
         return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
 
     def bound(self, job: Job, pool: str) -> Bound | None:
-        """Return the limit that all queues together have in a pool for a job to start; None if nothing is kept."""
+        """Return the limit of all queues together in a pool for a job to start; None if nothing is kept from it."""
         if pool not in self._pools or self._amount is None or not job.spec.gpu_milli_in_all:
             return None
         amount = self._amount(pool)
@@ -378,7 +378,7 @@ class Lending:
         return not kept or kept + self._held.cost_of(job, pool) <= amount
 
     def kind(self, job: Job) -> Hashable:
-        """Return what jobs have in common for which `takes_own` is the same."""
+        """Return a key of a job; `takes_own` gives one result for jobs with one key."""
         spec = job.spec
         of_queue = spec.queue, spec.gpu_milli_in_all, spec.gpu_model, self._held.revision
         return of_queue if self._pools else None

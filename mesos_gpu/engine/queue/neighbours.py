@@ -240,6 +240,7 @@ class Neighbours:
         rules: Sequence[Rule],
         keys: Mapping[AgentId, int] = MappingProxyType({}),
     ) -> list[Site]:
+        """Return nodes as sites of the placement search, with the values that the rules of a gang compare."""
         nodes, fields = self._state.cluster.nodes, {rule.field for rule in rules}
         levels = [level_field(level) for level in self.fabric.levels] if job.spec.topology else []
         fields.difference_update(levels)
@@ -264,6 +265,12 @@ class Neighbours:
         return known[2]
 
     def _made_rules(self, job: Job, placed: Sequence[Placed], instances: int) -> list[Rule]:
+        """Return the rules for the tasks of a gang among each other.
+
+        Args:
+            placed: Jobs of its group that run, with their nodes.
+            instances: Number of jobs and tasks in its group.
+        """
         spec = job.spec
         rules = [*rules_of(spec.constraints, placed, instances)]
         if spec.topology is not None:
@@ -310,6 +317,7 @@ class Neighbours:
         return lambda agent_id: tuple([(at, fabric.groups[agent_id][at]) not in used for at in levels])
 
     def _read(self) -> None:
+        """Read where jobs run, and count the instances of apps."""
         self._apps, state = {}, self._state
         for task_id in state.work.live:
             task = state.work.tasks[task_id]

@@ -1,4 +1,4 @@
-"""Reservations during one match: room that is kept for jobs which wait, and who may use it meanwhile."""
+"""Reservations during one match: room on nodes for waiting jobs, and the jobs that may use it meanwhile."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -146,7 +146,7 @@ class Reservations:
     def find_room(
         self, job: Job, request: Request, pools: tuple[str, ...] = (), *, beside: bool = True
     ) -> list[Reservation]:
-        """Find room for a job on nodes, whatever limits say.
+        """Find room for a job on nodes, without regard to limits.
 
         Args:
             job: Job that waits.
@@ -171,11 +171,11 @@ class Reservations:
         return [reservation] if reservation else []
 
     def alone(self, job: Job, request: Request) -> Reservation | None:
-        """Return the node that a job gets if nothing is kept for others, and no queue has a limit; None without one."""
+        """Return the node that a job would get without reservations and limits; None without one."""
         return decisive(self.find_room(job, request, beside=False))
 
     def _left_of(self, job: Job, node: Node) -> NodeCapacity:
-        """Return a node without what is kept of it from a job."""
+        """Return a node without what is reserved there for other jobs."""
         kept = self._kept.on(node.id)
         if not kept:
             return self._nodes.capacity(node)

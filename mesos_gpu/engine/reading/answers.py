@@ -17,7 +17,7 @@ def answer_to(state: State, change: ev.Change[T]) -> T:
 
 
 def _nothing(_state: State, _change: ev.Change[None]) -> None:
-    """Answer that the change was taken in."""
+    """Return None: the change needs no other answer than that it was applied."""
 
 
 #: How each change is answered; the base class of the change says what type its answer has.

@@ -95,7 +95,7 @@ def waiting_jobs(view: View, most: int, sees: Callable[[Job], bool] = lambda _: 
     Args:
         view: View of the state.
         most: Largest number of jobs.
-        sees: Function that says whether a job is wanted.
+        sees: Function that returns whether to include a job.
     """
     return _forecast(view).waiting(most, sees)
 

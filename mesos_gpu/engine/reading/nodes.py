@@ -23,7 +23,7 @@ def gpu_statuses(view: View, on: Callable[[str], bool] | None = None) -> Sequenc
 
     Args:
         view: View of the state.
-        on: Function that says whether GPUs of a host are wanted, by its name; None for all hosts.
+        on: Function that returns whether to include the GPUs of a host, by its name; None for all hosts.
     """
     return reported(view.state, view.settings, view.now, view.state.cluster.placed(on).values())
 
@@ -35,7 +35,7 @@ def gpu_page(
 
     Args:
         view: View of the state.
-        on: Function that says whether GPUs of a host are wanted, by its name; None for all hosts.
+        on: Function that returns whether to include the GPUs of a host, by its name; None for all hosts.
         skip: Number of GPUs that are left out first.
         limit: Largest number of GPUs; None for all others.
     """

@@ -93,7 +93,7 @@ def _fits(
 
 
 def _starting_again(state: State) -> Iterator[Job]:
-    """Yield the gangs that wait after a launch, and those whose members are being ended for the gang to start again."""
+    """Yield gangs that wait after a launch, and gangs that are being ended to start again."""
     jobs = state.work.jobs
     yield from [
         job for _, job_id in state.work.queue if (job := jobs[job_id]).launches and job.spec.tasks > 1
@@ -114,6 +114,7 @@ def _is_for_others(task: Task) -> bool:
 
 
 def _reservation(job: Job, settings: Settings, tasks: Iterable[Task], node: NodeCapacity) -> Reservation:
+    """Return the reservation of what ended tasks of a gang held on one node."""
     members = list(tasks)
     gpus = list(chain.from_iterable(task.gpus[: job.spec.gpus] for task in members))
     needs = total(footprint_of(job, settings).total for _ in members)

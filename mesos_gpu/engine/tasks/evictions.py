@@ -66,6 +66,7 @@ def on_broken(turn: Turn, node: Node, gpu: Gpu) -> None:
 
 
 def _on_broken(turn: Turn, task: Task, gpu: Gpu, why: str) -> None:
+    """Treat a task on a broken GPU as its job wants."""
     job = running(turn, task)
     if job is None:
         return

@@ -132,6 +132,7 @@ class _Sum:
         return SpanWork(self._task.id, int(self._turn.now * MS), cards, did)
 
     def _add(self, gpu_id: GpuId, use: TaskUse, work: Work, waiting_milli: int) -> None:
+        """Add the work between the last counters of a GPU and new ones to the sum of the day."""
         previous, self._cards[gpu_id] = self._cards.get(gpu_id), work
         if previous is None and use.at - work.since > self._age_s + _CLOCKS_S:
             return  # the counter is older than the span, whose part of it is unknown

@@ -200,6 +200,7 @@ def returnable(turn: Turn) -> dict[JobId, Job]:
 
 
 def _is_returnable(turn: Turn, tree: Tree, job: Job, known: Idleness) -> bool:
+    """Return whether a job may be ended now: warned long ago, idle by a fresh report, and without a notice."""
     rules = rules_of(tree, job)
     if (
         rules.policy is not IdlePolicy.PRESSURE

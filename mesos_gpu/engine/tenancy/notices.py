@@ -232,12 +232,12 @@ def _drained(
 
 
 def drain_end(state: State, job: Job, drains: Mapping[tuple[Target, str], Drain]) -> tuple[float, str] | None:
-    """Return the first deadline of the drains of a job's nodes and cards, with the drain in words, or None without one.
+    """Return the first deadline of the drains of a job's nodes and GPUs, with the drain in words; None without one.
 
     Args:
         state: State of the engine.
         job: Job with tasks.
-        drains: Drains by what they take out, each with or without a deadline.
+        drains: Drains by target, each with or without a deadline.
     """
     ends: list[tuple[float, str]] = []
     for task in state.work.round_of(job) if drains else ():
