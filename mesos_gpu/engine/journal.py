@@ -101,7 +101,8 @@ def words(effect: fx.Effect) -> str:
             return f"{type(effect).__name__} {subject(effect)[1]}"
         case _:
             values = (
-                f"{each.name}={wire.encode(getattr(effect, each.name)).decode()}" for each in fields(effect)
+                f"{field.name}={wire.encode(getattr(effect, field.name)).decode()}"
+                for field in fields(effect)
             )
             return " ".join((type(effect).__name__, *values))
 

@@ -79,7 +79,9 @@ def _problems_of_arrays(state: State) -> list[str]:
         if overlaps(array):
             said.append(f"array {array.id} counts a task twice")
         drafts = members.drafts.get(array.id, {})
-        places = {array.indexes.position(state.work.jobs[each].index or 0): each for each in members_alive}
+        places = {
+            array.indexes.position(state.work.jobs[job_id].index or 0): job_id for job_id in members_alive
+        }
         over = {each for place, each in places.items() if place is not None and has(array.left, place)}
         if over != set(drafts):
             said.append(f"drafts of array {array.id} are {sorted(drafts)}, and should be {sorted(over)}")

@@ -26,7 +26,7 @@ def on_token_created(turn: Turn, event: ev.TokenCreated) -> None:
     tokens, made_with = turn.state.rights.tokens, event.token.made_with
     if made_with and made_with not in tokens:
         raise Conflict(f"token {made_with} was revoked", remedy="log in again (mesos-gpu login)")
-    own = [each for each in tokens.values() if each.name == event.token.name]
+    own = [token for token in tokens.values() if token.name == event.token.name]
     expired = sorted((each for each in own if each.expires_at <= turn.now), key=lambda each: each.expires_at)
     if len(own) >= MAX_OF_NAME:
         if not expired:

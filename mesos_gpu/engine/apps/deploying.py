@@ -89,11 +89,17 @@ def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[s
     before = {id for action in actions for id in action.kill}
     apps = {app.id: app for app in event.root.all_apps()} if event.kill else {}
     for id, named in event.kill.items():
-        live = [each for each in state.apps.instances.get(id, ()) if not state.work.jobs[each].kill_requested]
-        chosen = [each for each in live if each in named and each not in before]
-        kill[id] = tuple(each for each in live if each in named or each in before)
+        live = [
+            job_id
+            for job_id in state.apps.instances.get(id, ())
+            if not state.work.jobs[job_id].kill_requested
+        ]
+        chosen = [job_id for job_id in live if job_id in named and job_id not in before]
+        kill[id] = tuple(job_id for job_id in live if job_id in named or job_id in before)
         by[id] = (
-            sum(_has_its_place(turn, apps[id], state.work.jobs[each]) for each in chosen) if id in apps else 0
+            sum(_has_its_place(turn, apps[id], state.work.jobs[job_id]) for job_id in chosen)
+            if id in apps
+            else 0
         )
     return smaller(event.root, by), kill
 
@@ -198,7 +204,10 @@ def _running(state: State, made: Plan) -> dict[str, float]:
     """
     running = {}
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
-        known = {each.version: each.app for each in state.apps.app_versions.get(action.app.id, ())}
+        known = {
+            app_version.version: app_version.app
+            for app_version in state.apps.app_versions.get(action.app.id, ())
+        }
         alike = [
             version
             for version in _versions_that_run(state, action.app.id)

@@ -25,8 +25,8 @@ def moment(turn: Turn) -> float:
     """
     state = turn.state
     before = [info.version for info in state.apps.catalog.versions.values()]
-    before += [each.version for each in state.apps.deployments.values()]
-    before += [each.version for each in state.apps.roots]
+    before += [deployment.version for deployment in state.apps.deployments.values()]
+    before += [root.version for root in state.apps.roots]
     last = round(max(before, default=0.0), 3)
     return turn.now if round(turn.now, 3) > last else last + 0.001
 
@@ -52,7 +52,7 @@ def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: fl
 def versions_of(state: State, app_id: str) -> Sequence[AppVersion]:
     """Return the versions of an app since it was made, oldest first: not those of one of its id before."""
     after = made_after(state.apps.roots, app_id)
-    return [each for each in state.apps.app_versions.get(app_id, ()) if each.version > after]
+    return [version for version in state.apps.app_versions.get(app_id, ()) if version.version > after]
 
 
 def _forget_versions_before(turn: Turn, root: RootVersion) -> None:
@@ -60,7 +60,7 @@ def _forget_versions_before(turn: Turn, root: RootVersion) -> None:
     state = turn.state
     for app_id in state.apps.app_versions.keys() - {id for id, _ in apps_of(root.root)}:
         if made_after(state.apps.roots, app_id) == root.version:
-            old = [each for each in state.apps.app_versions[app_id] if each.version <= root.version]
+            old = [version for version in state.apps.app_versions[app_id] if version.version <= root.version]
             _forget_old_versions(turn, app_id, old)
 
 
@@ -105,7 +105,7 @@ def _used(turn: Turn) -> set[tuple[str, float | None]]:
     """Return the versions of apps that run or are in saved trees of groups."""
     state = turn.state
     running: set[tuple[str, float | None]] = {(job.app_id, job.app_version) for job in _instances(state)}
-    return running.union(*(apps_of(each.root) for each in state.apps.roots))
+    return running.union(*(apps_of(root.root) for root in state.apps.roots))
 
 
 def _instances(state: State) -> Iterator[Job]:

@@ -59,9 +59,12 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
             choice.provide(booking)
         if is_to_begin(turn, turn.state.calendar.bookings[booking.id]):
             begin(turn, turn.state.calendar.bookings[booking.id])
-    known = {each.id for each in unfinished(turn.state)}
+    known = {unfinished_booking.id for unfinished_booking in unfinished(turn.state)}
     now.places = {key: places for key, places in now.places.items() if key in known}
-    now.next_at = min((_next_of(turn, each, now) for each in unfinished(turn.state)), default=inf)
+    now.next_at = min(
+        (_next_of(turn, unfinished_booking, now) for unfinished_booking in unfinished(turn.state)),
+        default=inf,
+    )
     turn.state.calendar.provisional = now
     if now.is_soon(turn.now):
         for node in turn.state.cluster.nodes.values():
@@ -228,7 +231,7 @@ class _Choice:
         places = laid_out(self._ground, self._items(booking, ()), booking.id)
         if places is None:
             return None
-        return {AgentId(each.node) for each in places[booking.id, booking.begins]}
+        return {AgentId(place.node) for place in places[booking.id, booking.begins]}
 
     def _model(self, place: Place) -> str:
         known = self.turn.state.cluster.place_of(place.gpus[0])

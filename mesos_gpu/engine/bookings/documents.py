@@ -92,6 +92,6 @@ def _crowded(state: State, document: QueueDocument, now: float) -> str:
     if misfit is None or misfit == clash(ground_of(state), items):
         return ""
     there = [state.calendar.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
-    names = ", ".join(sorted({each.spec.name for each in there})[:_MAX_NAMED])
+    names = ", ".join(sorted({booking.spec.name for booking in there})[:_MAX_NAMED])
     at = shown(misfit.at, there[0].spec.zone) if there else ""
     return f"what is booked is not kept beside it: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"

@@ -81,8 +81,8 @@ def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
     A booking takes nothing of the guarantees of others, because it does not give GPUs back before its end.
     """
     free = {pool.name: 0 for pool in tree.document.pools} | {DEFAULT_POOL: 0}
-    for each in bins:
-        free[each.pool] += each.gpus * each.cost * WHOLE
+    for gpus in bins:
+        free[gpus.pool] += gpus.gpus * gpus.cost * WHOLE
     cells = cells_of(tree, free) if tree.document.overbook else whole_cells(tree)
     for (_, pool), sizes in cells.items():
         free[pool] = max(free.get(pool, 0) - sum(sizes), 0)
@@ -107,7 +107,9 @@ def booked_items(state: State, now: float, without: str = "", until: float | Non
         until: Moment before which times begin, in seconds since the epoch; the horizon of bookings if None.
     """
     bookings = (
-        each for each in state.calendar.bookings.values() if not each.state.ended and each.id != without
+        booking
+        for booking in state.calendar.bookings.values()
+        if not booking.state.ended and booking.id != without
     )
     return [item for booking in bookings for item in _items(state, booking, now, until or horizon(now))]
 

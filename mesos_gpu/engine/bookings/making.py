@@ -47,7 +47,7 @@ def on_made(turn: Turn, event: ev.BookingMade) -> None:
         Conflict: Another booking has its name, or leaves no room; the error says when it would fit.
         TooMuch: `MAX_BOOKINGS` bookings have not ended.
     """
-    if sum(not each.state.ended for each in turn.state.calendar.bookings.values()) >= MAX_BOOKINGS:
+    if sum(not other.state.ended for other in turn.state.calendar.bookings.values()) >= MAX_BOOKINGS:
         raise TooMuch(f"{MAX_BOOKINGS} bookings have not ended, and no more may be made", remedy=_LIST)
     _refuse_name(turn.state, event.spec, event.id)
     spec, first = _checked(turn, event.id, event.spec)

@@ -77,10 +77,10 @@ def charge(turn: Turn, booking: Booking) -> None:
     if booking.spec.charge is not Charge.IDLE or not idle_ms or not chosen or lasted_ms <= 0:
         return
     document = turn.state.quota.queues
-    every = sum(each.gpus for each in chosen)
+    every = sum(group.gpus for group in chosen)
     parts = []
-    for model in sorted({each.model for each in chosen}):
-        count = sum(each.gpus for each in chosen if each.model == model)
+    for model in sorted({group.model for group in chosen}):
+        count = sum(group.gpus for group in chosen if group.model == model)
         milli = idle_ms * WHOLE * count // (every * lasted_ms)
         parts.append(Part(model, milli, milli * document.cost_of(model)))
     node = turn.state.cluster.nodes.get(booking.places[0].agent_id)

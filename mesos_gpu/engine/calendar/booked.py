@@ -28,9 +28,9 @@ def booking_called(state: State, name: str) -> Booking | None:
         return known
     return next(
         (
-            each
-            for each in state.calendar.bookings.values()
-            if each.spec.name == name and not each.state.ended
+            booking
+            for booking in state.calendar.bookings.values()
+            if booking.spec.name == name and not booking.state.ended
         ),
         None,
     )
@@ -80,7 +80,7 @@ def may_use(booking: Booking, job: Job) -> bool:
 
 def unfinished(state: State) -> list[Booking]:
     """Return the bookings that have not ended, ordered by their begin."""
-    bookings = (each for each in state.calendar.bookings.values() if not each.state.ended)
+    bookings = (booking for booking in state.calendar.bookings.values() if not booking.state.ended)
     return sorted(bookings, key=lambda each: (each.begins, each.id))
 
 
@@ -147,8 +147,10 @@ def booked_for(state: State, job: Job) -> Booking | None:
     if not state.calendar.bookings or job.state is JobState.PENDING:
         return None
     held = {gpu for task in state.work.round_of(job) for gpu in task.gpus}
-    active = (each for each in state.calendar.bookings.values() if each.is_active and may_use(each, job))
-    return next((each for each in active if held & set(each.gpus)), None)
+    active = (
+        booking for booking in state.calendar.bookings.values() if booking.is_active and may_use(booking, job)
+    )
+    return next((booking for booking in active if held & set(booking.gpus)), None)
 
 
 class Booked:
@@ -165,8 +167,8 @@ class Booked:
             return ()
         key = self.kind(job), job.spec.timeout_s, job.spec.is_share, bool(job.spec.gpus)
         if key not in self._uses:
-            active = (each for each in unfinished(self._state) if each.is_active)
-            self._uses[key] = tuple([each for each in active if self._has_time(each, job)])
+            active = (booking for booking in unfinished(self._state) if booking.is_active)
+            self._uses[key] = tuple([booking for booking in active if self._has_time(booking, job)])
         return self._uses[key]
 
     def _has_time(self, booking: Booking, job: Job) -> bool:

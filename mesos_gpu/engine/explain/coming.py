@@ -222,8 +222,8 @@ class Coming:
             tuple(
                 Giver(
                     queue,
-                    tuple(sorted(each.id for each in jobs)),
-                    sum(each.spec.gpu_milli_in_all for each in jobs),
+                    tuple(sorted(giver.id for giver in jobs)),
+                    sum(giver.spec.gpu_milli_in_all for giver in jobs),
                 )
                 for queue, jobs in sorted(givers.items())
             ),

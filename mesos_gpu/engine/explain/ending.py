@@ -69,7 +69,7 @@ def _ends(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
 
 def _by_bookings(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
     """Yield the ends of a running job by bookings of its GPUs."""
-    chosen = [each for each in state.calendar.bookings.values() if each.state.has_nodes]
+    chosen = [booking for booking in state.calendar.bookings.values() if booking.state.has_nodes]
     held = {gpu for task in state.work.round_of(job) for gpu in task.gpus} if chosen else set()
     for booking in chosen:
         if held.isdisjoint(booking.gpus):

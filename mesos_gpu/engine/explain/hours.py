@@ -51,9 +51,9 @@ def hours_words(state: State, path: str, now: float) -> str:
         return ""
     figures = changed(state.quota.hours.span.document, span.document)
     changes = "; ".join(
-        f"queue {each} {' and '.join(_said(state, each, figures[each]))}"
-        for each in lineage(path)
-        if each in figures
+        f"queue {queue} {' and '.join(_said(state, queue, figures[queue]))}"
+        for queue in lineage(path)
+        if queue in figures
     )
     return f"from {clock(span.since, now)} on {changes}"
 

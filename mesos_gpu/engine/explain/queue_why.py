@@ -119,10 +119,10 @@ def _summary(
     tree: Tree, path: str, forecast: Forecast, waiting: Sequence[Job], pools: Sequence[QueuePool]
 ) -> str:
     """Return the most important facts in one sentence."""
-    stopped = next((each for each in lineage(path) if tree.specs[each].stop is not Stop.NONE), None)
+    stopped = next((queue for queue in lineage(path) if tree.specs[queue].stop is not Stop.NONE), None)
     held = f": queue {stopped} is on hold" if stopped is not None else ""
     if not waiting:
-        has = counted(number_of(sum(each.share.held for each in pools)), "GPU")
+        has = counted(number_of(sum(pool.share.held for pool in pools)), "GPU")
         return f"no job waits; {has} allocated" + (f", and no job starts{held}" if held else "")
     number, milli = _sums(forecast, waiting)
     wants, jobs = counted(number_of(milli), "GPU"), counted(number, "job")

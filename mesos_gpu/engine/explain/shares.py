@@ -39,7 +39,7 @@ def path_share(state: State, settings: Settings, path: str, now: float) -> PathS
     steps = {(share.pool, share.path): share for share in _all(state, charges, now)}
     pools = dict.fromkeys(pool for pool, _ in steps)
     users = _users(state, charges, path, now) if queue.is_leaf else ()
-    return PathShare(path, tuple(steps[pool, each] for pool in pools for each in above), users)
+    return PathShare(path, tuple(steps[pool, queue_path] for pool in pools for queue_path in above), users)
 
 
 def _all(state: State, charges: Charges, now: float) -> tuple[QueueShare, ...]:

@@ -71,7 +71,9 @@ class Trial:
                 continue
             before = {*check_app(self._state, self._settings, app, None, spec)}
             wrong = [
-                each for each in check_app(self._trial, self._settings, app, None, spec) if each not in before
+                fault
+                for fault in check_app(self._trial, self._settings, app, None, spec)
+                if fault not in before
             ]
             if wrong:
                 queue = of_app(tree, spec, app.id).queue

@@ -83,7 +83,7 @@ def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past
         past_offers=past_offers,
     )
     nodes = [
-        replace(view, kept=tuple([_kept_of(view, job, each) for each in its]))
+        replace(view, kept=tuple([_kept_of(view, job, reservation) for reservation in its]))
         if (its := kept.get(view.agent_id))
         else view
         for view in views
@@ -276,7 +276,7 @@ def _offers(state: State, settings: Settings, role: str, *, past_offers: bool) -
 def _deployment_waits(state: State, job: Job) -> str:
     """Return what the deployment of an app's instance waits for, in words; "" if it does not wait, or without one."""
     deployments = state.apps.deployments.values() if job.app_version is not None else ()
-    words = (each.waiting.get(job.spec.app or "", "") for each in deployments)
+    words = (deployment.waiting.get(job.spec.app or "", "") for deployment in deployments)
     return next(filter(None, words), "")
 
 

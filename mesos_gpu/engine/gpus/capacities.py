@@ -36,7 +36,7 @@ def capacity_of(
         offered: Rest of the node's offers.
         reading: Whether the state must not remember the result.
     """
-    held = total(each.resources for each in allocations)
+    held = total(allocation.resources for allocation in allocations)
     covered, closing = covers.held_for_covers(state, settings, tasks)
     # Resources neither offered nor held were given back a moment ago: their offer is on the way.
     seen = offered + held + covered + closing
@@ -74,5 +74,9 @@ def idle_gpus(state: State, settings: Settings, now: float, node: Node) -> tuple
     able = [
         gpu.id for gpu in node.gpus if gpu.id not in holders or gpu.id in covered
     ]  # few on a full cluster
-    idle = {each for each in able if (covers.is_closing if each in covered else covers.is_free)(state, each)}
+    idle = {
+        gpu_id
+        for gpu_id in able
+        if (covers.is_closing if gpu_id in covered else covers.is_free)(state, gpu_id)
+    }
     return well(state, node, now, settings, idle)

@@ -142,7 +142,7 @@ def role_label(keeper: str) -> str:
     if ROLE_LABEL not in keeper:
         return ""
     labels = json.loads(keeper).get("labels", {}).get("labels", ())
-    return next((str(each["value"]) for each in labels if each["key"] == ROLE_LABEL), "")
+    return next((str(label["value"]) for label in labels if label["key"] == ROLE_LABEL), "")
 
 
 def may_cover(state: State, agent_id: AgentId, now: float) -> bool:
@@ -313,4 +313,7 @@ def _is_unwanted(state: State, task: Task) -> bool:
     """Return whether no job may get a share of the task's GPU: it is drained, or belongs to a booking."""
     if state.cluster.drain_of(task.hostname, task.covers) is not None:
         return True
-    return any(each.state.has_nodes and task.covers in each.gpus for each in state.calendar.bookings.values())
+    return any(
+        booking.state.has_nodes and task.covers in booking.gpus
+        for booking in state.calendar.bookings.values()
+    )

@@ -43,7 +43,7 @@ def waits_for_role(state: State, settings: Settings, job: Job) -> str:
     need = 0 if job.spec.is_share else job.spec.gpus_in_all
     if role is None or need <= role.gpus_left:
         has_offers = not settings.mesos.role_of or any(
-            is_of(settings, each, name) for each in state.cluster.offers.values()
+            is_of(settings, offer, name) for offer in state.cluster.offers.values()
         )
         return (
             ""
@@ -81,7 +81,7 @@ def reserved_for_others(state: State, role: str, agent_id: AgentId) -> int:
 
 def _offered(state: State, agent_id: AgentId) -> list[Scalar]:
     held = state.cluster.agents.offers.get(agent_id, {}).values()
-    return [scalar for each in held for scalar in each.offer.resources]
+    return [scalar for held_offer in held for scalar in held_offer.offer.resources]
 
 
 def is_asked(state: State, role: str) -> bool:

@@ -18,7 +18,7 @@ _MAX_S: Final = 300.0
 
 def unreserved_of(state: State, offer: Offer) -> tuple[Scalar, ...]:
     """Return the resources of an offer that jobs may use: those that are not reserved for shared GPUs."""
-    return tuple([each for each in offer.resources if not is_ours(each, state.mesos.framework_id)])
+    return tuple([scalar for scalar in offer.resources if not is_ours(scalar, state.mesos.framework_id)])
 
 
 def may_unreserve(state: State, agent_id: AgentId, scalars: Sequence[Scalar], now: float) -> bool:
@@ -53,4 +53,4 @@ def _comes_again(last: Unreserved, scalars: Sequence[Scalar]) -> bool:
     What an executor leaves comes later than what its task leaves, so more may be offered than before.
     """
     amounts = {(scalar.name, scalar.kind): scalar.amount for scalar in scalars}
-    return all(amounts.get((each.name, each.kind), 0.0) >= each.amount for each in last.scalars)
+    return all(amounts.get((scalar.name, scalar.kind), 0.0) >= scalar.amount for scalar in last.scalars)

@@ -139,7 +139,7 @@ class Agents:
             return  # most changes are reports without news
         if (was := _place(old)) != (at := _place(new)):
             if was is not None:
-                self._stand(was, [each for each in self.places[was] if each != node.id])
+                self._stand(was, [agent_id for agent_id in self.places[was] if agent_id != node.id])
             if at is not None:
                 self._stand(at, [*self.places.get(at, ()), node.id])
         self._count(old, new)
@@ -147,7 +147,7 @@ class Agents:
         if named == names:
             return
         for gpu_id in named:
-            self._name(gpu_id, [each for each in self.naming.get(gpu_id, ()) if each != node.id])
+            self._name(gpu_id, [agent_id for agent_id in self.naming.get(gpu_id, ()) if agent_id != node.id])
         for gpu_id in names:
             self._name(gpu_id, [*self.naming.get(gpu_id, ()), node.id])
 
@@ -183,7 +183,7 @@ class Agents:
 
     def others_naming(self, node: Node, gpus: Iterable[GpuId]) -> bool:
         """Return whether the report of another agent names one of some GPUs."""
-        return any(each != node.id for gpu_id in gpus for each in self.naming.get(gpu_id, ()))
+        return any(agent_id != node.id for gpu_id in gpus for agent_id in self.naming.get(gpu_id, ()))
 
     def latest(self, gpu_id: GpuId, nodes: Mapping[AgentId, Node]) -> Node | None:
         """Return the node that reported a GPU last; None if no latest report names it."""

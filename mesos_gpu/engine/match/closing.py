@@ -89,7 +89,7 @@ class _Way:
             if (job.spec.tasks > 1 or node.id in self._agents) and self._backlog.nodes.serves(job, node):
                 capacity = self._nodes.get(node.id) or self._backlog.nodes.capacity(node)
                 kept = self._backlog.reservations.kept_by_others(job, node)
-                kept = [each for each in kept if each.job_id not in self._placed]
+                kept = [reservation for reservation in kept if reservation.job_id not in self._placed]
                 nodes[node.id] = replace(capacity, kept=tuple(kept))
         return nodes
 
@@ -104,7 +104,7 @@ class _Way:
             while here and (way := self._shortest(request, node)) is not None:
                 node, gpu_ids = way
                 groups = beside_all(node).usable(request.gpu)
-                group = next(each for each in groups if len(each) >= request.gpu.count)
+                group = next(gpus for gpus in groups if len(gpus) >= request.gpu.count)
                 node = node.minus(request.resources, [gpu.id for gpu in group[: request.gpu.count]])
                 after[agent_id], left, here = node, left - 1, here - 1
                 closes += gpu_ids

@@ -135,7 +135,7 @@ def _env(
     """Return the environment variables of a task for its ports, its gang and its array."""
     of_array = {} if array is None or job.index is None else indexed(array, job.index)
     if job.spec.tasks > 1:
-        hosts, ports = [each.hostname for each in members], [each.ports[0] for each in members]
+        hosts, ports = [member.hostname for member in members], [member.ports[0] for member in members]
         gang = environment(task.rank, hosts, ports, gpus=len(task.gpus), own=job.spec.env)
         return {**of_array, **gang}
     spec = job.spec
@@ -147,7 +147,7 @@ def _env(
     return (
         of_array
         | launch_variables
-        | environment_alone(gpus=len(task.gpus), own={*spec.env, *(each.name for each in spec.secrets)})
+        | environment_alone(gpus=len(task.gpus), own={*spec.env, *(secret.name for secret in spec.secrets)})
     )
 
 

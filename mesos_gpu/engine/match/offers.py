@@ -102,7 +102,7 @@ def _asked_for(turn: Turn, placed: Collection[str]) -> tuple[str, ...]:
             break
         waiting.add(settings.mesos.role_for(state.work.jobs[job_id].spec.queue))
     if _is_booked_soon(turn):
-        waiting |= {settings.mesos.role_for(each.spec.queue) for each in unfinished(state)}
+        waiting |= {settings.mesos.role_for(booking.spec.queue) for booking in unfinished(state)}
     if not state.work.queue and not placed:
         waiting = set(settings.mesos.roles)
     for role in waiting:

@@ -127,9 +127,9 @@ class Remains:
         if not settings.mesos.reserves or node.id not in self._known.reserved:  # nothing is reserved
             return agent
         agent.reserved = tuple(
-            [each for each in agent.scalars if is_ours(each, self._state.mesos.framework_id)]
+            [scalar for scalar in agent.scalars if is_ours(scalar, self._state.mesos.framework_id)]
         )
-        agent.scalars = tuple([each for each in agent.scalars if each not in agent.reserved])
+        agent.scalars = tuple([scalar for scalar in agent.scalars if scalar not in agent.reserved])
         return agent
 
     def _role(self, node: Node, offers: list[Offer]) -> str:
@@ -339,7 +339,7 @@ class Launches:
             reserve, unreserve = remains.reservations(agent_id)
             if entries or unreserve:
                 assert all(entries.values()), f"an assignment on {agent_id} has no launch"
-                items = tuple(item for each in entries.values() for item in each)
+                items = tuple(item for entry in entries.values() for item in entry)
                 yield Launch(remains.offer_ids(agent_id), items, reserve, unreserve)
 
     # --- a book

@@ -226,7 +226,7 @@ class Search:
         return takes or None
 
     def _taken(self, job: Job, request: Request, chosen: Chosen) -> list[Take] | None:
-        """Take what one task needs on its node; None if it must wait for an open shared GPU or for the launch window."""
+        """Take what a task needs on its node; None if it must wait for an open shared GPU or a launch window."""
         if chosen.opens and not self._may_open(job) and self._backlog.nodes.joins_soon(job, request):
             return None
         if not self._has_turn(chosen):

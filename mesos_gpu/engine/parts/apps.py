@@ -82,7 +82,7 @@ class AppPart:
 
     def drop_app_version(self, app_id: str, version: float) -> None:
         """Remove a version of an app."""
-        left = [each for each in self.app_versions[app_id] if each.version != version]
+        left = [known for known in self.app_versions[app_id] if known.version != version]
         if left:
             self.app_versions[app_id] = left
         else:
@@ -94,4 +94,4 @@ class AppPart:
 
     def drop_root_version(self, version: float) -> None:
         """Remove a tree of groups."""
-        self.roots = [each for each in self.roots if each.version != version]
+        self.roots = [root for root in self.roots if root.version != version]

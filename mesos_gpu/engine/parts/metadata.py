@@ -17,5 +17,5 @@ def in_journal(name: str) -> Mapping[str, str]:
 def parts_by_field(kind: type[Any]) -> Mapping[str, str]:
     """Return the name of the part of a dataclass that has each field, by the names of the fields of its parts."""
     hints = get_type_hints(kind)
-    parts = [each.name for each in fields(kind) if each.metadata.get("part")]
-    return {each.name: part for part in parts for each in fields(hints[part])}
+    parts = [item.name for item in fields(kind) if item.metadata.get("part")]
+    return {item.name: part for part in parts for item in fields(hints[part])}

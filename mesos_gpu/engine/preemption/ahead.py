@@ -79,7 +79,7 @@ class _Ahead:
                 continue
             self._planner.planned(job, request, way)
             lead_s = max(
-                notices.lead_s(self._turn, self._turn.state.work.jobs[each.job_id]) for each in way.chosen
+                notices.lead_s(self._turn, self._turn.state.work.jobs[victim.job_id]) for victim in way.chosen
             )
             if self._at - self._turn.now <= lead_s:
                 self._make_room(job, way)

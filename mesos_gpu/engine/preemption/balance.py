@@ -32,16 +32,16 @@ class Balance:
         """Return the rule for victims that are ended together for a job; None if it has a seat, and needs no rule."""
         if self._seating.seat_for(job) is not None:
             return None
-        return lambda chosen: self.allows(job, [self._running.runner_of(each.job_id) for each in chosen])
+        return lambda chosen: self.allows(job, [self._running.runner_of(victim.job_id) for victim in chosen])
 
     def allows(self, job: Job, runners: Sequence[Runner]) -> bool:
         """Return whether a job without a seat may take what jobs of other queues hold, all of them together."""
         leaf = leaf_of(self._seating.tree, job)
         freed: dict[tuple[str, str, str], int] = {}
-        for each in runners:
-            if each.leaf != leaf and each.job.id not in self._running.idle:
-                mine, theirs = meeting(leaf, each.leaf)
-                freed[mine, theirs, each.pool] = freed.get((mine, theirs, each.pool), 0) + each.milli
+        for runner in runners:
+            if runner.leaf != leaf and runner.job.id not in self._running.idle:
+                mine, theirs = meeting(leaf, runner.leaf)
+                freed[mine, theirs, runner.pool] = freed.get((mine, theirs, runner.pool), 0) + runner.milli
         for (mine, theirs, pool), milli in freed.items():
             taker, giver = self._side(mine, pool), self._side(theirs, pool)
             if not stays_below(taker, self._held.cost_of(job, pool), giver, milli):

@@ -91,15 +91,16 @@ class Candidates:
         if ask.pools is not None and self._seating.ground.pool_of(node) not in ask.pools:
             return None
         capacity = self._capacity(node)
-        held = tuple([each for each in capacity.allocations if each.job_id in ask.victims])
-        if len(capacity.gpus) + sum(len(each.gpus) for each in held) < ask.request.gpu.count:
+        held = tuple([allocation for allocation in capacity.allocations if allocation.job_id in ask.victims])
+        if len(capacity.gpus) + sum(len(allocation.gpus) for allocation in held) < ask.request.gpu.count:
             return None
         if not backlog.nodes.new_enough(job, node):
             return None
         kept = [
-            each
-            for each in backlog.reservations.kept_by_others(job, node)
-            if each.booking or (each.job_id not in self._served and not ask.yields(each.job_id))
+            reservation
+            for reservation in backlog.reservations.kept_by_others(job, node)
+            if reservation.booking
+            or (reservation.job_id not in self._served and not ask.yields(reservation.job_id))
         ]
         capacity = self._with(capacity, held)
         if (ports := backlog.nodes.ports_for(job, node)) is not None:
@@ -147,7 +148,9 @@ class Candidates:
         known = self._capacities.get(node.id)
         if known is None:
             known = self._backlog.nodes.capacity(node)
-            known = known.without([each for each in known.allocations if each.job_id in self._ending])
+            known = known.without(
+                [allocation for allocation in known.allocations if allocation.job_id in self._ending]
+            )
             self._capacities[node.id] = known
         return known
 

@@ -161,18 +161,18 @@ class Elsewhere:
         if job.spec.tasks > 1:
             sets = self._candidates.parts(job, nodes)
         place = self._backlog.neighbours.placing_of(job)
-        for each in sets:
-            chosen = plan(request, job.spec.tasks, each, victims, place=place)
+        for node_set in sets:
+            chosen = plan(request, job.spec.tasks, node_set, victims, place=place)
             if chosen is not None:
-                yield nodes_of_plan(request, job.spec.tasks, each, chosen, place), chosen
+                yield nodes_of_plan(request, job.spec.tasks, node_set, chosen, place), chosen
 
     def _homes(
         self, job: Job, room_on: tuple[AgentId, ...], going: Sequence[Job], *, may_stop: bool
     ) -> Homes | None:
         """Return a place for each job that leaves nodes, the largest job first; None if one of them has no place."""
         homes = Homes(job, room_on)
-        for each in sorted(going, key=lambda each: (-each.spec.counted_milli, each.id)):
-            if not (self._fits(each, homes) or (may_stop and self._takes(each, homes))):
+        for mover in sorted(going, key=lambda mover: (-mover.spec.counted_milli, mover.id)):
+            if not (self._fits(mover, homes) or (may_stop and self._takes(mover, homes))):
                 return None
         return homes
 

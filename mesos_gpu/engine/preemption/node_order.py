@@ -84,13 +84,13 @@ class Order:
         if kept is self._kept:
             return
         self._kept, self._kept_for, self._made = kept, {}, {}
-        for each in kept:
-            if each.booking:
+        for reservation in kept:
+            if reservation.booking:
                 continue  # a booking is for no single job
-            if each.agent_id is not None:
-                self._kept_for.setdefault(each.job_id, []).append(each.agent_id)
-            if self._state.work.jobs[each.job_id].room_made_at is not None:
-                self._made.setdefault(each.agent_id, set()).update(each.gpus)
+            if reservation.agent_id is not None:
+                self._kept_for.setdefault(reservation.job_id, []).append(reservation.agent_id)
+            if self._state.work.jobs[reservation.job_id].room_made_at is not None:
+                self._made.setdefault(reservation.agent_id, set()).update(reservation.gpus)
 
     def _line(self, gpus: int) -> list[_Key]:
         """Return the order of nodes for a number of GPUs, computed on first use."""

@@ -105,7 +105,7 @@ class Planner:
         """
         victims = self._rule.victims_of(job) if short else {}
         limits = {
-            pool: lacks for pool, lacks in short.items() if all(each.is_met_by(victims) for each in lacks)
+            pool: lacks for pool, lacks in short.items() if all(lack.is_met_by(victims) for lack in lacks)
         }
         if not limits:
             return None
@@ -226,7 +226,7 @@ class Planner:
     def _agents_of(self, chosen: Sequence[Victim]) -> set[AgentId]:
         """Return the agents on which victims run."""
         work = self._turn.state.work
-        return {task.agent_id for each in chosen for task in work.round_of(work.jobs[each.job_id])}
+        return {task.agent_id for victim in chosen for task in work.round_of(work.jobs[victim.job_id])}
 
     # --- plans that have been made
 
@@ -235,7 +235,7 @@ class Planner:
 
         What is left of the room is free for other plans if the room is on one node, and no job moves.
         """
-        ended, view = {each.job_id for each in way.chosen}, None
+        ended, view = {victim.job_id for victim in way.chosen}, None
         if not way.to and self._is_plain(job, request):
             ask = self.candidates.ask(job, request, self._rule.running.every())
             view = self.candidates.node_for(ask, self._turn.state.cluster.nodes[way.room_on[0]])

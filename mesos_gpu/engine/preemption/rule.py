@@ -146,8 +146,10 @@ class Reclaim:
         if known is None:
             noted, self.moments = self.moments, set()
             line = [self.running.runner(job) for job in self.running.by_leaf[leaf] if job.seat is None]
-            there = (each for each in line if each.milli and not self._is_protected(each, protected_s))
-            known = {each.job.id: each.victim for each in there}, frozenset(self.moments)
+            there = (
+                runner for runner in line if runner.milli and not self._is_protected(runner, protected_s)
+            )
+            known = {runner.job.id: runner.victim for runner in there}, frozenset(self.moments)
             self._open[leaf, protected_s], self.moments = known, noted
         self.moments |= known[1]
         return known[0]
@@ -225,9 +227,11 @@ class Reclaim:
         if not patience:
             return 0.0
         runners = (
-            self.running.runner_of(each.job_id) for each in chosen if each.job_id not in self.running.idle
+            self.running.runner_of(victim.job_id)
+            for victim in chosen
+            if victim.job_id not in self.running.idle
         )
-        at_stake = sum(self.running.cost_at(each, since) for each in runners)
+        at_stake = sum(self.running.cost_at(runner, since) for runner in runners)
         return since + patience * at_stake / max(self.balance.wanted(job)[1], 1)
 
     # --- pools

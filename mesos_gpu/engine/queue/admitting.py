@@ -55,7 +55,7 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
         return spec
     canonical = changed(spec, gpu_model=state.cluster.models_of(spec.gpu_model))
     cost = _cheapest(state, tree, canonical)
-    wrong = [(each.path, each.reason) for each in faults(tree, canonical, user, cost)]
+    wrong = [(fault.path, fault.reason) for fault in faults(tree, canonical, user, cost)]
     if wrong and not _may_in_other_hours(state, tree, canonical, user, cost):
         remedy = "see the queues and their limits: mesos-gpu queue show"
         raise NotAccepted(wrong, remedy=remedy)
@@ -137,8 +137,8 @@ def check_app(
         return
     if not wrong and (old is None or app.instances > old.instances) and app.instances > 1:
         wrong = list(faults_together(tree, spec, user, cost, app.instances))
-    for each in wrong:
-        yield f"{app.id}{_OF_APPS.get(each.path, each.path)}", each.reason
+    for fault in wrong:
+        yield f"{app.id}{_OF_APPS.get(fault.path, fault.path)}", fault.reason
 
 
 def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:

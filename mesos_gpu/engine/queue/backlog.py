@@ -252,7 +252,7 @@ class Backlog:
         served.add(queue)
         borrows = not self.held.tree.is_flat and job.spec.gpus and self._waits.seat_for(job) is None
         # Before a job that borrows starves, no node idles for it for an unknown time.
-        if starves or not borrows or all(each.at < ENDLESS for each in reservations):
+        if starves or not borrows or all(reservation.at < ENDLESS for reservation in reservations):
             self.reservations.add(reservations)
 
     def _is_lost(self, job: Job, request: Request, *, starves: bool) -> bool:

@@ -41,8 +41,8 @@ class Barriers:
     def __init__(self, facts: Facts) -> None:
         self._facts, self.lending = facts, facts.lending
         self._state, self._held, self._kept, self._tree = facts.state, facts.held, facts.kept, facts.tree
-        self._of_all = [each for each in IN_ALL_POOLS if each.concerns(facts.tree)]
-        self._of_one = [each for each in IN_ONE_POOL if each.concerns(facts.tree)]
+        self._of_all = [kind for kind in IN_ALL_POOLS if kind.concerns(facts.tree)]
+        self._of_one = [kind for kind in IN_ONE_POOL if kind.concerns(facts.tree)]
         self._known: dict[Hashable, Wait | None] = {}
         self._known_at: tuple[int, Sequence[Reservation]] = -1, ()
         self._rules: dict[Hashable, Wait | None] = {}
@@ -53,17 +53,17 @@ class Barriers:
     def _in_all(self, job: Job) -> Iterator[Reason[Case]]:
         """Yield what blocks a job in all pools."""
         case = Case(self._facts, job)
-        return chain.from_iterable(each.decide(case) for each in self._of_all)
+        return chain.from_iterable(kind.decide(case) for kind in self._of_all)
 
     def _beside_booked(self, job: Job) -> Iterator[Reason[Case]]:
         """Yield what blocks a job everywhere but on what is booked for it."""
         case = Case(self._facts, job)
-        return chain.from_iterable(each.decide(case) for each in BESIDE_BOOKED)
+        return chain.from_iterable(kind.decide(case) for kind in BESIDE_BOOKED)
 
     def _in_one(self, job: Job, pool: str, kept: Sequence[Reservation]) -> Iterator[Reason[Case]]:
         """Yield what blocks a job in a pool beside reservations."""
         case = Case(self._facts, job, pool, kept)
-        return chain.from_iterable(each.decide(case) for each in self._of_one)
+        return chain.from_iterable(kind.decide(case) for kind in self._of_one)
 
     # --- what blocks a job now
 
@@ -168,8 +168,8 @@ class Barriers:
         if not self._tree.document.pools:
             return True
         pools = self._held.pools_of(job) if pool is None else self._held.pools_of(job) & {pool}
-        waits = (self._wait_in(job, each) for each in pools)
-        return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
+        waits = (self._wait_in(job, pool_name) for pool_name in pools)
+        return any(pool_wait is None or pool_wait.stage is Stage.GUARANTEE for pool_wait in waits)
 
     # --- what would have to end
 
@@ -188,7 +188,7 @@ class Barriers:
         everywhere = [*self._in_all(job), *self._beside_booked(job)]
         by_pool: dict[str, list[Shortage]] = {}
         for pool in sorted(self._held.pools_of(job)):
-            lacks = [each.lack() for each in (*everywhere, *self._in_one(job, pool, self._kept.every))]
+            lacks = [reason.lack() for reason in (*everywhere, *self._in_one(job, pool, self._kept.every))]
             known = [lack for lack in lacks if lack is not None]
             if known and len(known) == len(lacks):
                 by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in known]
@@ -198,9 +198,10 @@ class Barriers:
         """Return whether all limits let a job that lacks a seat start where some jobs run, when these have ended."""
         pools = self._held.pools_of_jobs(ended)
         reasons = chain(self._in_all(job), *(self._in_one(job, pool, ()) for pool in pools))
-        lacks = [(each.stage, each.lack()) for each in reasons]
+        lacks = [(reason.stage, reason.lack()) for reason in reasons]
         return pools <= self._held.pools_of(job) and all(
-            lack is not None and sum(self._held.holdings(lack).get(each, 0) for each in ended) >= lack.amount
+            lack is not None
+            and sum(self._held.holdings(lack).get(job_id, 0) for job_id in ended) >= lack.amount
             for stage, lack in lacks
             if stage is not Stage.GUARANTEE or lack is not None
         )
@@ -231,7 +232,7 @@ class Barriers:
     def _beyond_in(self, job: Job, pool: str) -> str:
         """Return which limit of a pool a job alone exceeds, in words; "" if none."""
         limits = PoolLimit.decide(Case(self._facts, job, pool))
-        return next((each.explain_never() for each in limits if each.lack() is None), "")
+        return next((limit.explain_never() for limit in limits if limit.lack() is None), "")
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
         """Return what the limits of a job leave to others if it still had its ended tasks.
@@ -253,12 +254,12 @@ class Barriers:
             return None
         return tuple(
             Spare(
-                each.path,
-                each.pool,
-                each.milli
-                - held.amount(each.path, each.pool)
-                - held.cost_of(job, each.pool) * tasks[each.pool] // job.spec.tasks,
+                bound.path,
+                bound.pool,
+                bound.milli
+                - held.amount(bound.path, bound.pool)
+                - held.cost_of(job, bound.pool) * tasks[bound.pool] // job.spec.tasks,
             )
-            for each in self.bounds(job)
-            if tasks[each.pool]
+            for bound in self.bounds(job)
+            if tasks[bound.pool]
         )

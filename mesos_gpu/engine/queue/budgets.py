@@ -152,7 +152,7 @@ class Budgets:
 
     def must_borrow(self, job: Job) -> bool:
         """Return whether a budget of the job is empty and lets its jobs only borrow."""
-        return any(must_borrow(each) for each in self.paid_by(job))
+        return any(must_borrow(standing) for standing in self.paid_by(job))
 
     def paid_by(self, job: Job) -> Iterator[Standing]:
         """Yield the standing of the budgets that pay for a job."""

@@ -189,7 +189,7 @@ class Held:
 
     def taken_below(self, queue: str) -> list[tuple[Job, Charge]]:
         """Return the jobs that this match has launched for a queue or one below it, with their charges."""
-        return [each for each in self._taken if each is not None and queue in up(each[1].queue)]
+        return [taken for taken in self._taken if taken is not None and queue in up(taken[1].queue)]
 
     def pool_of(self, agent_id: AgentId) -> str:
         """Return the pool of a node."""
@@ -223,8 +223,8 @@ class Held:
         if pool not in tree.lenders:
             return 0
         own = set(lineage(queue))
-        beside = (each for path in (*own, ROOT) for each in tree.children.get(path, ()) if each not in own)
-        return sum(self._kept_idle(each, pool, amount, at_most=at_most) for each in beside)
+        beside = (child for path in (*own, ROOT) for child in tree.children.get(path, ()) if child not in own)
+        return sum(self._kept_idle(path, pool, amount, at_most=at_most) for path in beside)
 
     def kept_for(self, queue: str, other: str, pool: str, amount: int) -> int:
         """Return what lend limits keep idle of a pool for jobs of one queue from jobs of another, as of `kept_from`."""
@@ -250,7 +250,7 @@ class Held:
         held = 0 if at_most else self.amount(queue, pool)
         kept = 0 if lent is None else max(0, guarantees.get(queue, 0) - lent - held)
         children = self.tree.children.get(queue, ())
-        return max(kept, sum(self._kept_idle(each, pool, amount, at_most=at_most) for each in children))
+        return max(kept, sum(self._kept_idle(child, pool, amount, at_most=at_most) for child in children))
 
     # --- what a job may cost
 

@@ -17,7 +17,7 @@ class Attained:
     def __init__(self, state: State, now: float) -> None:
         self._state, self._now = state, now
         leaves = state.quota.tree.leaves()
-        self._queues = {each.path for each in leaves if each.resolved.order is LineOrder.LAS}
+        self._queues = {leaf.path for leaf in leaves if leaf.resolved.order is LineOrder.LAS}
         self._ranks: dict[JobId, Rank] = {}
 
     @property

@@ -111,7 +111,9 @@ class Neighbours:
             return f"violates topology {topology}: {why}"
         if not placed or spec.segment is not None or placed[0].node.id not in self.fabric.groups:
             return ""
-        first, group = (self.fabric.group(each, topology.level) for each in (placed[0].node.id, node.id))
+        first, group = (
+            self.fabric.group(agent_id, topology.level) for agent_id in (placed[0].node.id, node.id)
+        )
         if first == group:
             return ""
         return f"violates topology {topology}: {placed[0].name} runs in another {topology.level}"
@@ -290,12 +292,12 @@ class Neighbours:
         is.
         """
         spec = job.spec
-        fields = [each.field for each in spec.constraints if each.is_even]
+        fields = [constraint.field for constraint in spec.constraints if constraint.is_even]
         prefers = spec.app is not None and spec.topology is not None and not spec.topology.is_required
         if not (fields or prefers) or spec.tasks > 1:
             yield nodes
             return
-        placed = [each.node for each in self._of(_group(job))]
+        placed = [job_place.node for job_place in self._of(_group(job))]
         held = {name: Counter(value_of(name, node) for node in placed) for name in fields}
         near = self._near(spec, placed)
         by_count: dict[tuple[int, ...], dict[AgentId, NodeCapacity]] = {}

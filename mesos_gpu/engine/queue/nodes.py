@@ -133,7 +133,7 @@ class Nodes:
         if job.spec.tasks == 1 and not job.spec.ports:
             return None
         offers = [offer for offer in self._state.cluster.offers.values() if offer.agent_id == node.id]
-        here = [each for offer in offers for each in offer.ports]
+        here = [ports for offer in offers for ports in offer.ports]
         if not here and (not offers or self._offered(node.id).cpus < self.capacity(node).free.cpus):
             return None  # offers that may have ports were given back
         taken = sorted(port for task in self._tasks_on(node.id) for port in task.ports)

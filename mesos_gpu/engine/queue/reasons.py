@@ -82,7 +82,7 @@ class Facts:
 
     def bounds_of(self, job: Job, pool: str) -> list[Bound]:
         """Return those of `bounds` that are of a pool."""
-        return [each for each in self.bounds(job) if each.pool == pool]
+        return [bound for bound in self.bounds(job) if bound.pool == pool]
 
     def scopes(self, job: Job) -> tuple[Scope, ...]:
         """Return the queues and users whose limits hold for a job."""
@@ -352,7 +352,11 @@ class PoolLimitKept(Reason[Case]):
         spare = case.facts.spare_beside(case)
         if spare is None:
             return
-        bound = None if spare.queue == ROOT else next(each for each in bounds if each.path == spare.queue)
+        bound = (
+            None
+            if spare.queue == ROOT
+            else next(pool_bound for pool_bound in bounds if pool_bound.path == spare.queue)
+        )
         has = case.facts.held.amount(spare.queue, case.pool)
         stage = Stage.GUARANTEE if bound is None else Stage.QUEUE_LIMIT
         yield cls(stage=stage, spare=spare, bound=bound, has=has, cost=case.most)

@@ -140,8 +140,8 @@ class Reservations:
         there = self.find_room(job, request, pools)
         opens = [self._held.pools.opens_at(job, pool) for pool in pools]
         if opens_at := max(opens, default=0.0):  # not before the job may use them
-            there = [replace(each, at=max(each.at, opens_at)) for each in there]
-        return [with_leaves(each, leaves) for each in there]
+            there = [replace(reservation, at=max(reservation.at, opens_at)) for reservation in there]
+        return [with_leaves(reservation, leaves) for reservation in there]
 
     def find_room(
         self, job: Job, request: Request, pools: tuple[str, ...] = (), *, beside: bool = True
@@ -180,7 +180,11 @@ class Reservations:
         if not kept:
             return self._nodes.capacity(node)
         if self._booked.any or self._firm:
-            others = [each for each in kept if each.job_id != job.id and self._is_kept_from(job, each)]
+            others = [
+                reservation
+                for reservation in kept
+                if reservation.job_id != job.id and self._is_kept_from(job, reservation)
+            ]
             return self._nodes.capacity(node).keeping(others)
         if node.id not in self._kept.left:
             self._kept.left[node.id] = self._nodes.capacity(node).keeping(kept)

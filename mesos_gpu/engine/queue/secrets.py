@@ -25,13 +25,15 @@ def at_hand(turn: Turn, job: Job) -> bool:
     if not (sources := sources_of(state, job.spec)):
         return True
     since = _since(state, job)
-    missing = tuple(each for each in sources if _is_due(turn, state.work.secrets.get(each, _NEVER), since))
+    missing = tuple(
+        source for source in sources if _is_due(turn, state.work.secrets.get(source, _NEVER), since)
+    )
     for source in missing:
         read = state.work.secrets.get(source, _NEVER)
         state.work.secrets[source] = replace(read, asked_at=turn.now, answered=False)
     if missing:
         turn.effects.append(ReadSecrets(missing))
-    return all(_holds(state.work.secrets[each], turn.settings, turn.now, since) for each in sources)
+    return all(_holds(state.work.secrets[source], turn.settings, turn.now, since) for source in sources)
 
 
 def on_read(turn: Turn, event: SecretsRead) -> None:

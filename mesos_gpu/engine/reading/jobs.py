@@ -53,7 +53,7 @@ def made_room_for(view: View, job_id: JobId) -> Sequence[JobId]:
     tasks = view.state.work.tasks
     victims = (tasks.get(task_id) for task_id in view.state.work.made_room.get(job_id, ()))
     ids = {task.job_id for task in victims if task is not None and task.preempted_for == job_id}
-    return sorted(each for each in ids if each is not None)
+    return sorted(victim_id for victim_id in ids if victim_id is not None)
 
 
 def explain_job(view: View, job_id: JobId, *, past_offers: bool = False) -> Why:

@@ -37,7 +37,11 @@ def without_volumes(state: State, job: Job, node: Node) -> str:
     for task_id in state.work.restless.on.get(node.id, ()):
         other = state.work.job_of(state.work.tasks[task_id])
         is_own = other is not None and other.id == job.id and job.state is not JobState.PENDING
-        if other is not None and not is_own and asked.intersection(each.source for each in other.spec.mounts):
+        if (
+            other is not None
+            and not is_own
+            and asked.intersection(mount.source for mount in other.spec.mounts)
+        ):
             return f"the task {task_id}, whose end is not known, has its persistent volume"
     return ""
 

@@ -32,7 +32,7 @@ def has_turn(turn: Turn, job: Job, task: Task) -> bool:
         for id in killed
         if (job_id := turn.state.work.tasks[id].job_id) is not None
     )
-    own = (each for each in jobs if each is not None and each.owner == job.owner)
+    own = (killed_job for killed_job in jobs if killed_job is not None and killed_job.owner == job.owner)
     return sum(1 for _ in islice(own, MAX_KILLS)) < MAX_KILLS
 
 

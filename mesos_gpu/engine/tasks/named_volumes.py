@@ -31,7 +31,7 @@ def named_volumes(state: State) -> Iterator[PersistentVolume]:
 
 def volumes_by_name(state: State, owner: str) -> Mapping[str, PersistentVolume]:
     """Return the volumes of an owner by their names, without those that are to be removed."""
-    own = (each for each in named_volumes(state) if each.owner == owner and not each.unwanted)
+    own = (volume for volume in named_volumes(state) if volume.owner == owner and not volume.unwanted)
     return {volume.name: volume for volume in own}
 
 

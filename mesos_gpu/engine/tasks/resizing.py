@@ -186,7 +186,7 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec, lenders: Lenders) -> None:
     scopes, users = scopes_of(charges.tree, job.spec.queue, job.charged_to), charges.sums.users
     waits = [lenders(job, pool, milli) for pool, milli in grows.items()]
     for scope in scopes:
-        waits += [each.wait() for each in ScopeLimit.of_gpus(scope, grows.total(), lambda *of: users[of])]
+        waits += [reason.wait() for reason in ScopeLimit.of_gpus(scope, grows.total(), lambda *of: users[of])]
     if wait := next(filter(None, waits), None):
         what = f"job {job.id} cannot be resized: {wait.words}"
         raise Conflict(what, remedy="ask for less, or wait until others end")
@@ -270,7 +270,7 @@ def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
 
 
 def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
-    """Return why tasks cannot get other shares on their nodes, and what else helps than a restart; "" each if they can."""
+    """Return why tasks cannot get other shares on their nodes, and what helps but a restart; "" each if they can."""
     for task in tasks:
         if task.share and (why := fixed(task.share, wanted[task.id])):
             return why, ""

@@ -40,7 +40,11 @@ def idle_volumes(state: State, app_id: str, spec: JobSpec) -> Sequence[Persisten
     for volume in state.work.volumes.values():
         if volume.app == app_id and not volume.unwanted and not _has_live_job(state, volume):
             idle.setdefault(volume.job_id, []).append(volume)
-    fitting = [each for each in idle.values() if {(one.name, one.size_mib) for one in each} == needed]
+    fitting = [
+        volumes
+        for volumes in idle.values()
+        if {(volume.name, volume.size_mib) for volume in volumes} == needed
+    ]
     return min(fitting, key=lambda each: (not each[0].hostname, each[0].job_id), default=())
 
 
@@ -155,7 +159,10 @@ def _forget_unused(turn: Turn) -> None:
 def _wanted(state: State) -> set[tuple[str, str, int]]:
     """Return app, path and size of each volume that an app has, or will have again if its deployment is undone."""
     named = {volume.app for volume in state.work.volumes.values() if not volume.is_named}
-    roots = [state.apps.catalog.root, *(each.plan.original for each in state.apps.deployments.values())]
+    roots = [
+        state.apps.catalog.root,
+        *(deployment.plan.original for deployment in state.apps.deployments.values()),
+    ]
     apps = [app for root in roots for app in root.all_apps() if app.id in named]
     return {
         (app.id, volume.container_path, volume.persistent.size_mib)
@@ -171,7 +178,9 @@ def on_reported(turn: Turn, node: Node) -> None:
     if report is None or not state.work.volumes:
         return
     unwanted = [
-        each for each in state.work.volumes.values() if each.unwanted and each.hostname == node.hostname
+        volume
+        for volume in state.work.volumes.values()
+        if volume.unwanted and volume.hostname == node.hostname
     ]
     in_use = named_in_use(state) if any(volume.is_named for volume in unwanted) else set()
     left = list[str]()

@@ -109,8 +109,8 @@ class _Sum:
 
     def __init__(self, turn: Turn, kept: SpanWork | None, span: Span, task: Task, before: Node) -> None:
         self._turn, self._span, self._task = turn, span, task
-        self._cards = {each.gpu_id: each.work for each in kept.cards} if kept else {}
-        self._did = {(each.day, each.model): each for each in kept.did} if kept else {}
+        self._cards = {card.gpu_id: card.work for card in kept.cards} if kept else {}
+        self._did = {(amount.day, amount.model): amount for amount in kept.did} if kept else {}
         self._models = {gpu.id: gpu.model for gpu in before.gpus}
         before_ms = int((before.reported_at or turn.now) * MS)
         self._day = max(before_ms, span.begins_ms) // DAY_MS
@@ -159,7 +159,7 @@ class _Sum:
             ((model, milli),) = parts.items()
             return model, milli // len(self._task.gpus)
         model = self._models.get(gpu_id, "")
-        count = sum(self._models.get(each, "") == model for each in self._task.gpus)
+        count = sum(self._models.get(gpu, "") == model for gpu in self._task.gpus)
         return model, parts.get(model, 0) // max(count, 1)
 
 

@@ -53,7 +53,7 @@ def keep(turn: Turn) -> list[Change]:
         turn.effects.append(KeepRecord(_in_vain(turn, job)))
     return [
         *(Change(None, None, change) for change in booked),
-        *(each for each in changes if each is not None),
+        *(change for change in changes if change is not None),
     ]
 
 

@@ -99,7 +99,7 @@ def _call_off(turn: Turn) -> None:
         if notice is None or notice.reason is not NoticeReason.BUDGET or not notice.stands or span is None:
             continue
         paying_now = paid_by(tree, span.queue, user_of(span))
-        standings = (standing_of(state, tree, *each, now_ms(turn)) for each in paying_now)
+        standings = (standing_of(state, tree, *payer, now_ms(turn)) for payer in paying_now)
         if not any(standing is not None and stops(standing) for standing in standings):
             job = state.work.jobs[span.job_id]
             notices.recall(

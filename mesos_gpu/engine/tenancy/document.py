@@ -81,7 +81,7 @@ def found_of(state: State, settings: Settings, document: QueueDocument, now: flo
             return Findings((*faults, ("/queues", why)), tuple(warnings))
         of_span = findings(Tree(then), facts)
         since = datetime.fromtimestamp(at, UTC).strftime("with the hours of %Y-%m-%dT%H:%MZ")
-        own = [*((each.path, each.reason) for each in rules.faults(then)), *of_span.faults]
+        own = [*((fault.path, fault.reason) for fault in rules.faults(then)), *of_span.faults]
         faults |= {(path, f"{why} ({since})"): None for path, why in own if (path, why) not in faults}
         warnings |= dict.fromkeys(of_span.warnings)
     return Findings(_first_of_each(faults), tuple(warnings))

@@ -158,12 +158,16 @@ class Seating:
             pools: Pools with room for the job.
         """
         state, ground = self.ground.state, self.ground
-        running = [each for each in _running(state) if each.seat is not None and each.id not in ended]
-        room, _ = kept(ground.cells, [_held(ground, each) for each in running])
+        running = [
+            running_job
+            for running_job in _running(state)
+            if running_job.seat is not None and running_job.id not in ended
+        ]
+        room, _ = kept(ground.cells, [_held(ground, running_job) for running_job in running])
         for job_id, given in self.given.items():
             if job_id != job.id and state.work.jobs[job_id].room_made_at is not None:
                 room.take(given)
-        wants = tuple([each for each in ground.wants(job) if each[0] in pools])
+        wants = tuple([want for want in ground.wants(job) if want[0] in pools])
         ask = Ask(job.id, wants, job.spec.tasks)
         return seat_in(room, leaf_of(ground.tree, job), ask, 0.0) is not None
 
@@ -200,7 +204,9 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
     if not lines:
         return Seating(ground)
     weights = {path: queue.spec.weight for path, queue in tree.queues.items()}
-    given = give(room, lines, weights, turn.now, [each for each in held if each.ask.job_id not in changed])
+    given = give(
+        room, lines, weights, turn.now, [holder for holder in held if holder.ask.job_id not in changed]
+    )
     for job in running:
         if job.id in given:
             job = turn.state.work.jobs[job.id]
@@ -257,12 +263,12 @@ def _lines(
         if leaf not in open_:
             continue
         due: Iterable[Ranked] = (
-            each
-            for each in _ranked(turn, attained, jobs)
-            if (_is_due(each.job, turn.now) and each.job.id not in hopeless) or keeps_seat(state, each.job)
+            entry
+            for entry in _ranked(turn, attained, jobs)
+            if (_is_due(entry.job, turn.now) and entry.job.id not in hopeless) or keeps_seat(state, entry.job)
         )
         if pays:
-            due = (each for each in due if not budgets.must_borrow(each.job))
+            due = (entry for entry in due if not budgets.must_borrow(entry.job))
         after_s = ground.tree.queues[leaf].resolved.starve_after_s
         asks = _with_starving(turn, _asks(ground, due, open_[leaf], may_start), after_s)
         asks_by_leaf[leaf] = Asked(
@@ -312,9 +318,9 @@ def _is_due(job: Job, now: float) -> bool:
 def _ranked(turn: Turn, attained: Attained, leaf: Leaf) -> list[Ranked]:
     """Return the pending jobs of a leaf that ask for GPUs, in the order of the leaf."""
     ranked = leaf.by_rank(turn.state.work.jobs, turn.now, turn.settings.queue.aging_step_s)
-    if not attained.any or not any(attained.orders(each.job) for each in ranked):
+    if not attained.any or not any(attained.orders(entry.job) for entry in ranked):
         return ranked
-    reranked = [each._replace(rank=_rank(turn, attained, each.job)) for each in ranked]
+    reranked = [entry._replace(rank=_rank(turn, attained, entry.job)) for entry in ranked]
     return sorted(reranked, key=lambda each: each.rank)
 
 
@@ -331,7 +337,7 @@ def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: MaySta
             continue
         alike = kind, ruled, job.id in given
         if alike not in wants_by_kind:
-            wants_by_kind[alike] = tuple([each for each in ground.wants(job) if may_start(job, each[0])])
+            wants_by_kind[alike] = tuple([want for want in ground.wants(job) if may_start(job, want[0])])
         if not wants_by_kind[alike]:
             continue
         taken[kind] = so_far + max(milli * tasks, 1)
