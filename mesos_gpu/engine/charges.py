@@ -137,9 +137,9 @@ def charged_with(
         counted: Thousandths of GPUs that limits count.
         granted: Thousandths of GPUs that the task uses.
     """
-    document, asked = charges.tree.document, job.spec.gpu_model
-    cost = cost_of_granted(document, node, gpus, asked, counted)
-    use = cost if granted == counted else cost_of_granted(document, node, gpus, asked, granted)
+    document, asked_models = charges.tree.document, job.spec.gpu_model
+    cost = cost_of_granted(document, node, gpus, asked_models, counted)
+    use = cost if granted == counted else cost_of_granted(document, node, gpus, asked_models, granted)
     rate = charged(use, charge_percent(document, job.spec.job_class))
     amounts = job.spec.cpus, job.spec.mem_mib
     return _charge(charges.queue_of(job), job.charged_to, pool, cost, rate, *amounts)

@@ -48,49 +48,51 @@ def problems(state: State) -> list[str]:
 
 def _problems_of_volumes(state: State) -> list[str]:
     """Return problems of volumes: two jobs, no record, no job, or one name twice for an owner."""
-    said, users, names = list[str](), dict[str, JobId](), set[tuple[str, str]]()
+    problems_found, users, names = list[str](), dict[str, JobId](), set[tuple[str, str]]()
     for volume in state.work.volumes.values():
         if volume.is_named and not volume.unwanted:
             if (volume.owner, volume.name) in names:
-                said.append(f"{volume.owner} has two volumes {volume.name}")
+                problems_found.append(f"{volume.owner} has two volumes {volume.name}")
             names.add((volume.owner, volume.name))
         if not volume.is_named and volume.job_id not in state.work.jobs:
-            said.append(f"the job {volume.job_id} of volume {volume.id} is forgotten")
+            problems_found.append(f"the job {volume.job_id} of volume {volume.id} is forgotten")
     for job in state.work.jobs.values():
         for mount in persistent_of(job.spec.mounts) if not job.state.ended else ():
             if mount.source not in state.work.volumes:
-                said.append(f"there is no record of volume {mount.source} of {job.id}")
+                problems_found.append(f"there is no record of volume {mount.source} of {job.id}")
             if not mount.volume and (other := users.setdefault(mount.source, job.id)) != job.id:
-                said.append(f"{job.id} and {other} have volume {mount.source}")
-    return said
+                problems_found.append(f"{job.id} and {other} have volume {mount.source}")
+    return problems_found
 
 
 def _problems_of_arrays(state: State) -> list[str]:
     """Return differences between the indexes of arrays and the jobs of the state."""
-    said, members = list[str](), state.work.members
+    problems_found, members = list[str](), state.work.members
     live: dict[JobId, set[JobId]] = {}
     for job in state.work.jobs.values():
         if job.array is not None and not job.state.ended:
             live.setdefault(job.array, set()).add(job.id)
     if live != {array_id: set(jobs) for array_id, jobs in members.jobs.items()}:
-        said.append(f"members of arrays are {members.jobs}, and should be {live}")
+        problems_found.append(f"members of arrays are {members.jobs}, and should be {live}")
     for array in state.work.arrays.values():
         members_alive = live.get(array.id, set())
         if overlaps(array):
-            said.append(f"array {array.id} counts a task twice")
+            problems_found.append(f"array {array.id} counts a task twice")
         drafts = members.drafts.get(array.id, {})
         places = {
             array.indexes.position(state.work.jobs[job_id].index or 0): job_id for job_id in members_alive
         }
         over = {each for place, each in places.items() if place is not None and has(array.left, place)}
         if over != set(drafts):
-            said.append(f"drafts of array {array.id} are {sorted(drafts)}, and should be {sorted(over)}")
+            problems_found.append(
+                f"drafts of array {array.id} are {sorted(drafts)}, and should be {sorted(over)}"
+            )
         counts = array.counts(0, len(members_alive) - len(drafts))
         if counts.waiting + counts.finished + counts.failed + counts.killed != counts.tasks:
-            said.append(f"array {array.id} has lost tasks: {counts}")
+            problems_found.append(f"array {array.id} has lost tasks: {counts}")
         if members.unmade.get(array.id, 0) != count(array.left) - len(drafts):
-            said.append(f"array {array.id}: {members.unmade.get(array.id, 0)} wait without a job")
-    return said
+            problems_found.append(f"array {array.id}: {members.unmade.get(array.id, 0)} wait without a job")
+    return problems_found
 
 
 def _problems_of_shares(state: State) -> list[str]:
@@ -98,7 +100,7 @@ def _problems_of_shares(state: State) -> list[str]:
 
     The compute that may be promised is not checked, as an operator may change it while shares run.
     """
-    said: list[str] = []
+    problems_found: list[str] = []
     sharers: dict[GpuId, dict[TaskId, Share]] = {}
     covers: dict[GpuId, TaskId] = {}
     for task in state.work.tasks.values():
@@ -109,37 +111,39 @@ def _problems_of_shares(state: State) -> list[str]:
                 sharers.setdefault(gpu, {})[task.id] = share
         if task.covers is not None:
             if task.covers in covers:
-                said.append(f"{task.covers} is covered by {covers[task.covers]} and {task.id}")
+                problems_found.append(f"{task.covers} is covered by {covers[task.covers]} and {task.id}")
             covers[task.covers] = task.id
     if sharers != state.gpus.sharers:
-        said.append(f"sharers {state.gpus.sharers} are not what the tasks share: {sharers}")
+        problems_found.append(f"sharers {state.gpus.sharers} are not what the tasks share: {sharers}")
     if covers != state.gpus.covers:
-        said.append(f"covers {state.gpus.covers} are not what the tasks cover: {covers}")
+        problems_found.append(f"covers {state.gpus.covers} are not what the tasks cover: {covers}")
     for gpu in {**sharers, **covers}:
         if gpu in state.gpus.holders:
-            said.append(f"{gpu} is held by {state.gpus.holders[gpu]} wholly, and shared")
-    known = {gpu.id: gpu for node in state.cluster.nodes.values() for gpu in node.gpus} if sharers else {}
+            problems_found.append(f"{gpu} is held by {state.gpus.holders[gpu]} wholly, and shared")
+    gpus_by_id = (
+        {gpu.id: gpu for node in state.cluster.nodes.values() for gpu in node.gpus} if sharers else {}
+    )
     for gpu, shares in sharers.items():
-        card = known.get(gpu)
-        said += overdrawn(gpu, card.sharing if card else None, list(shares.values()))
-    return said
+        card = gpus_by_id.get(gpu)
+        problems_found += overdrawn(gpu, card.sharing if card else None, list(shares.values()))
+    return problems_found
 
 
 def _problems_of_agents(state: State) -> list[str]:
     """Return differences between the indexes of agents and the nodes and offers of the state."""
     cluster = state.cluster
-    rebuilt, known = agents_of(cluster.nodes.values(), cluster.offers.values()), cluster.agents
-    said: list[str] = []
+    rebuilt, index = agents_of(cluster.nodes.values(), cluster.offers.values()), cluster.agents
+    problems_found: list[str] = []
     for name in ("reserved", "unwatched", "lost"):
-        if (indexed := set(getattr(known, name))) != (expected := set(getattr(rebuilt, name))):
-            said.append(f"agents {name} are {sorted(indexed)}, and should be {sorted(expected)}")
-    if _offers(known) != _offers(rebuilt):
-        said.append(f"offers by agent are {_offers(known)}, and should be {_offers(rebuilt)}")
-    if _places(known) != _places(rebuilt):
-        said.append(f"agents by place are {known.places}, and should be {rebuilt.places}")
-    if _names(known) != _names(rebuilt):
-        said.append(f"agents that name a GPU are {known.naming}, and should be {rebuilt.naming}")
-    return said
+        if (indexed := set(getattr(index, name))) != (expected := set(getattr(rebuilt, name))):
+            problems_found.append(f"agents {name} are {sorted(indexed)}, and should be {sorted(expected)}")
+    if _offers(index) != _offers(rebuilt):
+        problems_found.append(f"offers by agent are {_offers(index)}, and should be {_offers(rebuilt)}")
+    if _places(index) != _places(rebuilt):
+        problems_found.append(f"agents by place are {index.places}, and should be {rebuilt.places}")
+    if _names(index) != _names(rebuilt):
+        problems_found.append(f"agents that name a GPU are {index.naming}, and should be {rebuilt.naming}")
+    return problems_found
 
 
 def _offers(agents: Agents) -> list[list[Offer]]:
@@ -156,11 +160,11 @@ def _names(agents: Agents) -> dict[GpuId, set[AgentId]]:
 
 def _problems_of_tasks(state: State) -> list[str]:
     """Return differences between the index of live tasks and the tasks of the state."""
-    rebuilt, known = replace(state.work, made_restless=None).restless, state.work.restless
-    said: list[str] = []
-    if (order := known.in_order(known.numbers)) != list(state.work.live):
-        said.append(f"live tasks in order are {order}, and should be {list(state.work.live)}")
+    rebuilt, index = replace(state.work, made_restless=None).restless, state.work.restless
+    problems_found: list[str] = []
+    if (order := index.in_order(index.numbers)) != list(state.work.live):
+        problems_found.append(f"live tasks in order are {order}, and should be {list(state.work.live)}")
     for name in ("on", "tasks", "preemptible", "limited", "unkilled"):
-        if (indexed := getattr(known, name)) != (expected := getattr(rebuilt, name)):
-            said.append(f"restless {name} are {sorted(indexed)}, and should be {sorted(expected)}")
-    return said
+        if (indexed := getattr(index, name)) != (expected := getattr(rebuilt, name)):
+            problems_found.append(f"restless {name} are {sorted(indexed)}, and should be {sorted(expected)}")
+    return problems_found

@@ -73,9 +73,9 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
     root, kill = _without_chosen(turn, event)
     new_plan = plan(turn.state.apps.catalog.root, root, restarts=event.restarts, kill=kill)
     check_change(turn.state, turn.settings, turn.now, new_plan)
-    known = {app.id for app in turn.state.apps.catalog.root.all_apps()}
+    present_ids = {app.id for app in turn.state.apps.catalog.root.all_apps()}
     _begin(turn, event.id, new_plan, force=event.force)
-    volumes.give_up(turn, {app.id for app in new_plan.target.all_apps()} - known)
+    volumes.give_up(turn, {app.id for app in new_plan.target.all_apps()} - present_ids)
 
 
 def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[str, tuple[str, ...]]]:
@@ -192,8 +192,8 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
     if made.steps:
         state.apps.changed_apps.update(made.affected)
         undone_id = undone.id if undone else ""
-        there = {app.id for app in made.changed_from}
-        steady = {id: app for id, app in steady.items() if id in there}
+        present_ids = {app.id for app in made.changed_from}
+        steady = {id: app for id, app in steady.items() if id in present_ids}
         turn.put(Deployment(id, at, made, dict(old.versions), undoes=undone_id, steady=steady))
 
 
@@ -204,14 +204,14 @@ def _running(state: State, made: Plan) -> dict[str, float]:
     """
     running = {}
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
-        known = {
+        apps_by_version = {
             app_version.version: app_version.app
             for app_version in state.apps.app_versions.get(action.app.id, ())
         }
         alike = [
             version
             for version in _versions_that_run(state, action.app.id)
-            if version in known and same_but_scale(known[version], action.app)
+            if version in apps_by_version and same_but_scale(apps_by_version[version], action.app)
         ]
         if alike:
             running[action.app.id] = max(alike)

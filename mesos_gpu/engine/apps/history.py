@@ -86,9 +86,9 @@ def forget_gone(turn: Turn) -> None:
     kept = {app.id for app in state.apps.catalog.root.all_apps()} | state.apps.instances.keys()
     for deployment in state.apps.deployments.values():
         kept |= deployment.plan.affected
-    gone = sorted(state.apps.app_versions.keys() - kept)
-    used = _used(turn) if gone else set()
-    for app_id in gone:
+    deleted_ids = sorted(state.apps.app_versions.keys() - kept)
+    used = _used(turn) if deleted_ids else set()
+    for app_id in deleted_ids:
         for version in state.apps.app_versions[app_id]:
             if (app_id, version.version) not in used:
                 turn.drop(AppVersion, app_id, version.version)

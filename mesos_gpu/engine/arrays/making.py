@@ -83,13 +83,15 @@ def members_of(turn: Turn, array: JobArray, positions: Runs) -> list[Job]:
 
 def kill_left(turn: Turn, array: JobArray, positions: Runs) -> None:
     """Kill the tasks of an array at some positions that have no job yet, or a draft."""
-    gone = both(array.left, positions)
-    if not gone:
+    killed_positions = both(array.left, positions)
+    if not killed_positions:
         return
-    for job in members_of(turn, array, gone):
+    for job in members_of(turn, array, killed_positions):
         if job.id in turn.state.work.members.drafts.get(array.id, ()):
             turn.state.drop_draft(job)
-    killed = replace(array, left=without(array.left, gone), killed=union(array.killed, gone))
+    killed = replace(
+        array, left=without(array.left, killed_positions), killed=union(array.killed, killed_positions)
+    )
     turn.publish_array(turn.put_array(killed))
 
 

@@ -59,8 +59,8 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
             choice.provide(booking)
         if is_to_begin(turn, turn.state.calendar.bookings[booking.id]):
             begin(turn, turn.state.calendar.bookings[booking.id])
-    known = {unfinished_booking.id for unfinished_booking in unfinished(turn.state)}
-    now.places = {key: places for key, places in now.places.items() if key in known}
+    unfinished_ids = {unfinished_booking.id for unfinished_booking in unfinished(turn.state)}
+    now.places = {key: places for key, places in now.places.items() if key in unfinished_ids}
     now.next_at = min(
         (_next_of(turn, unfinished_booking, now) for unfinished_booking in unfinished(turn.state)),
         default=inf,
@@ -74,8 +74,8 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
 def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
     """Return when a booking needs something next, in seconds since the epoch; now if something is due."""
     places = booking.places if booking.state.has_nodes else now.places.get(booking.id, ())
-    there = [job for job in on_places(turn, booking, places).values() if job.spec.preemptible]
-    leave = [(notice_at(turn, booking, job), job) for job in there]
+    jobs_there = [job for job in on_places(turn, booking, places).values() if job.spec.preemptible]
+    leave = [(notice_at(turn, booking, job), job) for job in jobs_there]
     if booking.is_active:
         moments = [float(booking.ends)]
         if (purge_at := purged_at(turn, booking)) is not None:
@@ -116,8 +116,8 @@ class _Choice:
         if lacks or not self._are_there(booking, places) or self._is_taken(booking, places):
             places = self._choose(booking, firm=False)
             self.now.places[booking.id] = places
-        there = on_places(self.turn, booking, places).values()
-        notices = [notice_at(self.turn, booking, job) for job in there if job.spec.preemptible]
+        jobs_there = on_places(self.turn, booking, places).values()
+        notices = [notice_at(self.turn, booking, job) for job in jobs_there if job.spec.preemptible]
         if self.turn.now >= min([booking.begins, *notices]):
             self._begin_with(booking, self._choose(booking, firm=True))
 
@@ -174,9 +174,11 @@ class _Choice:
 
     def _is_obstructed(self, booking: Booking, places: Collection[Place]) -> bool:
         """Return whether a job on some places cannot leave them before the begin: other places may be free now."""
-        there = on_places(self.turn, booking, places).values()
+        jobs_there = on_places(self.turn, booking, places).values()
         latest = self.turn.now - SLACK_S
-        return any(not job.spec.preemptible or notice_at(self.turn, booking, job) < latest for job in there)
+        return any(
+            not job.spec.preemptible or notice_at(self.turn, booking, job) < latest for job in jobs_there
+        )
 
     def _is_taken(self, booking: Booking, places: Collection[Place]) -> bool:
         taken = self._taken(booking)
@@ -211,7 +213,7 @@ class _Choice:
 
     def _items(self, booking: Booking, chosen: tuple[Chosen, ...]) -> list[Item]:
         """Return a booking with chosen GPUs and all others as items of the calendar."""
-        mine = Item(
+        own_item = Item(
             booking.id,
             booking.spec,
             booking.begins,
@@ -219,7 +221,7 @@ class _Choice:
             chosen,
             owner_of(self.turn.state, booking.spec),
         )
-        return [mine, *booked_items(self.turn.state, self.turn.now, booking.id, booking.ends + MAX_S)]
+        return [own_item, *booked_items(self.turn.state, self.turn.now, booking.id, booking.ends + MAX_S)]
 
     def _leaves_room(self, booking: Booking, places: tuple[Place, ...]) -> bool:
         """Return whether all bookings fit if one gets some places."""
@@ -234,8 +236,8 @@ class _Choice:
         return {AgentId(place.node) for place in places[booking.id, booking.begins]}
 
     def _model(self, place: Place) -> str:
-        known = self.turn.state.cluster.place_of(place.gpus[0])
-        return "" if known is None else known[1].model
+        gpu_place = self.turn.state.cluster.place_of(place.gpus[0])
+        return "" if gpu_place is None else gpu_place[1].model
 
     def _cheapest(
         self, booking: Booking, only: Collection[AgentId] | None, *, firm: bool, beside: tuple[Place, ...]
@@ -270,8 +272,8 @@ def _changed_words(booking: Booking, kept: tuple[Place, ...], more: tuple[Place,
         return ""
     if not booking.places and not booking.told:  # none were looked for before
         return f"its nodes are chosen: {_names(more)}; {lasts_words(booking)}"
-    gone = _names([place for place in booking.places if place not in kept]) or "what was lacking"
-    return f"{gone} is replaced by {_names(more)}"
+    former = _names([place for place in booking.places if place not in kept]) or "what was lacking"
+    return f"{former} is replaced by {_names(more)}"
 
 
 def _names(places: Iterable[Place]) -> str:

@@ -48,15 +48,15 @@ def refuse_unusable(state: State, document: QueueDocument) -> None:
     Raises:
         Conflict: It does; the error names the bookings and what is removed.
     """
-    tree, gone = Tree(document), list[str]()
+    tree, unusable = Tree(document), list[str]()
     for booking in unfinished(state):
         if not any(faults_of(state.quota.tree, state.quota.queues, booking.spec)):
             whys = [why.partition(";")[0] for _, why in faults_of(tree, document, booking.spec)]
-            gone += [f"{booking.spec.name} ({', '.join(whys)})"] if whys else []
-    if gone:
-        more = f", and {len(gone) - _MAX_NAMED} more" if len(gone) > _MAX_NAMED else ""
+            unusable += [f"{booking.spec.name} ({', '.join(whys)})"] if whys else []
+    if unusable:
+        more = f", and {len(unusable) - _MAX_NAMED} more" if len(unusable) > _MAX_NAMED else ""
         raise Conflict(
-            f"with this document these bookings could not be used: {'; '.join(gone[:_MAX_NAMED])}{more}",
+            f"with this document these bookings could not be used: {'; '.join(unusable[:_MAX_NAMED])}{more}",
             remedy="keep these queues and pools, or cancel the bookings first (mesos-gpu reserve cancel)",
         )
 
@@ -91,7 +91,7 @@ def _crowded(state: State, document: QueueDocument, now: float) -> str:
     misfit = clash(ground_of(state, document), then)
     if misfit is None or misfit == clash(ground_of(state), items):
         return ""
-    there = [state.calendar.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
-    names = ", ".join(sorted({booking.spec.name for booking in there})[:_MAX_NAMED])
-    at = shown(misfit.at, there[0].spec.zone) if there else ""
+    crowded = [state.calendar.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
+    names = ", ".join(sorted({booking.spec.name for booking in crowded})[:_MAX_NAMED])
+    at = shown(misfit.at, crowded[0].spec.zone) if crowded else ""
     return f"what is booked is not kept beside it: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"

@@ -38,10 +38,10 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
         bins += [
             Bin(node.id, model, pool, count, tree.cost_milli(model, 1)) for model, count in models.items()
         ]
-    known = state.cluster.agents.models
+    known_models = state.cluster.agents.models
     if tree.is_flat:
-        return Ground(bins, models=known)
-    return Ground(bins, _Guarantees(document or state.quota.queues, bins).at, known)
+        return Ground(bins, models=known_models)
+    return Ground(bins, _Guarantees(document or state.quota.queues, bins).at, known_models)
 
 
 class _Guarantees:
@@ -136,7 +136,7 @@ def chosen_of(state: State, booking: Booking) -> tuple[Chosen, ...]:
     counts = Counter[tuple[str, str]]()
     for place in booking.places:
         for gpu_id in place.gpus:
-            known = state.cluster.place_of(gpu_id)
-            if known is not None:
-                counts[place.agent_id, known[1].model] += 1
+            gpu_place = state.cluster.place_of(gpu_id)
+            if gpu_place is not None:
+                counts[place.agent_id, gpu_place[1].model] += 1
     return tuple(Chosen(node, model, count) for (node, model), count in counts.items())

@@ -94,16 +94,16 @@ def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
         )
     now = replace(old, spec=asked, ends=ends)
     _refuse_taken(turn.state, now)
-    mine = [Item(old.id, asked, old.begins, ends, (), owner_of(turn.state, asked))]
-    mine += items_of(old.id, asked, turn.now, horizon(turn.now), owner=mine[0].owner, after=old.day)
-    misfit = clash(ground_of(turn.state), [*booked_items(turn.state, turn.now, old.id), *mine], old.id)
+    own_items = [Item(old.id, asked, old.begins, ends, (), owner_of(turn.state, asked))]
+    own_items += items_of(old.id, asked, turn.now, horizon(turn.now), owner=own_items[0].owner, after=old.day)
+    misfit = clash(ground_of(turn.state), [*booked_items(turn.state, turn.now, old.id), *own_items], old.id)
     if misfit is not None:
         what, _ = refusal(misfit, asked.zone, ())
         raise Conflict(what, remedy=f"make it no longer than until then; {_LIST}")
     message = f"it lasts until {shown(ends, asked.zone)}"
     put(turn, replace(now, message=message))
-    there = (*jobs_of(turn.state, old), *others_on(turn.state, old, old.gpus))
-    call_off(turn, there, f"booking {asked.name} was changed: {message}")
+    affected = (*jobs_of(turn.state, old), *others_on(turn.state, old, old.gpus))
+    call_off(turn, affected, f"booking {asked.name} was changed: {message}")
 
 
 def _refuse_taken(state: State, booking: Booking) -> None:
@@ -179,18 +179,18 @@ def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSp
     if faults or first is None:
         raise NotAccepted(faults, remedy=_MEND)
     ground, owner = ground_of(turn.state), owner_of(turn.state, spec)
-    mine = items_of(booking_id, spec, turn.now, horizon(turn.now), owner=owner)
+    own_items = items_of(booking_id, spec, turn.now, horizon(turn.now), owner=owner)
     if why := unknown_models(ground, spec):
         raise NotAccepted([("/gpu_model", why)], remedy="name a model that there is: mesos-gpu gpus")
-    if why := never(ground, mine[0], turn.now):
+    if why := never(ground, own_items[0], turn.now):
         raise NotAccepted([("/gpus", why)], remedy="ask for less, or for another model or pool")
     others = booked_items(turn.state, turn.now, booking_id)
-    misfit = clash(ground, [*others, *mine], booking_id)
+    misfit = clash(ground, [*others, *own_items], booking_id)
     if misfit is None:
         return spec, first
     if misfit.why.startswith("one of its times"):
         raise NotAccepted([("/for_s", misfit.why)], remedy="make it shorter, or repeat it less often")
-    what, remedy = refusal(misfit, spec.zone, nearest(ground, others, mine[0], turn.now))
+    what, remedy = refusal(misfit, spec.zone, nearest(ground, others, own_items[0], turn.now))
     raise Conflict(what, remedy=remedy)
 
 

@@ -23,9 +23,9 @@ Nodes = Mapping[AgentId, NodeCapacity]
 
 def booking_called(state: State, name: str) -> Booking | None:
     """Return the booking with an id, else the one with that name that has not ended; None without one."""
-    known = state.calendar.bookings.get(name)
-    if known is not None:
-        return known
+    booking_of_id = state.calendar.bookings.get(name)
+    if booking_of_id is not None:
+        return booking_of_id
     return next(
         (
             booking
@@ -41,8 +41,8 @@ def booking_over(state: State, job: Job) -> str:
     name = job.spec.booking
     if name is None:
         return ""
-    known = booking_called(state, name)
-    return "" if known and not known.state.ended else f"its booking {name} has ended"
+    booking = booking_called(state, name)
+    return "" if booking and not booking.state.ended else f"its booking {name} has ended"
 
 
 def check_booking(state: State, spec: JobSpec, owner: str) -> None:

@@ -26,10 +26,10 @@ def with_idle(answer: Why, state: State, settings: Settings, job: Job, now: floa
     shown = None if job.state.ended else idle_of(state, job, now)
     if shown is None:
         return answer
-    known, rules = shown
-    words = _standing(state, job, known, rules, now)
+    idleness, rules = shown
+    words = _standing(state, job, idleness, rules, now)
     # From the warning on, and while it is kept, the job's message is an earlier version of these words.
-    before = answer.summary if known.state is IdleState.SUSPECT else state_words(job.state)
+    before = answer.summary if idleness.state is IdleState.SUSPECT else state_words(job.state)
     return replace(answer, summary=f"{before}; {words}")
 
 
@@ -84,8 +84,8 @@ def _may_come(state: State, settings: Settings, job: Job, now: float) -> str:
 
 def _serves(state: State, tree: Tree, job: Job, other: Job) -> bool:
     """Return whether another job has GPUs of a model for a job, and no reclaim boundary (fence) is between them."""
-    ours, theirs = tree.queues[leaf_of(tree, job)], tree.queues.get(leaf_of(tree, other))
-    if theirs is None or tree.is_fenced(ours, theirs):
+    queue, other_queue = tree.queues[leaf_of(tree, job)], tree.queues.get(leaf_of(tree, other))
+    if other_queue is None or tree.is_fenced(queue, other_queue):
         return False
     tasks = [task for task in state.work.round_of(other) if not task.ended]
     models = state.cluster.models_of(job.spec.gpu_model)

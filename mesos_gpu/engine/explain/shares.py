@@ -117,9 +117,9 @@ def _users(state: State, charges: Charges, leaf: str, now: float) -> tuple[UserS
     """Return the users of a leaf with past use or pending jobs, by rank."""
     tree, shares = charges.tree, Shares(state, charges, now)
     half_life_s, at = tree.document.half_life_s, micro(now)
-    known = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
+    past_uses = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
     waiting = (state.work.jobs[job_id] for _, job_id in state.work.queue)
-    new = {job.charged_to for job in waiting if tree.leaf_of(job.spec.queue) == leaf} - set(known)
+    new = {job.charged_to for job in waiting if tree.leaf_of(job.spec.queue) == leaf} - set(past_uses)
     users = [
         UserShare(
             user,
@@ -128,7 +128,7 @@ def _users(state: State, charges: Charges, leaf: str, now: float) -> tuple[UserS
             use.rate,
             shares.rank(leaf, user),
         )
-        for user, use in known.items()
+        for user, use in past_uses.items()
     ]
     users += [
         UserShare(

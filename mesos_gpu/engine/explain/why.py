@@ -83,8 +83,8 @@ def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past
         past_offers=past_offers,
     )
     nodes = [
-        replace(view, kept=tuple([_kept_of(view, job, reservation) for reservation in its]))
-        if (its := kept.get(view.agent_id))
+        replace(view, kept=tuple([_kept_of(view, job, reservation) for reservation in reservations]))
+        if (reservations := kept.get(view.agent_id))
         else view
         for view in views
     ]
@@ -110,8 +110,8 @@ def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
     answer = _with_words(answer, waits_for_role(state, settings, job))
     if (later := backlog.held.pools.next(job)) is not None:
-        here, (pool, at) = " and ".join(backlog.held.pools.now(job)), later
-        words = f"it waits for pool {here}, and may use pool {pool} from {clock(at, now)} on"
+        present_pools, (pool, at) = " and ".join(backlog.held.pools.now(job)), later
+        words = f"it waits for pool {present_pools}, and may use pool {pool} from {clock(at, now)} on"
         answer = _with_words(answer, words)
     return _with_words(answer, hours_words(state, job.spec.queue, now))
 
@@ -244,9 +244,9 @@ class _ByPools:
     def _others(self, pool: str) -> str:
         """Return which other pools the class or the queue of the job is for, in words."""
         name, queue = self._job.spec.job_class, self._job.spec.queue
-        known = class_of(self._tree, name) if name is not None else None
-        if known is not None and known.pools and pool not in known.pools:
-            return f"class {known.name} is for {', '.join(known.pools)}"
+        class_spec = class_of(self._tree, name) if name is not None else None
+        if class_spec is not None and class_spec.pools and pool not in class_spec.pools:
+            return f"class {class_spec.name} is for {', '.join(class_spec.pools)}"
         return f"queue {queue} uses {', '.join(self._tree.pools_of(queue))}"
 
 

@@ -91,9 +91,9 @@ class Agents:
     def hold(self, offer: Offer) -> None:
         """Enter an offer; one that is held already is replaced at its place."""
         own = self.offers.setdefault(offer.agent_id, {})
-        known = own.get(offer.id)
-        self.arrivals += known is None
-        own[offer.id] = Held(self.arrivals if known is None else known.number, offer)
+        old = own.get(offer.id)
+        self.arrivals += old is None
+        own[offer.id] = Held(self.arrivals if old is None else old.number, offer)
         _mark(self.reserved, offer.agent_id, _is_reserved(own))
 
     def drop(self, offer: Offer) -> None:
@@ -195,8 +195,12 @@ class Agents:
 
     def read_as(self, node: Node, data: bytes) -> Inventory | None:
         """Return the inventory of a node if its latest report had exactly these bytes; None otherwise."""
-        known = self.reports.get(node.id)
-        same = known is not None and known.inventory is node.inventory and known.data == data
+        latest_report = self.reports.get(node.id)
+        same = (
+            latest_report is not None
+            and latest_report.inventory is node.inventory
+            and latest_report.data == data
+        )
         return node.inventory if same else None
 
     def note_report(self, agent_id: AgentId, data: bytes, inventory: Inventory) -> None:

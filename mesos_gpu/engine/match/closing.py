@@ -100,13 +100,13 @@ class _Way:
         """
         after, closes, left = Nodes(), list[GpuId](), request.tasks
         for agent_id, most in self._counts(request, nodes, place):
-            node, here = nodes[agent_id], min(most, left)
-            while here and (way := self._shortest(request, node)) is not None:
+            node, count = nodes[agent_id], min(most, left)
+            while count and (way := self._shortest(request, node)) is not None:
                 node, gpu_ids = way
                 groups = beside_all(node).usable(request.gpu)
                 group = next(gpus for gpus in groups if len(gpus) >= request.gpu.count)
                 node = node.minus(request.resources, [gpu.id for gpu in group[: request.gpu.count]])
-                after[agent_id], left, here = node, left - 1, here - 1
+                after[agent_id], left, count = node, left - 1, count - 1
                 closes += gpu_ids
         return None if left else (after, closes)
 

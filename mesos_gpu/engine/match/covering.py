@@ -72,9 +72,9 @@ def _keeper(turn: Turn, agent_id: AgentId, carved: Carved) -> tuple[str, str]:
     """Return the executor id and the ExecutorInfo (JSON) of the keeper of an agent: an existing or a new one."""
     scalars, role = carved.keeper, carved.keeper_role
     if not scalars:
-        there = covers.keeper_of(turn.state, agent_id, role)
-        assert there is not None, f"nothing was taken for a keeper on {agent_id}, and it has none"
-        return there.executor_id, there.keeper
+        cover = covers.keeper_of(turn.state, agent_id, role)
+        assert cover is not None, f"nothing was taken for a keeper on {agent_id}, and it has none"
+        return cover.executor_id, cover.keeper
     settings, executor_id = turn.settings, covers.new_keeper_id(turn.state, agent_id)
     name = "mesos-gpu keeper of shared GPUs"
     labels = {covers.ROLE_LABEL: role} if role else {}

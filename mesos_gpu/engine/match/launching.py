@@ -123,8 +123,8 @@ def _listens(turn: Turn, job: Job, task: Task) -> tuple[int, ...]:
     """Return the ports of an app's instance that are checked or exported, which its executor must therefore watch."""
     if job.app_version is None:
         return ()
-    known = turn.state.apps.app_versions.get(job.spec.app or "", ())
-    app = next((version.app for version in known if version.version == job.app_version), None)
+    versions = turn.state.apps.app_versions.get(job.spec.app or "", ())
+    app = next((version.app for version in versions if version.version == job.app_version), None)
     checks = of_scheduler(app.health_checks) if app is not None else ()
     return tuple(dict.fromkeys((*task.ports, *(check.port for check in checks if check.port is not None))))
 

@@ -181,5 +181,5 @@ class _Places:
 
 def _counts(job: Job, other: Job) -> bool:
     """Whether where the other is may keep the job off a node."""
-    mine = {job.spec.app, job.spec.near, job.spec.away} - {None}
-    return other.spec.app in mine or (other.spec.away is not None and other.spec.away == job.spec.app)
+    apps = {job.spec.app, job.spec.near, job.spec.away} - {None}
+    return other.spec.app in apps or (other.spec.away is not None and other.spec.away == job.spec.app)

@@ -49,8 +49,8 @@ def wants_offers(turn: Turn) -> bool:
 
 
 def _is_booked_soon(turn: Turn) -> bool:
-    known = turn.state.calendar.provisional
-    return known is not None and known.is_soon(turn.now)
+    provisional = turn.state.calendar.provisional
+    return provisional is not None and provisional.is_soon(turn.now)
 
 
 def _wants_monitor(node: Node) -> bool:
@@ -69,14 +69,14 @@ def balance(turn: Turn, placed: Collection[str]) -> None:
     state, settings = turn.state, turn.settings
     if placed or wants_offers(turn):
         state.mesos.idle_since = None
-        asked = _asked_for(turn, placed) if settings.mesos.role_of else ()
+        roles = _asked_for(turn, placed) if settings.mesos.role_of else ()
         if state.mesos.suppressed or turn.now - state.mesos.swept_at >= settings.mesos.sweep_interval_s:
             # Repeated while something waits, as a lost REVIVE would leave it waiting for ever.
             state.mesos.suppressed, state.mesos.swept_at = False, turn.now
-            turn.effects.append(Revive(asked))
+            turn.effects.append(Revive(roles))
             state.mesos.roles.asked = None
-        if asked:
-            _ask_for(turn, asked)
+        if roles:
+            _ask_for(turn, roles)
         _give_back(turn, tuple(_old(turn)), settings.mesos.offer_refuse_s)
         return
     if state.mesos.idle_since is None:

@@ -405,9 +405,9 @@ class Pace:
 
     def narrow(self, tasks: int) -> list[Node]:
         """Return the agents whose launch windows have no room for `tasks` more, ordered by launches under way."""
-        known = {**self._state.work.restless.under_way, **self._under_way}
+        agents = {**self._state.work.restless.under_way, **self._under_way}
         counts = {
-            agent_id: self.under_way(agent_id) for agent_id in known if agent_id in self._state.cluster.nodes
+            agent_id: self.under_way(agent_id) for agent_id in agents if agent_id in self._state.cluster.nodes
         }
         narrow = [a for a, count in counts.items() if count and (self.room(a) or 0) < tasks]
         nodes = [self._state.cluster.nodes[agent_id] for agent_id in sorted(narrow, key=counts.__getitem__)]

@@ -71,15 +71,15 @@ class Search:
         if wait is not None and not (booked and wait.stage is Stage.GUARANTEE):
             return None  # only a booking may be used without a seat
         request, outlasted = self._backlog.request(job), self._backlog.reservations.outlasted(job)
-        how = outlasted, booked, bool(wait)
-        if self._refused and self._alike(job, request, how) in self._refused:
+        conditions = outlasted, booked, bool(wait)
+        if self._refused and self._alike(job, request, conditions) in self._refused:
             return None
         full = replace(request, ports=job.spec.ports) if job.spec.ports else request
         takes = self._take_booked(job, full, outlasted) if booked else None
         if takes is None and wait is None and job.spec.booking is None:
             takes = self._take_together(job, full, outlasted)
         if takes is None:
-            self._refused.add(self._alike(job, request, how))
+            self._refused.add(self._alike(job, request, conditions))
             self._most = None
         return takes
 

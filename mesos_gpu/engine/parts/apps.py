@@ -82,7 +82,7 @@ class AppPart:
 
     def drop_app_version(self, app_id: str, version: float) -> None:
         """Remove a version of an app."""
-        left = [known for known in self.app_versions[app_id] if known.version != version]
+        left = [saved for saved in self.app_versions[app_id] if saved.version != version]
         if left:
             self.app_versions[app_id] = left
         else:

@@ -71,8 +71,8 @@ class _Ahead:
         """Make room for jobs that will have seats once hours change, in their order."""
         for job in owed:
             request = request_of(job, self._turn.settings, self._turn.state)
-            if (there := self._planner.room_for(job, request)) is not None:
-                self._planner.count_in(job, request, there)
+            if (agent_id := self._planner.room_for(job, request)) is not None:
+                self._planner.count_in(job, request, agent_id)
                 continue
             way = self._planner.find(job, request)
             if way is None or way.to or not self._rule.has_waited(job, way.chosen):

@@ -40,10 +40,12 @@ class Balance:
         freed: dict[tuple[str, str, str], int] = {}
         for runner in runners:
             if runner.leaf != leaf and runner.job.id not in self._running.idle:
-                mine, theirs = meeting(leaf, runner.leaf)
-                freed[mine, theirs, runner.pool] = freed.get((mine, theirs, runner.pool), 0) + runner.milli
-        for (mine, theirs, pool), milli in freed.items():
-            taker, giver = self._side(mine, pool), self._side(theirs, pool)
+                taker_path, giver_path = meeting(leaf, runner.leaf)
+                freed[taker_path, giver_path, runner.pool] = (
+                    freed.get((taker_path, giver_path, runner.pool), 0) + runner.milli
+                )
+        for (taker_path, giver_path, pool), milli in freed.items():
+            taker, giver = self._side(taker_path, pool), self._side(giver_path, pool)
             if not stays_below(taker, self._held.cost_of(job, pool), giver, milli):
                 return False
         return True

@@ -96,10 +96,10 @@ class BookingRoom:
 
     def _room(self, node: Node) -> _Room:
         """Return the room on a node, which is worked out again when a job there was displaced for another node."""
-        known = self._rooms.get(node.id)
-        if known is None or known.jobs & self._displaced:
-            known = self._rooms[node.id] = self._on(node)
-        return known
+        room = self._rooms.get(node.id)
+        if room is None or room.jobs & self._displaced:
+            room = self._rooms[node.id] = self._on(node)
+        return room
 
     def _on(self, node: Node) -> _Room:
         """Return the cheapest room for the booking on one node: its victims, and the GPUs once these have ended."""
@@ -120,8 +120,8 @@ class BookingRoom:
         chosen = plan(self._request, 1, [left], victims)
         if chosen is None:
             return _Room(None, (), frozenset(victims))
-        gone = {victim.job_id for victim in chosen}
-        ready = left.without([held for held in left.allocations if held.job_id in gone])
+        victim_ids = {victim.job_id for victim in chosen}
+        ready = left.without([held for held in left.allocations if held.job_id in victim_ids])
         count = booking.spec.gpus
         groups = [group for group in ready.usable(self._request.gpu) if len(group) >= count]
         if not groups:
@@ -136,9 +136,9 @@ class BookingRoom:
         turn, capacity = self._turn, self._backlog.nodes.capacity(node)
         if is_asked(turn.state, self._role):
             return capacity
-        known = {gpu.id for gpu in capacity.gpus}
+        free_ids = {gpu.id for gpu in capacity.gpus}
         idle = idle_gpus(turn.state, turn.settings, turn.now, node)
-        return replace(capacity, gpus=(*capacity.gpus, *(gpu for gpu in idle if gpu.id not in known)))
+        return replace(capacity, gpus=(*capacity.gpus, *(gpu for gpu in idle if gpu.id not in free_ids)))
 
 
 def _without_gpus(node: NodeCapacity, taken: Collection[GpuId]) -> NodeCapacity:

@@ -138,21 +138,21 @@ class Candidates:
 
     def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
         """Return a node with some of its allocations, which are the same for most jobs of a match."""
-        known = self._chosen.get(capacity.agent_id)
-        if known is None or known.allocations != held:
-            known = self._chosen[capacity.agent_id] = replace(capacity, allocations=held)
-        return known
+        node = self._chosen.get(capacity.agent_id)
+        if node is None or node.allocations != held:
+            node = self._chosen[capacity.agent_id] = replace(capacity, allocations=held)
+        return node
 
     def _capacity(self, node: Node) -> NodeCapacity:
         """Return a node when all jobs with notices have ended; the room of their takers is kept by the backlog."""
-        known = self._capacities.get(node.id)
-        if known is None:
-            known = self._backlog.nodes.capacity(node)
-            known = known.without(
-                [allocation for allocation in known.allocations if allocation.job_id in self._ending]
+        node_capacity = self._capacities.get(node.id)
+        if node_capacity is None:
+            node_capacity = self._backlog.nodes.capacity(node)
+            node_capacity = node_capacity.without(
+                [allocation for allocation in node_capacity.allocations if allocation.job_id in self._ending]
             )
-            self._capacities[node.id] = known
-        return known
+            self._capacities[node.id] = node_capacity
+        return node_capacity
 
     @cached_property
     def _ending(self) -> frozenset[JobId]:
@@ -172,8 +172,8 @@ class Candidates:
         """Let jobs of a plan end, which hold something on some nodes."""
         self._ending = self._ending | frozenset(jobs)
         for agent_id in agents & self._capacities.keys():
-            known = self._capacities[agent_id]
-            self._set(known.without([held for held in known.allocations if held.job_id in jobs]))
+            capacity = self._capacities[agent_id]
+            self._set(capacity.without([held for held in capacity.allocations if held.job_id in jobs]))
 
     def serve(self, job: Job, request: Request, node: NodeCapacity) -> bool:
         """Give a job its room on one node, so that the rest is free for others; return False if there is no room."""

@@ -199,8 +199,8 @@ class Elsewhere:
         chosen = plan(request, 1, nodes, victims) if victims else None
         if not chosen:
             return False
-        (there,) = nodes_of_plan(request, 1, nodes, chosen)[:1]
-        node = next(node for node in nodes if node.agent_id == there)
+        (chosen_agent,) = nodes_of_plan(request, 1, nodes, chosen)[:1]
+        node = next(node for node in nodes if node.agent_id == chosen_agent)
         ended = {victim.job_id for victim in chosen}
         homes.stopped[job.id] = chosen
         self._go(job, request, node.without([h for h in node.allocations if h.job_id in ended]), homes)

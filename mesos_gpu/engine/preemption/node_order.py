@@ -114,5 +114,5 @@ class Order:
     def _free_of(self, agent_id: AgentId) -> int:
         """Count the free GPUs of a node that are not kept for jobs for which room was made."""
         self._look_at_kept()
-        capacity, made = self._capacity(self._state.cluster.nodes[agent_id]), self._made.get(agent_id)
-        return sum(gpu.id not in made for gpu in capacity.gpus) if made else len(capacity.gpus)
+        capacity, reserved = self._capacity(self._state.cluster.nodes[agent_id]), self._made.get(agent_id)
+        return sum(gpu.id not in reserved for gpu in capacity.gpus) if reserved else len(capacity.gpus)

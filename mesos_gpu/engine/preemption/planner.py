@@ -218,8 +218,8 @@ class Planner:
         chosen = plan_of_one(ask.request, line, victims, rule.balance.rule_for(job))
         if not chosen:
             return None
-        there = [nodes[agent_id] for agent_id in candidates.order.sorted(self._agents_of(chosen))]
-        able = (candidates.node_for(ask, node) for node in there)
+        victim_nodes = [nodes[agent_id] for agent_id in candidates.order.sorted(self._agents_of(chosen))]
+        able = (candidates.node_for(ask, node) for node in victim_nodes)
         room_on = nodes_of_plan(ask.request, 1, [node for node in able if node is not None], chosen)
         return Plan(chosen, room_on) if room_on else None
 

@@ -138,8 +138,8 @@ class _Plans:
         if self.are_many or len(self._tried) >= _MAX_TRIED:
             return False
         request, _ = key = self._key(job)
-        if (there := self._planner.room_for(job, request)) is not None:
-            self._planner.count_in(job, request, there)
+        if (agent_id := self._planner.room_for(job, request)) is not None:
+            self._planner.count_in(job, request, agent_id)
             return True
         self._tried.add(key)
         self._queues.add(job.spec.queue)

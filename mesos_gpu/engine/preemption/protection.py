@@ -39,9 +39,9 @@ class Protection:
             seated: Whether the waiting job has a seat; without one it takes nothing from its own leaf by this rule.
         """
         key = leaf, other, seated
-        known = self._borrowers_s.get(key)
-        if known is None:
+        seconds = self._borrowers_s.get(key)
+        if seconds is None:
             queues = self._tree.queues[leaf], self._tree.queues[other]
             barred = self.forbids(*queues) or (leaf == other and not seated)
-            known = self._borrowers_s[key] = MAX_S if barred else self.min_runtime_s(*queues, seated=seated)
-        return known
+            seconds = self._borrowers_s[key] = MAX_S if barred else self.min_runtime_s(*queues, seated=seated)
+        return seconds

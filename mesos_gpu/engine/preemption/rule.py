@@ -78,11 +78,11 @@ class Reclaim:
     def asked_for(self, job: Job) -> Victims:
         """Return the jobs that may be ended for a waiting job, each of which is worked out when it is looked up."""
         kind = self.kind(job)
-        known = self._known.setdefault(kind, {})
+        results = self._known.setdefault(kind, {})
         self.moments |= self._later.setdefault(
             kind, set()
         )  # also those noted for an earlier job of this kind
-        return Victims(self.running.jobs, known, partial(self._ask, job, self._later[kind]))
+        return Victims(self.running.jobs, results, partial(self._ask, job, self._later[kind]))
 
     def takes_from(self, job: Job) -> dict[JobId, Victim]:
         """Return all jobs that may be ended for a running job that is to start again elsewhere."""
@@ -142,17 +142,17 @@ class Reclaim:
 
     def _unprotected(self, leaf: str, protected_s: float) -> Mapping[JobId, Victim]:
         """Return the borrowers of a leaf that give to any job with a seat in another queue; worked out once."""
-        known = self._open.get((leaf, protected_s))
-        if known is None:
+        result = self._open.get((leaf, protected_s))
+        if result is None:
             noted, self.moments = self.moments, set()
             line = [self.running.runner(job) for job in self.running.by_leaf[leaf] if job.seat is None]
-            there = (
+            open_runners = (
                 runner for runner in line if runner.milli and not self._is_protected(runner, protected_s)
             )
-            known = {runner.job.id: runner.victim for runner in there}, frozenset(self.moments)
-            self._open[leaf, protected_s], self.moments = known, noted
-        self.moments |= known[1]
-        return known[0]
+            result = {runner.job.id: runner.victim for runner in open_runners}, frozenset(self.moments)
+            self._open[leaf, protected_s], self.moments = result, noted
+        self.moments |= result[1]
+        return result[0]
 
     # --- jobs of one queue
 
@@ -198,9 +198,11 @@ class Reclaim:
         if victim.job_id in self.running.idle:
             return 0.0, ""
         each, seated = self.running.runner_of(victim.job_id), self.seating.seat_for(job) is not None
-        mine, theirs = (self._tree.queues[path] for path in (leaf_of(self._tree, job), each.leaf))
+        own_queue, other_queue = (self._tree.queues[path] for path in (leaf_of(self._tree, job), each.leaf))
         protected_s = (
-            self.protection.min_runtime_s(mine, theirs, seated=seated) if each.job.seat is None else 0.0
+            self.protection.min_runtime_s(own_queue, other_queue, seated=seated)
+            if each.job.seat is None
+            else 0.0
         )
         if protected_s and each.started_at + protected_s >= each.job.spared_until:
             return each.started_at + protected_s, "its minimum run time"

@@ -166,12 +166,12 @@ class Running:
 
     def runner(self, job: Job) -> Runner:
         """Return the cost of the end of a job, which is worked out once."""
-        known = self._runners.get(job.id)
-        if known is None:
+        runner = self._runners.get(job.id)
+        if runner is None:
             leaf = leaf_of(self._seating.tree, job)
             of_leaf = self._leaf(leaf)
             (pool, milli), job_ran = of_leaf.granted[job.id], of_leaf.ran[job.id]
-            known = self._runners[job.id] = Runner(
+            runner = self._runners[job.id] = Runner(
                 job,
                 leaf,
                 pool,
@@ -183,7 +183,7 @@ class Running:
                 of_leaf.least_ms,
                 inf if job.started_at is None else job.started_at,
             )
-        return known
+        return runner
 
     def runner_of(self, job_id: JobId) -> Runner:
         """Return a job whose cost is known, even if a plan has removed it.
@@ -194,13 +194,13 @@ class Running:
         return self._runners[job_id]
 
     def _leaf(self, path: str) -> _Leaf:
-        known = self._leaves.get(path)
-        if known is None:
+        leaf = self._leaves.get(path)
+        if leaf is None:
             jobs, now = self.by_leaf[path], self._turn.now
             granted = {job.id: self._seating.ground.granted(job) for job in jobs}
             job_ran = {job.id: _ran(job, granted[job.id][1] * job.spec.tasks, now) for job in jobs}
-            known = self._leaves[path] = _Leaf(granted, job_ran, least_ms([*job_ran.values()]))
-        return known
+            leaf = self._leaves[path] = _Leaf(granted, job_ran, least_ms([*job_ran.values()]))
+        return leaf
 
     def cost_at(self, runner: Runner, at: float) -> int:
         """Return what the end of a job would have cost at an earlier moment, in thousandths of cost times seconds.

@@ -77,16 +77,18 @@ def topology_fault(state: State, settings: Settings, spec: JobSpec) -> str:
     if topology is None or topology.level == HOST:
         return ""
     level, nodes = topology.level, [node for node in state.cluster.nodes.values() if node.lost_at is None]
-    known = ", ".join(sorted({name for node in nodes for name in node.attributes})) or "none"
+    attributes = ", ".join(sorted({name for node in nodes for name in node.attributes})) or "none"
     if level not in settings.placing.levels:
         levels = (
             f"its levels are {', '.join(settings.placing.levels)}"
             if settings.placing.levels
             else "it has no levels"
         )
-        return f"the scheduler has no level {level}: {levels} (--topology); attributes of agents: {known}"
+        return (
+            f"the scheduler has no level {level}: {levels} (--topology); attributes of agents: {attributes}"
+        )
     if topology.is_required and nodes and not any(level in node.attributes for node in nodes):
-        return f"no agent has the attribute {level}; attributes of agents: {known}"
+        return f"no agent has the attribute {level}; attributes of agents: {attributes}"
     return ""
 
 

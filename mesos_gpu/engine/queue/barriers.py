@@ -189,9 +189,9 @@ class Barriers:
         by_pool: dict[str, list[Shortage]] = {}
         for pool in sorted(self._held.pools_of(job)):
             lacks = [reason.lack() for reason in (*everywhere, *self._in_one(job, pool, self._kept.every))]
-            known = [lack for lack in lacks if lack is not None]
-            if known and len(known) == len(lacks):
-                by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in known]
+            reducible = [lack for lack in lacks if lack is not None]
+            if reducible and len(reducible) == len(lacks):
+                by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in reducible]
         return by_pool
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:

@@ -327,13 +327,13 @@ class BudgetSpent(Reason[PaidCase]):
             return f"{name} {_over(standing)}; {_again(standing)}"
         if self.demand is None:
             return f"{name} starts only jobs with a time limit; set timeout_s for this job"
-        promised, wanted = self.demand.promised, self.demand.wanted
+        promised, demanded = self.demand.promised, self.demand.wanted
         words = (
             f"{name} has {_hours(standing.left)} GPU hours left, of which running jobs may use {_hours(promised)} by "
-            f"their time limits, and this one {_hours(wanted)}"
+            f"their time limits, and this one {_hours(demanded)}"
         )
         whole = _whole(standing.budget)
-        if wanted > whole:
+        if demanded > whole:
             return f"{words}; a whole period has {_hours(whole)} at most, so it waits for a grant"
         return f"{words}; {_again(standing)}"
 

@@ -228,14 +228,14 @@ class Forecast:
         """Return when each of the first jobs may start, with reservations for the jobs before it."""
         backlog = self._learning()
         estimates: dict[JobId, Estimate] = {}
-        known: dict[tuple[str, int, Hashable], Reservation | None] = {}
+        reservations: dict[tuple[str, int, Hashable], Reservation | None] = {}
         for at, job in enumerate(self.jobs[:most]):
             request = backlog.request(job)
             limited = job.spec.queue if backlog.barriers.bounds(job) else ""
             key = limited, len(backlog.reservations.every), backlog.kind(job, request)
-            if key not in known:
-                known[key] = decisive(backlog.reservations.find(job, request))
-            estimates[job.id] = self._estimate(backlog, job, known[key], self._places[at])
+            if key not in reservations:
+                reservations[key] = decisive(backlog.reservations.find(job, request))
+            estimates[job.id] = self._estimate(backlog, job, reservations[key], self._places[at])
             if job.not_before <= self._now:
                 backlog.block(job)
         return estimates

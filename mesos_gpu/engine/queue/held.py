@@ -56,8 +56,8 @@ class Pools:
         """Models of the GPUs in each pool that has nodes."""
         models: dict[str, set[str]] = {}
         for node in self._state.cluster.nodes.values():
-            here = models.setdefault(pool_of_node(self._tree, node), set())
-            here.update(gpu.model for gpu in node.gpus)
+            pool_models = models.setdefault(pool_of_node(self._tree, node), set())
+            pool_models.update(gpu.model for gpu in node.gpus)
         return {pool: frozenset(names) for pool, names in models.items()}
 
     def every(self, job: Job) -> tuple[str, ...]:
@@ -66,13 +66,13 @@ class Pools:
         Pools without a node that has a model which the job asks for come last, as waiting for them is of no use.
         """
         spec = job.spec
-        wanted = spec.gpu_model if self._tree.overflow_after_s(spec.queue) is not None else ()
-        key = spec.queue, spec.job_class, wanted
+        model_names = spec.gpu_model if self._tree.overflow_after_s(spec.queue) is not None else ()
+        key = spec.queue, spec.job_class, model_names
         pools = self._every.get(key)
         if pools is None:
             pools = pools_for(self._tree, spec.queue, class_of(self._tree, spec.job_class))
             if self._tree.overflow_after_s(spec.queue) is not None and len(pools) > 1:
-                pools = tuple(sorted(pools, key=lambda pool: not self._has(pool, wanted)))
+                pools = tuple(sorted(pools, key=lambda pool: not self._has(pool, model_names)))
             self._every[key] = pools
         return pools
 
@@ -178,14 +178,14 @@ class Held:
     def holdings(self, lack: Lack) -> Mapping[JobId, int]:
         """Return by job what it held of a limit when the match began, in the unit of what the limit lacks."""
         key = replace(lack, amount=0)
-        known = self._holdings.get(key)
-        if known is None:
-            known = self._holdings[key] = {}
+        holdings = self._holdings.get(key)
+        if holdings is None:
+            holdings = self._holdings[key] = {}
             for job_id, charge in self._of_task.values():
                 in_pool = not lack.pool or charge.pool == lack.pool
                 if in_pool and lack.path in up(charge.queue) and lack.user in (EVERYBODY, charge.user):
-                    known[job_id] = 1 if lack.counts_jobs else known.get(job_id, 0) + charge.milli
-        return known
+                    holdings[job_id] = 1 if lack.counts_jobs else holdings.get(job_id, 0) + charge.milli
+        return holdings
 
     def taken_below(self, queue: str) -> list[tuple[Job, Charge]]:
         """Return the jobs that this match has launched for a queue or one below it, with their charges."""
@@ -237,10 +237,10 @@ class Held:
         """Return what a queue and those below it keep idle of a pool by their lend limits, in thousandths of cost."""
         if at_most:
             return self._work_out_idle(queue, pool, amount, at_most=True)
-        known = self._idle.get((queue, pool))
-        if known is None or known[0] != amount:
-            known = self._idle[queue, pool] = amount, self._work_out_idle(queue, pool, amount)
-        return known[1]
+        cached = self._idle.get((queue, pool))
+        if cached is None or cached[0] != amount:
+            cached = self._idle[queue, pool] = amount, self._work_out_idle(queue, pool, amount)
+        return cached[1]
 
     def _work_out_idle(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
         guarantees = self._owed.get((pool, amount))

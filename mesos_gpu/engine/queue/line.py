@@ -89,12 +89,12 @@ class Waits:
     @staticmethod
     def _once(due: Amount) -> Amount:
         """Return a cache of the fair share of each queue."""
-        known: dict[tuple[str, str], int] = {}
+        cache: dict[tuple[str, str], int] = {}
 
         def again(path: str, pool: str) -> int:
-            milli = known.get((path, pool))
+            milli = cache.get((path, pool))
             if milli is None:
-                milli = known[path, pool] = due(path, pool)
+                milli = cache[path, pool] = due(path, pool)
             return milli
 
         return again

@@ -257,14 +257,14 @@ class Neighbours:
 
     def _rules(self, job: Job) -> list[Rule]:
         """Return the rules of a gang's tasks among each other, which change only with launches."""
-        known = self._known
-        if known is None or known[0] is not job or known[1] != self._revision:
+        cached = self._known
+        if cached is None or cached[0] is not job or cached[1] != self._revision:
             rules: list[Rule] = []
             if self._compares(job.spec):
                 placed = self._of(_group(job))
                 rules = self._made_rules(job, placed, self._instances.get(_group(job), job.spec.tasks))
-            known = self._known = job, self._revision, rules
-        return known[2]
+            cached = self._known = job, self._revision, rules
+        return cached[2]
 
     def _made_rules(self, job: Job, placed: Sequence[Placed], instances: int) -> list[Rule]:
         """Return the rules for the tasks of a gang among each other.
@@ -302,8 +302,8 @@ class Neighbours:
         near = self._near(spec, placed)
         by_count: dict[tuple[int, ...], dict[AgentId, NodeCapacity]] = {}
         for agent_id, node in nodes.items():
-            there = self._state.cluster.nodes[agent_id]
-            counts = tuple([held[name][value_of(name, there)] for name in fields])
+            node_of_agent = self._state.cluster.nodes[agent_id]
+            counts = tuple([held[name][value_of(name, node_of_agent)] for name in fields])
             by_count.setdefault((*counts, *near(agent_id)), {})[agent_id] = node
         yield from (by_count[counts] for counts in sorted(by_count))
 

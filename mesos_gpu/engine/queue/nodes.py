@@ -114,9 +114,9 @@ class Nodes:
 
     def joins_soon(self, job: Job, request: Request) -> bool:
         """Return whether an open GPU has room for a job on an agent whose next offer is on its way."""
-        tasks, known = self._state.work.tasks, self._state.cluster.nodes
+        tasks, nodes_by_id = self._state.work.tasks, self._state.cluster.nodes
         agents = dict.fromkeys(tasks[task_id].agent_id for task_id in self._state.gpus.covers.values())
-        nodes = (known.get(agent_id) for agent_id in agents if not self._offered(agent_id))
+        nodes = (nodes_by_id.get(agent_id) for agent_id in agents if not self._offered(agent_id))
         return any(node is not None and self._joins(job, request, node) for node in nodes)
 
     def _joins(self, job: Job, request: Request, node: Node) -> bool:
@@ -133,11 +133,11 @@ class Nodes:
         if job.spec.tasks == 1 and not job.spec.ports:
             return None
         offers = [offer for offer in self._state.cluster.offers.values() if offer.agent_id == node.id]
-        here = [ports for offer in offers for ports in offer.ports]
-        if not here and (not offers or self._offered(node.id).cpus < self.capacity(node).free.cpus):
+        offered_ports = [ports for offer in offers for ports in offer.ports]
+        if not offered_ports and (not offers or self._offered(node.id).cpus < self.capacity(node).free.cpus):
             return None  # offers that may have ports were given back
         taken = sorted(port for task in self._tasks_on(node.id) for port in task.ports)
-        return without([PortRange(port, port) for port in taken], here)
+        return without([PortRange(port, port) for port in taken], offered_ports)
 
     def ports_in_use_lately(self, agent_id: AgentId) -> Mapping[int, float]:
         """Return the ports of an agent's tasks that ended lately, each with the time of the end."""

@@ -277,8 +277,8 @@ class NoPool(Reason[Case]):
         """Yield the reason if the job may use no pool."""
         if not case.facts.held.pools_of(case.job):
             queue = case.spec.queue
-            known = class_of(case.tree, case.spec.job_class)
-            yield cls(queue=queue, pools=case.tree.pools_of(queue), job_class=known)
+            class_spec = class_of(case.tree, case.spec.job_class)
+            yield cls(queue=queue, pools=case.tree.pools_of(queue), job_class=class_spec)
 
     def explain(self) -> str:
         """Return the text: the pools of the queue and those of the class."""

@@ -137,11 +137,11 @@ class Reservations:
                 awaited = leave.awaited
                 return [Reservation(job.id, job.spec.queue, needs, leave.at, spares=spares, awaited=awaited)]
             leaves.append((leave, limits, cost))
-        there = self.find_room(job, request, pools)
+        rooms = self.find_room(job, request, pools)
         opens = [self._held.pools.opens_at(job, pool) for pool in pools]
         if opens_at := max(opens, default=0.0):  # not before the job may use them
-            there = [replace(reservation, at=max(reservation.at, opens_at)) for reservation in there]
-        return [with_leaves(reservation, leaves) for reservation in there]
+            rooms = [replace(reservation, at=max(reservation.at, opens_at)) for reservation in rooms]
+        return [with_leaves(reservation, leaves) for reservation in rooms]
 
     def find_room(
         self, job: Job, request: Request, pools: tuple[str, ...] = (), *, beside: bool = True
@@ -159,8 +159,8 @@ class Reservations:
         """
         every = self._state.cluster.nodes
         # Room that others make for a job is on these nodes, and is kept for it.
-        there = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
-        able = [node for node in there if self._nodes.serves(job, node, ever=self._reading)]
+        candidates = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
+        able = [node for node in candidates if self._nodes.serves(job, node, ever=self._reading)]
         if pools and self._held.tree.document.pools and job.spec.gpus:
             able = [node for node in able if self._held.pool_of(node.id) in pools]
         nodes = [self._left_of(job, node) if beside else self._nodes.capacity(node) for node in able]

@@ -17,7 +17,7 @@ def answer_to(state: State, change: ev.Change[T]) -> T:
 
 
 def _nothing(_state: State, _change: ev.Change[None]) -> None:
-    """Return None: the change needs no other answer than that it was applied."""
+    """Return nothing, as the answer only confirms that the change was applied."""
 
 
 #: How each change is answered; the base class of the change says what type its answer has.

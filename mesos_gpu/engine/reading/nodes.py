@@ -98,11 +98,11 @@ def missing_models(view: View, names: Sequence[str]) -> str:
     Returns:
         The sentence; "" if a node has one of them, if no GPU is known yet, or if a node has not reported yet.
     """
-    known = view.state.cluster.agents.models
-    if not names or not known or len(unknown(names, known)) < len(names):
+    models = view.state.cluster.agents.models
+    if not names or not models or len(unknown(names, models)) < len(names):
         return ""
     is_waited_for = any(node.is_unreported for node in view.nodes.values())
-    return "" if is_waited_for else no_such_model(names, known)
+    return "" if is_waited_for else no_such_model(names, models)
 
 
 def gpu_defaults(view: View) -> GpuDefaults:

@@ -77,18 +77,18 @@ def could_fit(state: State, job: Job, ground: Ground, now: float, look: Callable
         look: Function that computes the result.
     """
     notes: dict[JobId, Fits] = state.books.notes.setdefault(_FITS, {})
-    known = notes.get(job.id)
-    if known is None or known.until <= now or known.on != ground:
+    note_of_job = notes.get(job.id)
+    if note_of_job is None or note_of_job.until <= now or note_of_job.on != ground:
         for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
             del notes[job_id]
-        known = notes[job.id] = Fits(ground, now + _LOOK_AGAIN_S, look())
-    return known.fits
+        note_of_job = notes[job.id] = Fits(ground, now + _LOOK_AGAIN_S, look())
+    return note_of_job.fits
 
 
 def known_to_fit(state: State, job: Job) -> bool:
     """Return the latest result of `could_fit` for a job; True without one."""
-    known: Fits | None = state.books.notes.get(_FITS, {}).get(job.id)
-    return known is None or known.fits
+    note_of_job: Fits | None = state.books.notes.get(_FITS, {}).get(job.id)
+    return note_of_job is None or note_of_job.fits
 
 
 def is_hopeless(
@@ -104,16 +104,16 @@ def is_hopeless(
         nodes: Nodes that the job may use.
         place: Search for the nodes of its tasks; None if no rule compares them with each other.
     """
-    known = state.cluster.nodes
-    there = [
-        replace(node, silent="it has not reported") if known[node.agent_id].is_unreported else node
+    nodes_by_id = state.cluster.nodes
+    candidates = [
+        replace(node, silent="it has not reported") if nodes_by_id[node.agent_id].is_unreported else node
         for node in nodes
     ]
-    if not is_able(request, there):
+    if not is_able(request, candidates):
         return True
-    if place is None or is_unreported(there):
+    if place is None or is_unreported(candidates):
         return False
     return not any(
         place({agent_id: min(room, request.tasks) for agent_id, room in rooms.items()})
-        for rooms in empty_rooms(request, there)
+        for rooms in empty_rooms(request, candidates)
     )

@@ -31,7 +31,7 @@ def without_volumes(state: State, job: Job, node: Node) -> str:
     """Return why a job gets no persistent volumes on a node now; "" if it does."""
     if why := not_at_home(state, job.spec, node) or _rootless(node):
         return why
-    asked = {
+    sources = {
         mount.source for mount in persistent_of(job.spec.mounts) if not mount.volume
     }  # named volumes may be shared
     for task_id in state.work.restless.on.get(node.id, ()):
@@ -40,7 +40,7 @@ def without_volumes(state: State, job: Job, node: Node) -> str:
         if (
             other is not None
             and not is_own
-            and asked.intersection(mount.source for mount in other.spec.mounts)
+            and sources.intersection(mount.source for mount in other.spec.mounts)
         ):
             return f"the task {task_id}, whose end is not known, has its persistent volume"
     return ""

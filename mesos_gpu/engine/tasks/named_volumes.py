@@ -79,8 +79,8 @@ def claim(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> JobSpec:
     named_mounts = named_of(spec.mounts)
     if not named_mounts:
         return spec
-    known = volumes_by_name(turn.state, owner)
-    faults = [*_faults(known, named_mounts, spec, owner)]
+    own_volumes = volumes_by_name(turn.state, owner)
+    faults = [*_faults(own_volumes, named_mounts, spec, owner)]
     if faults:
         raise NotAccepted(faults, remedy="list the volumes: mesos-gpu storage list")
     new = {
@@ -95,12 +95,12 @@ def claim(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> JobSpec:
             made_at=turn.now,
         )
         for _, mount in named_mounts
-        if mount.volume not in known
+        if mount.volume not in own_volumes
     }
-    _check_limits(turn.settings, known, named_mounts, owner)
+    _check_limits(turn.settings, own_volumes, named_mounts, owner)
     for volume in new.values():
         turn.put(volume)
-    volumes = {**known, **new}
+    volumes = {**own_volumes, **new}
 
     def claimed(mount: Mount) -> Mount:
         if not mount.volume:

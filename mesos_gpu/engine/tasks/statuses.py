@@ -290,8 +290,8 @@ def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
     oldest = turn.now - turn.settings.programs.report_stale_s
     for other in turn.state.cluster.nodes.values():
         counts = other.lost_at is None and (other.reported_at or 0.0) > oldest
-        if other.id != node.id and counts and (theirs := sorted(named & _claimed(other))):
-            return f"it names {theirs[0]}, which is a card of {other.hostname} (agent {other.id})"
+        if other.id != node.id and counts and (claimed := sorted(named & _claimed(other))):
+            return f"it names {claimed[0]}, which is a card of {other.hostname} (agent {other.id})"
     return ""
 
 

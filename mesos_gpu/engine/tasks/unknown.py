@@ -76,12 +76,12 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
         if covers.card_of(listed.task_id) is not None:
             _take_up_cover(turn, listed)
             continue
-        known = state.work.tasks.get(listed.task_id)
+        known_task = state.work.tasks.get(listed.task_id)
         if listed.label is not None:
             _bump(turn, listed.label)
-        if known is not None:
-            if known.unknown is not None and known.unknown.listed is None:
-                _replace(turn, known, _described(turn, known, listed))
+        if known_task is not None:
+            if known_task.unknown is not None and known_task.unknown.listed is None:
+                _replace(turn, known_task, _described(turn, known_task, listed))
             continue
         if new := state_to_hold(Status(listed.task_id, listed.state)):
             hold(turn, listed.task_id, listed.agent_id, new, listed)

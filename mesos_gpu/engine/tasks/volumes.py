@@ -68,7 +68,7 @@ def attach(
         job_id: Id of its job.
         idle: Volumes that it takes over; empty for new ones.
     """
-    known = {volume.name: volume for volume in idle}
+    idle_by_name = {volume.name: volume for volume in idle}
 
     def attached(mount: Mount) -> Mount:
         name = mount.target
@@ -76,7 +76,7 @@ def attach(
             return mount
         id = str(uuid5(NAMESPACE_URL, _SEED.format(job=job_id, name=name)))
         new = PersistentVolume(id, name, mount.volume_mib, app_id, job_id)
-        volume = replace(known.get(name, new), job_id=job_id)
+        volume = replace(idle_by_name.get(name, new), job_id=job_id)
         turn.put(volume)
         return replace(mount, source=volume.id)
 
@@ -85,16 +85,16 @@ def attach(
 
 def bind(turn: Turn, job: Job, hostname: str) -> JobSpec:
     """Bind the volumes of a job to the node where it is launched, and return the request that its executor gets."""
-    made = set[str]()
+    existing = set[str]()
     for volume in [*volumes_of(turn.state, job.spec)]:
         if volume.is_named:
             turn.put(replace(volume, hostname=hostname, job_id=job.id, used_at=turn.now))
         elif volume.hostname != hostname:
             turn.put(replace(volume, hostname=hostname))
-        made |= {volume.id} if volume.is_made else set()
-    if not made:
+        existing |= {volume.id} if volume.is_made else set()
+    if not existing:
         return job.spec
-    mounts = [replace(mount, is_made=mount.source in made) for mount in job.spec.mounts]
+    mounts = [replace(mount, is_made=mount.source in existing) for mount in job.spec.mounts]
     return replace(job.spec, mounts=tuple(mounts))
 
 
@@ -134,11 +134,11 @@ def on_tick(turn: Turn) -> None:
     if not state.work.volumes:
         return
     _forget_unused(turn)
-    wanted = _wanted(state)
+    wanted_volumes = _wanted(state)
     for volume in [*state.work.volumes.values()]:
         if volume.is_named or _has_live_job(state, volume):
             continue
-        is_wanted = (volume.app, volume.name, volume.size_mib) in wanted and not volume.unwanted
+        is_wanted = (volume.app, volume.name, volume.size_mib) in wanted_volumes and not volume.unwanted
         if not is_wanted and not volume.hostname:
             turn.drop(PersistentVolume, volume.id)
         elif not is_wanted and not volume.unwanted:

@@ -65,14 +65,14 @@ def capacities(state: State, tree: Tree) -> Mapping[str, PoolCapacity]:
     A node whose monitor is late counts with its last report, so that fair shares do not jump with each late report.
     """
     taken_out = tuple(state.cluster.drains), tuple(state.gpus.resets)
-    known: _Known | None = state.books.notes.get(_NOTE)
-    if known is None or known.tree is not tree or known.taken_out != taken_out:
-        known = state.books.notes[_NOTE] = _Known(tree, taken_out)
+    cache: _Known | None = state.books.notes.get(_NOTE)
+    if cache is None or cache.tree is not tree or cache.taken_out != taken_out:
+        cache = state.books.notes[_NOTE] = _Known(tree, taken_out)
     pools: dict[str, PoolCapacity] = {}
     for agent_id, node in state.cluster.nodes.items():
-        seen = known.nodes.get(agent_id)
+        seen = cache.nodes.get(agent_id)
         if seen is None or seen[0] is not node:
-            seen = known.nodes[agent_id] = node, *_of_node(state, tree, node)
+            seen = cache.nodes[agent_id] = node, *_of_node(state, tree, node)
         _, pool, models = seen
         if models:
             capacity = pools.setdefault(pool, PoolCapacity())

@@ -54,16 +54,16 @@ def _declared(tree: Tree, job_class: str | None, queue: str) -> Idle:
 
 def idle_of(state: State, job: Job, now: float) -> tuple[Idleness, Idle] | None:
     """Return the shown idleness of a job and its rules; None if there is nothing to show."""
-    known, tree = state.work.idlenesses.get(job.id), state.quota.tree
-    if known is None:
+    idleness, tree = state.work.idlenesses.get(job.id), state.quota.tree
+    if idleness is None:
         return None
-    if known.keep_until is not None and (now >= known.keep_until or job.state.ended):
-        known = replace(known, keep_until=None, kept_by="")
-    if known.launch != job.launches or (job.state.ended and known.state is not IdleState.RETURNED):
-        known = policy.forgotten(known, known.since)
-    if known.state is IdleState.ACTIVE and known.keep_until is None:
+    if idleness.keep_until is not None and (now >= idleness.keep_until or job.state.ended):
+        idleness = replace(idleness, keep_until=None, kept_by="")
+    if idleness.launch != job.launches or (job.state.ended and idleness.state is not IdleState.RETURNED):
+        idleness = policy.forgotten(idleness, idleness.since)
+    if idleness.state is IdleState.ACTIVE and idleness.keep_until is None:
         return None
-    return known, rules_of(tree, job)
+    return idleness, rules_of(tree, job)
 
 
 def on_tick(turn: Turn) -> None:
@@ -136,12 +136,12 @@ def _members(turn: Turn, job: Job) -> Sequence[Task]:
 
 def known_of(turn: Turn, job: Job) -> Idleness:
     """Return the idleness of a job; of an earlier launch only the time until which the job is kept."""
-    known = turn.state.work.idlenesses.get(job.id)
-    if known is None:
+    idleness = turn.state.work.idlenesses.get(job.id)
+    if idleness is None:
         return Idleness(job.id, job.launches, since=turn.now)
-    if known.launch != job.launches:
-        known = policy.forgotten(replace(known, launch=job.launches), turn.now)
-    return known
+    if idleness.launch != job.launches:
+        idleness = policy.forgotten(replace(idleness, launch=job.launches), turn.now)
+    return idleness
 
 
 def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) -> None:
@@ -153,28 +153,28 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
         verdict: Result of the window.
         ms: Length of the window in milliseconds.
     """
-    known = known_of(turn, job)
-    if known.state is IdleState.NOTICE and notices.stands(turn.state, job) is None:
-        known = policy.warned(known, turn.now)  # the job that was to get the GPUs no longer needs them
-    if known.keep_until is not None:
-        if turn.now >= known.keep_until:
-            remember(turn, _keep_ended(turn, job, known), rules)
+    idleness = known_of(turn, job)
+    if idleness.state is IdleState.NOTICE and notices.stands(turn.state, job) is None:
+        idleness = policy.warned(idleness, turn.now)  # the job that was to get the GPUs no longer needs them
+    if idleness.keep_until is not None:
+        if turn.now >= idleness.keep_until:
+            remember(turn, _keep_ended(turn, job, idleness), rules)
         return
-    new = policy.advance(known, rules, verdict, ms, turn.now)
+    new = policy.advance(idleness, rules, verdict, ms, turn.now)
     if rules.policy is IdlePolicy.REPORT and new.state in _TOLD:
         new = replace(new, state=IdleState.SUSPECT, since=turn.now)
     lead = _lead_s(turn, job, rules)
-    if known.state in _TOLD and new.state not in _TOLD:
+    if idleness.state in _TOLD and new.state not in _TOLD:
         _call_off(
             turn,
             job,
             "its GPUs are at work again" if new.state is IdleState.ACTIVE else "nothing comes of it",
         )
-    elif new.state is IdleState.WARNED and known.state is not IdleState.WARNED:
+    elif new.state is IdleState.WARNED and idleness.state is not IdleState.WARNED:
         if notices.stands(turn.state, job) is None:
             _warn(turn, job, rules)
         else:  # another notice ends it; the warning follows if that is recalled
-            new = replace(new, state=IdleState.SUSPECT, since=known.since)
+            new = replace(new, state=IdleState.SUSPECT, since=idleness.since)
     elif (
         rules.policy is IdlePolicy.ALWAYS
         and verdict in (policy.Verdict.IDLE, policy.Verdict.PAUSED)
@@ -192,9 +192,13 @@ def is_pressing(state: State) -> bool:
 def returnable(turn: Turn) -> dict[JobId, Job]:
     """Return the jobs that can be ended now for pending jobs: warned long enough ago, and known to be idle."""
     state, tree, jobs = turn.state, turn.state.quota.tree, dict[JobId, Job]()
-    for known in state.work.idlenesses.values():
-        job = state.work.jobs.get(known.job_id)
-        if known.state is IdleState.WARNED and job is not None and _is_returnable(turn, tree, job, known):
+    for idleness in state.work.idlenesses.values():
+        job = state.work.jobs.get(idleness.job_id)
+        if (
+            idleness.state is IdleState.WARNED
+            and job is not None
+            and _is_returnable(turn, tree, job, idleness)
+        ):
             jobs[job.id] = job
     return jobs
 
@@ -365,10 +369,10 @@ def on_keep_asked(turn: Turn, event: ev.KeepAsked) -> None:
             ],
             remedy="keep it for a shorter time, then again; the limit is max_keep_s in the document of queues",
         )
-    known = known_of(turn, job)
-    if known.state in _TOLD:
+    idleness = known_of(turn, job)
+    if idleness.state in _TOLD:
         _call_off(turn, job, "it is kept")
-    turn.put(replace(policy.forgotten(known, turn.now), keep_until=until, kept_by=event.by))
+    turn.put(replace(policy.forgotten(idleness, turn.now), keep_until=until, kept_by=event.by))
     why = kept_words(until, event.by, turn.now)
     words.happened(turn, EventKind.KEPT, job, words=why)
     turn.show_job(
@@ -384,10 +388,10 @@ def on_keep_withdrawn(turn: Turn, event: ev.KeepWithdrawn) -> None:
         Conflict: The job has ended, or is not protected.
     """
     job, rules = _kept_job(turn, event.job_id)
-    known = known_of(turn, job)
-    if known.keep_until is None:
+    idleness = known_of(turn, job)
+    if idleness.keep_until is None:
         raise Conflict(f"job {job.id} is not kept", remedy=f"see the job with: mesos-gpu show {job.id}")
-    remember(turn, _keep_ended(turn, job, known), rules)
+    remember(turn, _keep_ended(turn, job, idleness), rules)
 
 
 def _kept_job(turn: Turn, job_id: JobId) -> tuple[Job, Idle]:
@@ -400,8 +404,12 @@ def _kept_job(turn: Turn, job_id: JobId) -> tuple[Job, Idle]:
             "nothing is done about idle GPUs, as there is no document of queues",
             remedy="do nothing: the job is not ended for idle GPUs",
         )
-    known = turn.state.work.idlenesses.get(job_id)
-    if job.state.ended or job.kill_requested or (known is not None and known.state is IdleState.RETURNED):
+    idleness = turn.state.work.idlenesses.get(job_id)
+    if (
+        job.state.ended
+        or job.kill_requested
+        or (idleness is not None and idleness.state is IdleState.RETURNED)
+    ):
         raise Conflict(
             f"job {job_id} is {job.state.value}", remedy="only a job that is not being ended can be kept"
         )
@@ -419,15 +427,15 @@ def _look_after(turn: Turn, tree: Tree, job: Job, notice: Notice) -> None:
     """End a job whose notice has run out if its GPUs are still known to be idle; else recall the notice."""
     if turn.now < notice.until:
         return
-    rules, known = rules_of(tree, job), known_of(turn, job)
+    rules, idleness = rules_of(tree, job), known_of(turn, job)
     window = policy.window_s(rules, turn.settings.programs.report_interval_s)
-    ends = policy.may_end(known, rules, notice.at, notice.until, turn.now, window)
+    ends = policy.may_end(idleness, rules, notice.at, notice.until, turn.now, window)
     if ends:
-        remember(turn, policy.returned(known, turn.now))
+        remember(turn, policy.returned(idleness, turn.now))
         notices.end(turn, job, notice)
     elif ends is not None:
         why = "nothing is done about idle GPUs any more"
         if rules.policy is not IdlePolicy.REPORT:
-            why = "its GPUs are at work" if known.resumed_ms else "it is not known what its GPUs do now"
+            why = "its GPUs are at work" if idleness.resumed_ms else "it is not known what its GPUs do now"
         notices.recall(turn, job, why, of=OF_IDLE)
-        remember(turn, policy.warned(known, turn.now))
+        remember(turn, policy.warned(idleness, turn.now))

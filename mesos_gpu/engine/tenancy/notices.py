@@ -159,9 +159,9 @@ def on_tick(turn: Turn) -> None:
     state, tree = turn.state, turn.state.quota.tree
     drains = {key: drain for key, drain in state.cluster.drains.items() if drain.deadline_at is not None}
     draining = any(queue.stop is Stop.DRAIN for queue in tree.queues.values())
-    seen, known = set[JobId](), state.work.restless
+    seen, restless = set[JobId](), state.work.restless
     for task_id in (
-        list(state.work.live) if drains or draining else known.in_order(known.tasks | known.limited)
+        list(state.work.live) if drains or draining else restless.in_order(restless.tasks | restless.limited)
     ):
         task = state.work.tasks[task_id]
         job = state.work.jobs.get(task.job_id) if task.job_id is not None else None

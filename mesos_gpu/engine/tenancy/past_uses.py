@@ -64,22 +64,25 @@ def on_changes(turn: Turn, tree: Tree, changes: Iterable[Change]) -> None:
 def _changed(turn: Turn, tree: Tree, queue: str, user: str, by: int, at: float) -> PastUse:
     """Return the past use of a user of a queue after a change of what the user holds."""
     half_life_s, now = tree.document.half_life_s, micro(turn.now)
-    known = turn.state.books.users.get(queue, {}).get(user)
-    if known is None:
+    past_use = turn.state.books.users.get(queue, {}).get(user)
+    if past_use is None:
         value = 0 if user == EVERYBODY else start_value(turn.state, tree, queue, user, now)
-        known = PastUse(queue, user, value, now)
-    use = Usage(known.value, known.since, known.rate)
+        past_use = PastUse(queue, user, value, now)
+    use = Usage(past_use.value, past_use.since, past_use.rate)
     changed = use.changed(now, by, half_life_s) if by > 0 else use.returned(now, micro(at), -by, half_life_s)
     return PastUse(queue, user, min(changed.value, MAX_VALUE), changed.since, changed.rate)
 
 
 def start_value(state: State, tree: Tree, queue: str, user: str, now: int) -> int:
     """Return the past use that a user without an entry begins with, at a time in microseconds since the epoch."""
-    known = (use for use in state.books.users.get(queue, {}).values() if use.user != EVERYBODY)
+    past_uses = (use for use in state.books.users.get(queue, {}).values() if use.user != EVERYBODY)
     own = shares_of(tree, queue, user)
     return start_of(
         own,
-        [(shares_of(tree, queue, use.user), value_of(use, now, tree.document.half_life_s)) for use in known],
+        [
+            (shares_of(tree, queue, use.user), value_of(use, now, tree.document.half_life_s))
+            for use in past_uses
+        ],
     )
 
 

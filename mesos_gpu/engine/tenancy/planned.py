@@ -23,7 +23,7 @@ def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
     old = _Figures(state, charges_by(state, before), now)
     new = _Figures(state, charges_by(state, after), now)
     fresh = {path for path in document.queues if path not in before.queues}
-    asked = new.dues_if_asked(fresh)
+    dues_if_asked = new.dues_if_asked(fresh)
     paths = {*after.queues, *before.queues}
     pools = {*new.shares.pools, *old.shares.pools}
     queues = tuple(
@@ -34,7 +34,7 @@ def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
             _of(new.guarantees, after, path, pool),
             _of(old.dues, before, path, pool),
             _of(new.dues, after, path, pool),
-            asked.get((path, pool)) if path in fresh and after.queues[path].is_leaf else None,
+            dues_if_asked.get((path, pool)) if path in fresh and after.queues[path].is_leaf else None,
             max(new.held.get((path, pool), 0), old.held.get((path, pool), 0)),
             max(new.pending.get((path, pool), 0), old.pending.get((path, pool), 0)),
         )

@@ -66,10 +66,10 @@ class Shares:
     def _known(self) -> _Known:
         """Results of earlier steps for this tree."""
         notes = self._state.books.notes
-        known: _Known | None = notes.get(_NOTE)
-        if known is None or known.tree is not self._tree:
-            known = notes[_NOTE] = _Known(self._tree)
-        return known
+        cache: _Known | None = notes.get(_NOTE)
+        if cache is None or cache.tree is not self._tree:
+            cache = notes[_NOTE] = _Known(self._tree)
+        return cache
 
     def due(self, path: str, pool: str) -> int:
         """Return the fair share of a queue in a pool, in thousandths of cost; 0 if the tree or the pool lacks it."""
@@ -160,18 +160,18 @@ class Shares:
 
     def uses(self) -> dict[str, int]:
         """Return the past use of each queue with those below it, as of the last full minute."""
-        known, users, minute = self._known, self._state.books.users, self.minute
-        if known.minute != minute:
-            known.minute, known.uses = minute, {}
+        cache, users, minute = self._known, self._state.books.users, self.minute
+        if cache.minute != minute:
+            cache.minute, cache.uses = minute, {}
         half_life_s = self._tree.document.half_life_s
         sums: dict[str, int] = {}
         for leaf, of_users in users.items():
             use = of_users.get(EVERYBODY)
             if use is None:
                 continue
-            cached = known.uses.get(leaf)
+            cached = cache.uses.get(leaf)
             if cached is None or cached[0] is not use:
-                cached = known.uses[leaf] = use, value_of(use, minute, half_life_s)
+                cached = cache.uses[leaf] = use, value_of(use, minute, half_life_s)
             for path in lineage(leaf):
                 sums[path] = sums.get(path, 0) + cached[1]
         return sums
@@ -189,16 +189,16 @@ class Shares:
             return {}
         notes: dict[str, tuple[object, dict[str, int]]] = state.books.notes.setdefault(_RANKS, {})
         key = tree, self.minute, state.books.changes[leaf]
-        known = notes.get(leaf)
-        if known is None or known[0] != key:
+        cached = notes.get(leaf)
+        if cached is None or cached[0] != key:
             half_life_s = tree.document.half_life_s
             accounts = [
                 Account(use.user, shares_of(tree, leaf, use.user), value_of(use, self.minute, half_life_s))
                 for use in users.values()
                 if use.user != EVERYBODY
             ]
-            known = notes[leaf] = key, ranks(Account(leaf, children=tuple(accounts)))
-        return known[1]
+            cached = notes[leaf] = key, ranks(Account(leaf, children=tuple(accounts)))
+        return cached[1]
 
     def rank(self, leaf: str, user: str) -> int:
         """Return the place of a user in a leaf; 0 for a user without past use."""
@@ -212,15 +212,15 @@ class Shares:
         """Return the fair shares of each pool by places of the layout; they are computed only after a change."""
         if self._dues is not None:
             return self._dues
-        known, books, percent = self._known, self._state.books, self._tree.document.history_percent
+        cache, books, percent = self._known, self._state.books, self._tree.document.history_percent
         amounts = {pool: (has.milli, has.cpus_milli, has.mem_mib) for pool, has in self.pools.items()}
         uses = self.uses() if percent else {}
         key = books.revision, self._sums.revision, amounts, uses
-        if known.key != key:
-            known.key = key
-            known.dues = {pool: self._dues_of(pool, amount, uses) for pool, amount in amounts.items()}
-        self._dues = known.dues
-        return known.dues
+        if cache.key != key:
+            cache.key = key
+            cache.dues = {pool: self._dues_of(pool, amount, uses) for pool, amount in amounts.items()}
+        self._dues = cache.dues
+        return cache.dues
 
     def _dues_of(self, pool: str, amount: Amounts, uses: Mapping[str, int]) -> list[int]:
         document, layout = self._tree.document, self.layout(pool)
