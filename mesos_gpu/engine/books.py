@@ -155,6 +155,7 @@ def cpus_and_memory(cpus: float, mem_mib: float) -> tuple[int, int]:
 
 
 def _add(sums: dict[Any, Amounts], key: Any, amounts: Amounts, sign: int) -> None:
+    """Add amounts to a sum, or subtract them (sign -1); a sum of zero is removed."""
     gpus, cpus, memory = sums.get(key, NOTHING)
     total = gpus + sign * amounts[0], cpus + sign * amounts[1], memory + sign * amounts[2]
     if any(total):

@@ -108,6 +108,7 @@ def words(effect: fx.Effect) -> str:
 
 
 def _launched(item: fx.LaunchTask) -> str:
+    """Return a launched task as text: its id, agent, GPUs and ports."""
     task = item.task
     ports = f", ports {' '.join(map(str, task.ports))}" if task.ports else ""
     share = (

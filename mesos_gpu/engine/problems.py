@@ -147,14 +147,17 @@ def _problems_of_agents(state: State) -> list[str]:
 
 
 def _offers(agents: Agents) -> list[list[Offer]]:
+    """Return the offers of agents in their order, for a comparison."""
     return [[held.offer for held in agents.offers[a].values()] for a in agents.in_order(agents.offers)]
 
 
 def _places(agents: Agents) -> tuple[dict[Place, set[AgentId]], set[Place]]:
+    """Return the agents at each address, and the addresses with several, for a comparison."""
     return {place: set(there) for place, there in agents.places.items()}, set(agents.crowded)
 
 
 def _names(agents: Agents) -> dict[GpuId, set[AgentId]]:
+    """Return the agents whose reports name each GPU, for a comparison."""
     return {gpu_id: set(named) for gpu_id, named in agents.naming.items()}
 
 

@@ -147,6 +147,7 @@ def _remember(state: State, moments: _Moments) -> None:
 
 
 def _change(known: dict[Any, V], how: Callable[[V], V]) -> None:
+    """Replace each value of a dict by its correction."""
     for key, value in known.items():
         known[key] = how(value)
 
@@ -188,6 +189,7 @@ def _save_asked(turn: Turn, moments: _Moments) -> None:
 
 
 def _task(task: Task, moments: _Moments) -> Any:
+    """Return a task with corrected times."""
     if task.notice is not None and task.notice.stands:
         task = replace(task, notice=moments.of(task.notice, "at", to_come=("until",)))
     if task.resize is not None:
@@ -197,6 +199,7 @@ def _task(task: Task, moments: _Moments) -> Any:
 
 
 def _job(job: Job, moments: _Moments) -> Any:
+    """Return a job with corrected times."""
     if job.served is not None:
         job = replace(job, served=moments.of(job.served, "waits_since"))
     # Room that is made for the next hours has a time by the clock, which stays.
@@ -213,4 +216,5 @@ def _token(token: Token, moments: _Moments) -> Any:
 
 
 def _node(node: Node, moments: _Moments) -> Any:
+    """Return a node with corrected times."""
     return moments.of(node, "reported_at", "lost_at", to_come=("monitor_not_before", "launch_not_before"))

@@ -29,6 +29,7 @@ COVER: Final = Resources(cpus=0.001, mem_mib=1, gpus=1)  # of a cover task, one 
 
 @cache
 def _made_by(*parts: object) -> str:
+    """Return a digest of some values, 16 hexadecimal digits."""
     return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 

@@ -182,12 +182,14 @@ class State:
         self.quota.seats_given = {each: seat for each, seat in given.items() if each != job.id}
 
     def _recount(self, array_id: JobId) -> None:
+        """Update the counts of an array after a change of the array or a member."""
         array = self.work.arrays.get(array_id)
         if array is not None:
             self.quota.count(array, pending=self.work.members.enter_array(array))
             self._wait_in(array)
 
     def _wait_in(self, array: JobArray) -> None:
+        """Update the sums of what an array's tasks without a job ask for."""
         if self.quota.made_books is not None:
             members = self.work.members
             waiting = members.unmade.get(array.id, 0)

@@ -121,6 +121,7 @@ def _on_registered(turn: Turn, event: ev.Registered) -> None:
 
 
 def _on_disconnected(turn: Turn, _: ev.Disconnected) -> None:
+    """Drop all offers, which are void without the subscription."""
     turn.state.mesos.connected = False
     turn.state.cluster.drop_offers()
 
@@ -181,6 +182,7 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
 
 
 def _on_array_kill_requested(turn: Turn, event: ev.ArrayKillRequested) -> None:
+    """End tasks of an array: those without a job, and jobs that are not being ended already."""
     array = turn.state.work.arrays.get(event.array_id)
     if array is None or array.ended_at is not None:
         return
@@ -192,18 +194,21 @@ def _on_array_kill_requested(turn: Turn, event: ev.ArrayKillRequested) -> None:
 
 
 def _on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
+    """Save a new document of queues, unless it makes a booking unusable."""
     if event.expected_version == turn.state.quota.queues.version:
         refuse_unusable(turn.state, event.document)
     on_queues_changed(turn, event)
 
 
 def _on_match(turn: Turn) -> None:
+    """Run a match, and adjust the drafts of arrays after it."""
     match(turn)
     if turn.state.match.matched_at == turn.now:
         arrays.on_matched(turn)
 
 
 def _on_resize_requested(turn: Turn, event: ev.ResizeRequested) -> None:
+    """Request other shares for a job, beside the reservations of pending jobs."""
     forecast = Forecast(turn.state, turn.settings, turn.now, standing_of(turn.state, turn.settings, turn.now))
     on_resize_requested(turn, event, lambda: forecast.before(None), forecast.backlog.barriers.wait_of_lenders)
 

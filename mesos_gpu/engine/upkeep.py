@@ -115,6 +115,7 @@ def _ask_about_doubtful(turn: Turn) -> None:
 
 
 def _kill_where_others_ended(turn: Turn) -> None:
+    """Send kills that waited for a turn on agents where killed tasks have ended."""
     if freed := turn.state.work.restless.freed:
         evictions.send_waiting_kills(turn, sorted(freed))
         freed.clear()

@@ -59,6 +59,7 @@ def is_crashing(state: State, app: App, ends: Ends, now: float) -> bool:
 
 
 def _by_itself(state: State, job: Job) -> bool:
+    """Return whether an ended instance ended by itself or was unhealthy, rather than being killed."""
     return job.state is not JobState.KILLED or _was_unhealthy(state, job)
 
 
@@ -80,10 +81,12 @@ def last_failures(state: State, app_ids: Collection[str]) -> dict[str, Job]:
 
 
 def _failed(state: State, job: Job) -> bool:
+    """Return whether an ended instance failed or was unhealthy."""
     return job.state is JobState.FAILED or _was_unhealthy(state, job)
 
 
 def _was_unhealthy(state: State, job: Job) -> bool:
+    """Return whether an ended instance was killed because it was unhealthy."""
     task = state.work.tasks.get(job.task_id) if job.task_id else None
     return task is not None and bool(task.unhealthy)
 

@@ -236,6 +236,7 @@ def _is_over(turn: Turn, deployment: Deployment) -> bool:
 
 
 def _end(turn: Turn, id: str, *, done: bool = False) -> None:
+    """End a deployment, whether it is done or not."""
     turn.state.apps.changed_apps.update(turn.state.apps.deployments.pop(id).plan.affected)
     turn.effects.append(ForgetDeployment(id, done))
 
@@ -339,6 +340,7 @@ def _aim_before(state: State, deployment: Deployment, was: App) -> _Aim:
 
 
 def _reached(deployment: Deployment) -> Iterator[Action]:
+    """Yield the actions of all steps of a deployment up to the present one."""
     for step in deployment.plan.steps[: deployment.step + 1]:
         yield from step
 

@@ -109,4 +109,5 @@ def _used(turn: Turn) -> set[tuple[str, float | None]]:
 
 
 def _instances(state: State) -> Iterator[Job]:
+    """Yield all instances of apps that have not ended."""
     return (state.work.jobs[job_id] for ids in state.apps.instances.values() for job_id in ids)

@@ -101,6 +101,7 @@ class _Choice:
 
     @cached_property
     def _ground(self) -> Ground:
+        """Bookable capacity without regard to other bookings."""
         return ground_of(self.turn.state)
 
     @cached_property
@@ -157,6 +158,7 @@ class _Choice:
         return offered_at(self.turn) is not None
 
     def _is_sound(self, place: Place) -> bool:
+        """Return whether the node of a place is open, has reported lately, and reports the place's GPUs as healthy."""
         state = self.turn.state
         node = state.cluster.nodes.get(place.agent_id)
         if node is None or node.lost_at is not None or is_closed(state, node):
@@ -181,6 +183,7 @@ class _Choice:
         )
 
     def _is_taken(self, booking: Booking, places: Collection[Place]) -> bool:
+        """Return whether other bookings have some GPUs of some places."""
         taken = self._taken(booking)
         return any(gpu in taken for place in places for gpu in place.gpus)
 
@@ -236,6 +239,7 @@ class _Choice:
         return {AgentId(place.node) for place in places[booking.id, booking.begins]}
 
     def _model(self, place: Place) -> str:
+        """Return the model of the GPUs of a place; "" if not known."""
         gpu_place = self.turn.state.cluster.place_of(place.gpus[0])
         return "" if gpu_place is None else gpu_place[1].model
 
@@ -254,6 +258,7 @@ class _Choice:
         return room.find(self._nodes, booking.spec.nodes - len(beside), serves)
 
     def _serves(self, booking: Booking, node: Node) -> bool:
+        """Return whether a node may be used for a booking: open, in its pool, and with enough GPUs."""
         state = self.turn.state
         if node.lost_at is not None or is_closed(state, node) or len(node.gpus) < booking.spec.gpus:
             return False
@@ -277,4 +282,5 @@ def _changed_words(booking: Booking, kept: tuple[Place, ...], more: tuple[Place,
 
 
 def _names(places: Iterable[Place]) -> str:
+    """Return the host names of places, for messages."""
     return ", ".join(place.hostname for place in places)

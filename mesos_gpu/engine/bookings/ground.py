@@ -68,6 +68,7 @@ class _Guarantees:
         return guaranteed
 
     def _by(self, document: QueueDocument) -> Guaranteed:
+        """Return the guarantees by a document without hours, computed on first use."""
         guaranteed = self._of_document.get(id(document))
         if guaranteed is None:
             tree = Tree(document)
@@ -90,6 +91,7 @@ def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
 
 
 def _owed(tree: Tree) -> dict[tuple[str, str], int]:
+    """Return the guarantee of each queue in each pool, in thousandths of cost."""
     return {
         (path, pool): guarantee.milli
         for path, queue in tree.queues.items()
@@ -115,6 +117,7 @@ def booked_items(state: State, now: float, without: str = "", until: float | Non
 
 
 def _items(state: State, booking: Booking, now: float, until: float) -> Iterator[Item]:
+    """Yield the present and later times of a booking that begin before a moment."""
     owner = owner_of(state, booking.spec)
     yield Item(booking.id, booking.spec, booking.begins, booking.ends, chosen_of(state, booking), owner)
     since, ahead = int(now // DAY_S), int(-(-until // _SPAN_S))

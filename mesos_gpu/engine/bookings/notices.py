@@ -60,6 +60,7 @@ def call_off(turn: Turn, jobs: Iterable[Job], why: str) -> None:
 
 
 def _may_go_on(turn: Turn, job: Job) -> bool:
+    """Return whether no booking needs the end of a job any more."""
     named = None if job.spec.booking is None else booking_called(turn.state, job.spec.booking)
     if job.spec.booking is not None and (named is None or not named.is_active):
         return False  # it runs on that booking alone

@@ -94,6 +94,7 @@ def _left_s(turn: Turn, job: Job, moment: float) -> float:
 
 
 def _give_notice(turn: Turn, job: Job, why: str, left_s: float | None) -> None:
+    """Give a job notice for a booking, unless it has one already."""
     if not has_notice(turn, job):
         notices.give(turn, turn.state.work.jobs[job.id], NoticeReason.CALENDAR, why, notice_s=left_s)
 

@@ -99,6 +99,7 @@ def owner_in(document: QueueDocument, spec: BookingSpec) -> str:
 
 
 def _guarantees(queue: QueueSpec, pool: str) -> bool:
+    """Return whether a queue has a guarantee in a pool at any hours."""
     return pool in queue.guarantee_gpus or any(pool in entry.guarantee_gpus for entry in queue.hours)
 
 
@@ -139,6 +140,7 @@ def jobs_of(state: State, booking: Booking) -> list[Job]:
 
 
 def _once(jobs: Iterable[Job]) -> list[Job]:
+    """Return jobs without repetitions."""
     return list({job.id: job for job in jobs}.values())
 
 
@@ -257,6 +259,7 @@ class Booked:
 
 
 def _moment(booking: Booking) -> str:
+    """Return the begin of a booking in its time zone, for messages."""
     return shown(booking.begins, booking.spec.zone)
 
 

@@ -38,6 +38,7 @@ def ends_by_limit(state: State, now: float, job: Job) -> float:
 
 
 def _end_of_limit(state: State, now: float, job: Job) -> float:
+    """Return when the time limit and grace of a job end, in seconds since the epoch; infinity without a limit."""
     started = [task.started_at or now for task in state.work.round_of(job)]
     if job.spec.timeout_s is None or not started:
         return inf
@@ -54,5 +55,6 @@ def has_ended_by(state: State, now: float, held: Allocation, at: float) -> bool:
 
 
 def _of_queue(tree: Tree, queue: str) -> float | None:
+    """Return the notice time of a queue or the next one above it that sets one; None if none does."""
     specs = (tree.document.queues.get(path) for path in lineage(queue))
     return next((spec.notice_s for spec in specs if spec is not None and spec.notice_s is not None), None)

@@ -189,6 +189,7 @@ class Coming:
         found_at: dict[float, tuple[float, Plan | AgentId]] = {}
 
         def is_enough(moment: float) -> bool:
+            """Return whether there is room at a moment, and record how it is made."""
             self._rule(backlog, moment)
             way = self._look(backlog, job, request, moment)
             if way is not None:

@@ -91,6 +91,7 @@ def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past
     level = _level_of(job, neighbours)
 
     def answer_on(part: Sequence[NodeCapacity], queue: QueueView = queue) -> Why:
+        """Return the explanation by some of the nodes."""
         apart = _Apart(job, neighbours) if job.spec.tasks > 1 and neighbours.key(job) is not None else None
         part_answer = explain(job, request, part, queue=queue, now=now, apart=apart, level=level)
         return part_answer if apart is None or apart.is_proven else _with_words(part_answer, _NOT_FOUND)
@@ -141,6 +142,7 @@ def _pools_for(
     why = _ONE_POOL if seat is None else f"and what it is guaranteed is in pool {seat.pool}"
 
     def bar(node: NodeCapacity) -> NodeCapacity:
+        """Return a node with the reason for which its pool is not searched."""
         pool, is_open = held.pool_of(node.agent_id), held.is_in(node.agent_id, open_pools)
         words = f"{pool}, {why}" if is_open else f"{pool}, whose limits leave no room for the job"
         return replace(node, barred=f"{OF_POOL}{words}")

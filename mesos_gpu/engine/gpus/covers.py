@@ -101,6 +101,7 @@ def uncovered_parts(state: State, node: Node, settings: Settings, most: int) -> 
 
 
 def _part(state: State, gpu: Gpu, settings: Settings) -> GpuPart:
+    """Return what is free of a shared GPU."""
     return unshared(gpu, compute_milli(settings)).less(*state.gpus.sharers.get(gpu.id, {}).values())
 
 
@@ -252,6 +253,7 @@ def _give_back_offers(turn: Turn, agent_id: AgentId) -> None:
 
 
 def _forget(turn: Turn, task: Task) -> None:
+    """Remove a cover task from the state, and remember its id for late status updates."""
     state = turn.state
     del state.work.tasks[task.id]
     state.gpus.gone_covers[task.id] = None

@@ -76,6 +76,7 @@ def sound_of(state: State, node: Node, gpus: Iterable[Gpu]) -> list[Gpu]:
 
 
 def _is_fresh(node: Node, now: float, settings: Settings) -> bool:
+    """Return whether a node has reported lately, is not lost, and has a monitor that this version can talk to."""
     return (
         node.reported_at is not None
         and now - node.reported_at <= settings.programs.report_stale_s

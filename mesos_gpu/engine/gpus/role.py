@@ -80,6 +80,7 @@ def reserved_for_others(state: State, role: str, agent_id: AgentId) -> int:
 
 
 def _offered(state: State, agent_id: AgentId) -> list[Scalar]:
+    """Return the resources of all held offers of an agent."""
     held = state.cluster.agents.offers.get(agent_id, {}).values()
     return [scalar for held_offer in held for scalar in held_offer.offer.resources]
 

@@ -36,12 +36,14 @@ def with_held(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
 
 
 def _is_held(turn: Turn, node: Node, gpu: Gpu) -> bool:
+    """Return whether a task on a node holds a GPU that no other node reports."""
     if turn.state.cluster.agents.others_naming(node, [gpu.id]):
         return False
     return any(task.agent_id == node.id for task in turn.state.tenants(gpu.id))
 
 
 def _unnamed(turn: Turn, gpu: Gpu) -> Gpu:
+    """Return a GPU that is missing in a report, of unknown health, and record the change in its history."""
     if is_unnamed(gpu):
         return gpu
     record(turn, gpu.id, [Transition(turn.now, gpu.health, Health.UNKNOWN, UNNAMED)])

@@ -115,6 +115,7 @@ class Agents:
         return sorted(offering, key=self._rank)
 
     def _rank(self, agent_id: AgentId) -> int:
+        """Return the number of an agent's oldest offer."""
         return next(iter(self.offers[agent_id].values())).number
 
     def enter(self, old: Node | None, new: Node | None) -> None:
@@ -232,10 +233,12 @@ def _mark(index: dict[K, None], key: K, is_so: bool) -> None:
 
 
 def _is_reserved(offers: Mapping[OfferId, Held]) -> bool:
+    """Return whether any of some offers has reserved resources."""
     return any(owner_of(scalar) is not None for held in offers.values() for scalar in held.offer.resources)
 
 
 def _of_fabric(node: Node) -> tuple[object, ...]:
+    """Return the parts of a node on which its groups of the fabric depend."""
     return node.attributes, node.hostname, node.lost_at is None
 
 
@@ -249,4 +252,5 @@ def _place(node: Node | None) -> Place | None:
 
 
 def _named(node: Node | None) -> tuple[GpuId, ...]:
+    """Return the ids of the GPUs that a node reports."""
     return () if node is None else tuple([gpu.id for gpu in node.gpus])

@@ -62,6 +62,7 @@ class Sums:
         return self.amounts.get((queue, pool), 0)
 
     def _add_own(self, charge: Charge, sign: int) -> None:
+        """Add a charge to the amounts that its queue is charged itself, or subtract it."""
         key = charge.queue, charge.pool
         cost, cpus, memory = self.leaves.get(key, NOTHING)
         total = cost + sign * charge.milli, cpus + sign * charge.cpus_milli, memory + sign * charge.mem_mib

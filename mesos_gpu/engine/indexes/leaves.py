@@ -133,6 +133,7 @@ class Leaf:
         jobs = self._submitted(known)
 
         def place(job: Job) -> tuple[int, int]:
+            """Return the sort key of a job: the place of its user, then its effective priority."""
             priority = effective_priority(job.priority, now - in_line_since(job), step_s)
             return places.get(job.charged_to, 0) if places else 0, -priority
 

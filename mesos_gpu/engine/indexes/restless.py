@@ -125,6 +125,7 @@ def is_under_way(task: Task) -> bool:
 
 
 def _discard(known: dict[AgentId, set[TaskId]], agent_id: AgentId, task_id: TaskId) -> None:
+    """Remove a task from an index by agent."""
     tasks = known.get(agent_id)
     if tasks is not None:
         tasks.discard(task_id)

@@ -27,6 +27,7 @@ def open_cards(turn: Turn, takes: Sequence[Take], remains: Remains) -> Mapping[T
 
 
 def _opens(takes: Iterable[Take]) -> bool:
+    """Return whether any assignment opens a GPU to shares."""
     return any(take.opens for take in takes)
 
 

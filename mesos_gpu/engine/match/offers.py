@@ -49,6 +49,7 @@ def wants_offers(turn: Turn) -> bool:
 
 
 def _is_booked_soon(turn: Turn) -> bool:
+    """Return whether a booking may need nodes soon."""
     provisional = turn.state.calendar.provisional
     return provisional is not None and provisional.is_soon(turn.now)
 
@@ -147,6 +148,7 @@ def _old(turn: Turn) -> Iterator[OfferId]:
 
 
 def _give_back(turn: Turn, offer_ids: tuple[OfferId, ...], refuse_s: float) -> None:
+    """Decline offers for some seconds and remove them from the state."""
     if offer_ids:
         turn.effects.append(Decline(offer_ids, refuse_s))
         for offer_id in offer_ids:

@@ -131,6 +131,7 @@ class Placing:
             self._add(take.job, take.agent_id, -1)
 
     def _add(self, job: Job, agent_id: AgentId, count: int) -> None:
+        """Add a number to the tasks of a job's app on an agent."""
         if self._apps is not None:
             self._apps.setdefault(_app(job), Counter())[agent_id] += count
         if self._in_groups is not None:
@@ -168,6 +169,7 @@ class Placing:
         )
 
     def _gpu_nodes(self, job: Job) -> GpuNodes:
+        """Return the use of GPU nodes by a job without GPUs: by its label, else by the settings."""
         return _BEHAVIORS.get(job.spec.labels.get(BEHAVIOR_LABEL, ""), self._settings.placing.gpu_nodes)
 
     def _siblings(self, job: Job) -> Mapping[AgentId, int]:
@@ -202,6 +204,7 @@ def _mix(state: State, settings: Settings) -> Mix:
 
 
 def _shape(job: Job, settings: Settings, models: tuple[str, ...], most_mib: int) -> Shape:
+    """Return the request of a job as a shape for the mix of requests."""
     spec, share = job.spec, job.spec.share_request(settings.placing.isolation)
     shape = Shape(spec.resources.cpu_milli, spec.mem_mib, spec.gpus, models=models)
     return shape if share is None else shape_for(share, most_mib, shape)

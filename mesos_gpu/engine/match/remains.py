@@ -243,6 +243,7 @@ class Remains:
         return self._label(self._agent(agent_id))
 
     def _label(self, agent: _Agent) -> str:
+        """Return the role that a keeper on these offers names; "" for the default role."""
         return "" if agent.role == self._settings.mesos.role else agent.role
 
     def carved(self, take: Take) -> Carved:
@@ -438,6 +439,7 @@ class Pace:
         self._count(take, -1)
 
     def _count(self, take: Take, sign: int) -> None:
+        """Add the launches of a placement (sign 1), or subtract them (-1)."""
         count = self.under_way(take.agent_id) + sign * (1 + len(take.opens))
         self._under_way[take.agent_id] = count
         if self._busy is not None and count >= FEW:

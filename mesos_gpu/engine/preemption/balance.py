@@ -51,6 +51,7 @@ class Balance:
         return True
 
     def _side(self, path: str, pool: str) -> Side:
+        """Return what a queue will hold of a pool once all plans are carried out, and its fair share."""
         return Side(self._held.amount(path, pool) + self._to_come[path, pool], self._shares.due(path, pool))
 
     @cached_property
@@ -73,6 +74,7 @@ class Balance:
         return sums
 
     def _add(self, sums: Counter[tuple[str, str]], job: Job, pool: str, milli: int) -> None:
+        """Add an amount to the sums of a job's leaf and of the queues above it."""
         for path in lineage(leaf_of(self._seating.tree, job)):
             sums[path, pool] += milli
 

@@ -187,6 +187,7 @@ class Candidates:
         self._closed.update(agents)
 
     def _set(self, capacity: NodeCapacity) -> None:
+        """Replace the capacity of a node, and update what depends on it."""
         self._capacities[capacity.agent_id] = capacity
         self._chosen.pop(capacity.agent_id, None)
         self.order.changed(capacity.agent_id)
@@ -200,6 +201,7 @@ def yields_to(state: State, seating: Seating, job: Job) -> Callable[[JobId], boo
     seated, queue = seating.seat_for(job) is not None, job.spec.queue
 
     def yields(job_id: JobId) -> bool:
+        """Return whether the job may use what is reserved for another job."""
         other = state.work.jobs[job_id]
         if other.room_made_at is not None or seating.is_guaranteed(other):
             return False

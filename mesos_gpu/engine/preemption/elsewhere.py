@@ -208,6 +208,7 @@ class Elsewhere:
 
     @staticmethod
     def _go(job: Job, request: Request, node: NodeCapacity, homes: Homes) -> None:
+        """Record the move of a job to a node with room for it."""
         place = place_on(request, node)
         assert place is not None, f"{job.id} has room on {node.agent_id}"
         homes.to[job.id] = node.agent_id
@@ -237,4 +238,5 @@ class Elsewhere:
 
 
 def _cost(chosen: Sequence[Victim]) -> int:
+    """Return the cost of all victims together."""
     return sum(victim.cost for victim in chosen)

@@ -69,6 +69,7 @@ class Planner:
         return self._in_closed_pools(job, request, short)
 
     def _in_open_pools(self, job: Job, request: Request) -> Plan | None:
+        """Return the cheapest plan in pools whose limits leave room for the job."""
         if self._is_plain(job, request) and not self.candidates.order.kept_for(job.id):
             return self._on_one(job, request)
         victims = self._rule.victims_of(job)
@@ -210,6 +211,7 @@ class Planner:
         ask = candidates.ask(job, request, victims)
 
         def line() -> Iterator[tuple[Bound, NodeCapacity]]:
+            """Yield the nodes that could serve the job, those of least cost first."""
             for bound, agent_id in candidates.order.of(request.gpu.count):
                 node = candidates.node_for(ask, nodes[agent_id])
                 if node is not None:

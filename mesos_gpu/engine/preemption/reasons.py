@@ -39,5 +39,6 @@ def reason_of_move(rule: Reclaim, job: Job, victim: Victim, hostname: str) -> st
 
 
 def _lost_words(rule: Reclaim, victim: Victim) -> str:
+    """Return the work that a victim loses, in words."""
     hours = rule.running.lost_gpu_h(victim.job_id)
     return f"{hours:.0f} GPU-h" if hours >= _WHOLE_H else f"{hours:.3g} GPU-h"

@@ -133,6 +133,14 @@ class Reclaim:
         return each.victim if self._gives(job, each, protected_s, seated=seated) else None
 
     def _gives(self, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
+        """Return whether a borrower may be ended for a job.
+
+        Args:
+            job: Waiting job.
+            each: Running job without a seat.
+            protected_s: Seconds for which the running job is protected from the waiting job.
+            seated: Whether the waiting job has a seat.
+        """
         lower = self._tree.queues[leaf_of(self._tree, job)].resolved.reclaim is Whose.LOWER
         if lower and each.victim.priority >= job.priority:
             return False
@@ -184,6 +192,7 @@ class Reclaim:
     # --- protection
 
     def _is_protected(self, each: Runner, protected_s: float) -> bool:
+        """Return whether a running job is still protected, and note when the protection ends."""
         until = max(each.started_at + protected_s if protected_s else 0.0, each.job.spared_until)
         if until <= self._turn.now:
             return False

@@ -34,6 +34,7 @@ def displace(job: Job, rank: int, now: float) -> Victim:
 
 
 def _ran(job: Job, milli: int, now: float) -> Ran:
+    """Return the run time of a job by its start, checkpoint and earlier ends."""
     return ran(job.started_at, job.checkpoint_at, now, milli, job.stopped)
 
 
@@ -194,6 +195,7 @@ class Running:
         return self._runners[job_id]
 
     def _leaf(self, path: str) -> _Leaf:
+        """Return the running jobs of a leaf, computed on first use."""
         leaf = self._leaves.get(path)
         if leaf is None:
             jobs, now = self.by_leaf[path], self._turn.now

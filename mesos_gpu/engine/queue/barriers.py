@@ -118,6 +118,7 @@ class Barriers:
         return Wait(Stage.POOL, "; ".join(wait.words for wait in waits))
 
     def _wait_in(self, job: Job, pool: str) -> Wait | None:
+        """Return why limits of a pool leave no room for a job; None if they do."""
         reason = next(self._in_one(job, pool, self._kept.every), None)
         return None if reason is None else reason.wait()
 

@@ -204,9 +204,11 @@ class Budgets:
         return promise
 
     def _longest_ms(self, job: Job) -> int:
+        """Return the longest time for which a job may run, in milliseconds."""
         return int(((job.spec.timeout_s or 0.0) + job.spec.kill_grace_s) * MS)
 
     def _rest_ms(self, job: Job) -> int:
+        """Return the longest time for which a running job may still run, in milliseconds."""
         begun_ms = self._now_ms if job.started_at is None else int(job.started_at * MS)
         return max(0, begun_ms + self._longest_ms(job) - self._now_ms)
 
@@ -378,6 +380,7 @@ def _again(standing: Standing) -> str:
 
 
 def _hours(amount: int) -> str:
+    """Return an amount as GPU hours, in words."""
     return f"{amount / _HOUR:.10g}" if amount % (_HOUR // 1000) == 0 else f"{amount / _HOUR:.3f}"
 
 

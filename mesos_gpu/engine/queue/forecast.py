@@ -139,6 +139,7 @@ class Forecast:
         return counts
 
     def _reason(self, job: Job) -> str:
+        """Return what a job waits for: a value of `Stage` or a constant of this module."""
         if job.not_before > self._now:
             return BACK_OFF
         if problem_of(self._state, self._settings, self._now, job):
@@ -206,6 +207,7 @@ class Forecast:
         return self._estimated(backlog, at, job)
 
     def _estimated(self, backlog: Backlog, at: int, job: Job) -> Estimate:
+        """Return the estimate for the job at an index, beside the reservations of a backlog."""
         reservation = decisive(backlog.reservations.find(job, backlog.request(job)))
         return self._estimate(backlog, job, reservation, self._places[at])
 
@@ -297,6 +299,7 @@ class Forecast:
 
 
 def _kept(reservation: Reservation) -> Kept:
+    """Return a reservation as readers see it."""
     at = None if reservation.at == ENDLESS else reservation.at
     gpus = {
         *reservation.gpus,

@@ -243,6 +243,7 @@ class Held:
         return cached[1]
 
     def _work_out_idle(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
+        """Compute what a queue and those below it keep idle of a pool; see `_kept_idle`."""
         guarantees = self._owed.get((pool, amount))
         if guarantees is None:
             guarantees = self._owed[pool, amount] = owed_in(self.tree, pool, amount)
@@ -299,6 +300,7 @@ class Held:
         return cost
 
     def _dearest(self, wanted: tuple[str, ...], pool: str) -> int:
+        """Return the highest cost of a model that a job may get in a pool; without one, of a model it asks for."""
         document, in_pool = self.tree.document, self.pools.models.get(pool, frozenset())
         models = in_pool & {*self._state.cluster.models_of(wanted)} if wanted else in_pool
         return max(map(document.cost_of, models)) if models else document.most_cost_of(wanted)
@@ -320,6 +322,7 @@ class Held:
             self._add(job, charge, -1)
 
     def _add(self, job: Job, charge: Charge, sign: int) -> None:
+        """Add a charge to the sums or subtract it, and drop cached amounts that depend on it."""
         self.sums.add(job.id, charge, sign)
         for path in up(charge.queue) if self._idle else ():
             self._idle.pop((path, charge.pool), None)

@@ -76,6 +76,7 @@ class Waits:
 
     @cached_property
     def _hopeless(self) -> Collection[JobId]:
+        """Jobs that fit on no node."""
         return fit_nowhere(self._state, self._now)
 
     def jobs(self) -> Iterator[Job]:
@@ -92,6 +93,7 @@ class Waits:
         cache: dict[tuple[str, str], int] = {}
 
         def again(path: str, pool: str) -> int:
+            """Return the cached fair share of a queue."""
             milli = cache.get((path, pool))
             if milli is None:
                 milli = cache[path, pool] = due(path, pool)
@@ -117,10 +119,12 @@ class Waits:
         )
 
     def _part(self, leaf: str, pool: str, job: Job) -> tuple[Fraction | int, str]:
+        """Return the part of its fair share that a leaf would hold with a job in a pool."""
         share, cost = self._due(leaf, pool), self._held.amount(leaf, pool) + self._held.cost_of(job, pool)
         return (Fraction(cost, share) if share else cost << 64), pool
 
     def _in_order(self, path: str, leaf: Leaf) -> list[Job]:
+        """Return the jobs of a leaf by the places of its users, or by attained service."""
         places = {} if self._standing is None else self._standing.ranks(path)
         ordered = leaf.put_in_order(
             self._state.work.jobs, self._now, self._settings.queue.aging_step_s, places

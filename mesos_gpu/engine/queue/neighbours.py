@@ -56,9 +56,11 @@ class Neighbours:
         return needs_key, _group(job), *where, homes_of(self._state, spec), self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
+        """Return whether any constraint, secret or volume restricts the nodes of a job."""
         return bool(sources_of(self._state, spec)) or has_volumes(spec) or self._compares(spec)
 
     def _compares(self, spec: JobSpec) -> bool:
+        """Return whether the nodes of a job depend on attributes or on where other jobs run."""
         if spec.constraints or spec.near or spec.away or spec.topology:
             return True
         if spec.app and self._apps is None:
@@ -148,6 +150,7 @@ class Neighbours:
         return ""
 
     def _of(self, app: str | None) -> list[Placed]:
+        """Return where the jobs of an app or group run."""
         if self._apps is None:
             self._read()
         assert self._apps is not None, "launches have been read"
@@ -331,12 +334,14 @@ class Neighbours:
             self._count(state.work.jobs[job_id])
 
     def _count(self, job: Job) -> None:
+        """Count a job's tasks as instances of its group, once."""
         group = _group(job)
         if group and job.id not in self._counted:
             self._counted.add(job.id)
             self._instances[group] = self._instances.get(group, 0) + job.spec.tasks
 
     def _place(self, job: Job, agent_id: AgentId, hostname: str = "") -> None:
+        """Record that a task of a job runs on an agent."""
         placed = Placed(job.id, self._state.cluster.nodes.get(agent_id) or Node(agent_id, hostname))
         group = _group(job)
         if group and self._apps is not None:

@@ -120,6 +120,7 @@ class Nodes:
         return any(node is not None and self._joins(job, request, node) for node in nodes)
 
     def _joins(self, job: Job, request: Request, node: Node) -> bool:
+        """Return whether a node with a launch within `open_after_s` has an open GPU with room for a job."""
         began = self._now - self._settings.placing.open_after_s
         if not self.serves(job, node) or all(task.launched_at < began for task in self._tasks_on(node.id)):
             return False
@@ -151,12 +152,14 @@ class Nodes:
         return capacity
 
     def _built(self, node: Node) -> NodeCapacity:
+        """Return the capacity of a node."""
         tasks = self._tasks_on(node.id)
         held = [self.allocation(task, node) for task in tasks if task.covers is None]
         seen = node, tasks, held, self._offered(node.id)
         return capacity_of(self._state, self._settings, self._now, *seen, reading=self._reading)
 
     def _tasks_on(self, agent_id: AgentId) -> list[Task]:
+        """Return the live tasks of an agent, in launch order."""
         return [self._state.work.tasks[task_id] for task_id in self._state.work.restless.on.get(agent_id, ())]
 
     def allocation(self, task: Task, node: Node | None = None) -> Allocation:

@@ -145,8 +145,10 @@ def _check(quota: Quota, use: Use, more: _More, who: str, remedy: str) -> None:
 
 
 def _option(who: str) -> str:
+    """Return the part of the option names that raise the limit of a user or queue."""
     return "queue" if who.startswith("queue") else "user"
 
 
 def _who(kind: str, name: str) -> str:
+    """Return the user, name or queue for messages."""
     return f"{kind} {name}" if name else "the default user"

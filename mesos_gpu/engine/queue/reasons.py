@@ -126,6 +126,7 @@ class Facts:
                 yield kept
 
     def _stands_before(self, other: Job, own: Reservation) -> bool:
+        """Return whether another job comes before the job of a reservation."""
         return precedes(self.state, other, own, self._rank) if own.is_given_up else has_room(other)
 
     def _yields(self, kept: Reservation, job: Job) -> bool:
@@ -444,16 +445,20 @@ IN_ONE_POOL: Final[tuple[type[Reason[Case]], ...]] = (PoolLimit, PoolLimitKept, 
 
 
 def _may_hold(bound: Bound) -> str:
+    """Return a limit in words."""
     return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(bound.pool)}"
 
 
 def _holds(bound: Bound, has: int) -> str:
+    """Return a limit and what its queue holds, in words."""
     return f"{_may_hold(bound)}, and holds {number_of(has)}"
 
 
 def _gpus(milli: int) -> str:
+    """Return thousandths of GPUs as a number of GPUs, in words."""
     return counted(number_of(milli), "GPU")
 
 
 def _of(pool: str) -> str:
+    """Return " of pool NAME"; "" for the default pool."""
     return "" if pool == DEFAULT_POOL else f" of pool {pool}"

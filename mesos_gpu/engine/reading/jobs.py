@@ -85,6 +85,7 @@ def unmade_tasks(view: View, array: JobArray | None = None) -> int:
 
 
 def _forecast(view: View) -> Forecast:
+    """Return the forecast of all pending jobs."""
     context = view.state, view.settings, view.now
     return Forecast(*context, standing_of(*context), Coming(*context))
 

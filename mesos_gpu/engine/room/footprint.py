@@ -30,6 +30,7 @@ def footprint_of(job: Job, settings: Settings) -> Footprint:
 
 @lru_cache(maxsize=4096)
 def _footprint(asked_milli: tuple[int, ...], executor_milli: tuple[int, ...]) -> Footprint:
+    """Return the footprint of a task by its request and the executor's resources; see `footprint_of`."""
     requested, executor = Resources.of_milli(asked_milli), Resources.of_milli(executor_milli)
     most = executor.cpu_milli
     if not most:

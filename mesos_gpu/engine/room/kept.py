@@ -37,6 +37,7 @@ class Kept:
         return self._by_node().get(agent_id, ())
 
     def _by_node(self) -> dict[AgentId | None, list[Reservation]]:
+        """Return the reservations by node, indexed again after a change."""
         if self._of is not self.every:
             self._on = {}
             for kept in self.every:

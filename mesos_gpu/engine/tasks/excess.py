@@ -32,6 +32,7 @@ def on_uses(turn: Turn, node: Node) -> None:
 
 
 def _words(task: Task, use: ShareUse) -> str:
+    """Return by how much a task exceeds its share, in words."""
     assert task.share is not None, "only shares are looked at"
     granted_mib = task.share.memory_max_mib
     return (
@@ -40,12 +41,14 @@ def _words(task: Task, use: ShareUse) -> str:
 
 
 def _warn(turn: Turn, job: Job, task: Task, use: ShareUse) -> None:
+    """Warn the user of a job once, by its message."""
     if not task.excess:
         turn.put_task(replace(task, excess=_words(task, use)))
         turn.put_job(replace(job, message=f"beyond its share: {_words(task, use)}"))
 
 
 def _end(turn: Turn, job: Job, task: Task, use: ShareUse) -> None:
+    """Kill a task that exceeds its share, unless it is being ended already."""
     if task.kill_sent_at is None and not task.evicted and not job.kill_requested:
         words = _words(task, use)
         job = turn.put_job(replace(job, message=f"ended beyond its share: {words}"))

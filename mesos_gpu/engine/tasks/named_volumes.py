@@ -103,6 +103,7 @@ def claim(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> JobSpec:
     volumes = {**own_volumes, **new}
 
     def claimed(mount: Mount) -> Mount:
+        """Return a mount with the id and size of its volume."""
         if not mount.volume:
             return mount
         volume = volumes[mount.volume]
@@ -161,6 +162,7 @@ def _check_limits(
 
 
 def _who(owner: str) -> str:
+    """Return the owner for messages."""
     return owner or "the default user"
 
 

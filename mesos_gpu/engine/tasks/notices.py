@@ -27,6 +27,7 @@ def tell(turn: Turn, task: Task, notice: Notice) -> None:
 
 
 def _send(turn: Turn, task: Task, notice: Notice) -> None:
+    """Send a notice to a running task, if the master is connected."""
     if not turn.state.mesos.connected or task.state is not TaskState.RUNNING:
         return  # sent by a later tick, once the task runs and the master is connected
     turn.state.work.notified[task.id] = notice.number, turn.now
@@ -147,6 +148,7 @@ def reached(turn: Turn, use: BudgetUse) -> None:
 
 
 def _next_number(turn: Turn) -> int:
+    """Return the number of the next event: milliseconds since the epoch, but always growing."""
     events = turn.state.work.events
     return max(int(turn.now * 1000), events[-1].number + 1 if events else 0)
 

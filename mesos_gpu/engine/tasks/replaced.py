@@ -44,12 +44,14 @@ def _end(turn: Turn, pairs: Iterable[tuple[Task, Node]]) -> None:
 
 
 def _lose(turn: Turn, agent_id: AgentId) -> None:
+    """Mark an agent as lost."""
     node = turn.state.cluster.nodes.get(agent_id)
     if node is not None and node.lost_at is None:
         turn.put_node(replace(node, lost_at=turn.now))
 
 
 def _given_up(turn: Turn) -> list[tuple[Task, Node]]:
+    """Return launches that were given up and whose host has another agent, each with that agent."""
     restless = map(turn.state.work.tasks.__getitem__, turn.state.work.restless.tasks)
     successors = ((task, _successor(turn, task)) for task in restless if _is_given_up(turn, task))
     return [(task, successor) for task, successor in successors if successor is not None]

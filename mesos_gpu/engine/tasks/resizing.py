@@ -123,6 +123,11 @@ def _undone(resize: Resizing) -> Resizing:
 
 
 def _job(turn: Turn, job_id: JobId) -> Job:
+    """Return a job.
+
+    Raises:
+        NotFound: The job does not exist.
+    """
     job = turn.state.work.jobs.get(job_id)
     if job is None:
         raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
@@ -481,4 +486,5 @@ def _settle_withdrawn(turn: Turn, job: Job, members: Sequence[tuple[Task, Resizi
 
 
 def _words(share: Share) -> str:
+    """Return the size of a share, in words."""
     return f"{share.memory_mib} MiB and {share.compute_milli / PER_PERCENT:g} % of each GPU"

@@ -301,6 +301,7 @@ def _claimed(node: Node) -> set[GpuId]:
 
 
 def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:
+    """Return a GPU with unknown health for a reason."""
     if is_unnamed(gpu):
         return gpu
     since = gpu.since if gpu.health is Health.UNKNOWN else now
@@ -308,6 +309,7 @@ def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:
 
 
 def _outcome(status: Status) -> Outcome | None:
+    """Return what an executor reports of a task's end; None without a report."""
     if not status.data or status.state not in ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED"):
         return None
     try:
@@ -317,6 +319,7 @@ def _outcome(status: Status) -> Outcome | None:
 
 
 def _program(status: Status) -> Program | None:
+    """Return the program of an executor, as its data says; None without it."""
     try:
         program = decode_program(status.data)
     except ValueError:
@@ -325,6 +328,7 @@ def _program(status: Status) -> Program | None:
 
 
 def _listening(status: Status) -> Listening | None:
+    """Return the ports at which a task listens, as the executor's data says; None without them."""
     try:
         listening = decode_listening(status.data)
     except ValueError:
@@ -333,6 +337,7 @@ def _listening(status: Status) -> Listening | None:
 
 
 def _checked(status: Status) -> Checked | None:
+    """Return the result of a check that is only shown, from the executor's data; None without one."""
     try:
         return decode_checked(status.data)
     except ValueError:
@@ -347,6 +352,7 @@ def _on_listening(turn: Turn, task: Task, status: Status) -> None:
 
 
 def _has_sick_gpu(turn: Turn, task: Task) -> bool:
+    """Return whether a GPU of a task is broken."""
     node = turn.state.cluster.nodes.get(task.agent_id)
     if node is None:
         return False

@@ -172,6 +172,7 @@ def on_killed(turn: Turn, task_id: TaskId) -> None:
 
 
 def _kill(turn: Turn, task: Task) -> None:
+    """Kill an unknown task, and record when."""
     turn.effects.append(Kill(task.id, task.agent_id))
     turn.put_task(replace(task, kill_sent_at=turn.now))
 
@@ -188,6 +189,7 @@ def _held(turn: Turn, task_id: TaskId) -> Task:
 
 
 def _label(task: Task) -> Label | None:
+    """Return the labels of a held task; None if the master has none."""
     return task.unknown.listed.label if task.unknown and task.unknown.listed else None
 
 

@@ -71,6 +71,7 @@ def attach(
     idle_by_name = {volume.name: volume for volume in idle}
 
     def attached(mount: Mount) -> Mount:
+        """Return a mount with the id of its volume, which now belongs to the new job."""
         name = mount.target
         if not mount.volume_mib:
             return mount
@@ -197,4 +198,5 @@ def on_reported(turn: Turn, node: Node) -> None:
 
 
 def _has_live_job(state: State, volume: PersistentVolume) -> bool:
+    """Return whether the job that used a volume last has not ended."""
     return not state.work.jobs[volume.job_id].state.ended

@@ -52,6 +52,7 @@ def closing(turn: Turn, span: Span, task: Task | None, *, goes_on: bool) -> tupl
 
 
 def _by_task(node: Node) -> dict[TaskId, dict[GpuId, TaskUse]]:
+    """Return the counters in a node's latest report by task and GPU."""
     by_task: dict[TaskId, dict[GpuId, TaskUse]] = {}
     for use in node.inventory.task_uses if node.inventory else ():
         by_task.setdefault(use.task_id, {})[use.gpu_id] = use
@@ -150,6 +151,7 @@ class _Sum:
 
     @property
     def _age_s(self) -> float:
+        """Seconds since the begin of the span."""
         return self._turn.now - self._span.begins_ms / MS
 
     def _part_of(self, gpu_id: GpuId) -> tuple[str, int]:

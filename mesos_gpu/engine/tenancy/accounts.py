@@ -174,6 +174,7 @@ def _pool_of(state: State, task: Task) -> str:
 
 
 def _milli(parts: tuple[Part, ...]) -> int:
+    """Return the sum of GPUs of some parts, in thousandths."""
     return sum(part.gpu_milli for part in parts)
 
 

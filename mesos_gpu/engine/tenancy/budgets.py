@@ -160,11 +160,13 @@ def on_granted(turn: Turn, event: ev.BudgetGranted) -> None:
 
 
 def _put(turn: Turn, use: BudgetUse) -> None:
+    """Save the use of a budget's period."""
     turn.put(use)
     book_of(turn.state).uses.setdefault((use.queue, use.user), {})[use.index] = use
 
 
 def _drop(turn: Turn, use: BudgetUse) -> None:
+    """Remove the use of a budget's period."""
     turn.drop(BudgetUse, use.queue, use.user, use.index)
     del book_of(turn.state).uses[use.queue, use.user][use.index]
 
@@ -200,6 +202,7 @@ def _left_of(budget: Budget, use: BudgetUse | None, spans: Sequence[Span]) -> in
 
 
 def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:
+    """Remove the periods of budgets that no longer exist."""
     for use in list(turn.state.ledger.budget_uses.values()):
         if (use.queue, use.user) not in keys:
             _drop(turn, use)

@@ -86,6 +86,7 @@ def capacities(state: State, tree: Tree) -> Mapping[str, PoolCapacity]:
 
 
 def _add(pool: PoolCapacity, tree: Tree, models: Mapping[str, int]) -> None:
+    """Add GPUs of some models to the capacity of a pool."""
     for model, count in models.items():
         cost = pool.models.get(model)
         if cost is None:

@@ -123,6 +123,7 @@ def _look(turn: Turn, tree: Tree, job: Job) -> None:
 
 
 def _window_ms(turn: Turn, rules: Idle) -> float:
+    """Return the length of the window over which idleness is judged, in milliseconds."""
     return policy.window_s(rules, turn.settings.programs.report_interval_s) * 1000
 
 
@@ -230,6 +231,7 @@ def give_up(turn: Turn, job: Job, by: JobId) -> None:
 
 
 def _lead_s(turn: Turn, job: Job, rules: Idle) -> float:
+    """Return the seconds from a notice for idle GPUs to the end of a job."""
     return policy.lead_s(rules, turn.settings.programs.report_interval_s, notices.lead_s(turn, job))
 
 

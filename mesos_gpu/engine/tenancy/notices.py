@@ -266,6 +266,7 @@ def end(turn: Turn, job: Job, notice: Notice) -> None:
 
 
 def _end(turn: Turn, job: Job, why: str, by: JobId | None, *, final: bool) -> None:
+    """End the tasks of a job for a reason, and report it."""
     notices.happened(turn, EventKind.END, job, stands(turn.state, job))
     what = "it is ended here" if final else "it is ended here and queued again"
     job = turn.put_job(replace(turn.state.work.jobs[job.id], message=f"{why}; {what}"))

@@ -225,6 +225,7 @@ def _running(state: State) -> list[Job]:
 
 
 def _held(ground: Ground, job: Job) -> Held:
+    """Return a running job with its seat, for the assignment of free places."""
     assert job.seat is not None, f"{job.id} has no seat"
     return Held(
         leaf_of(ground.tree, job),
@@ -278,6 +279,7 @@ def _lines(
 
 
 def _by_rank(ask: Ask) -> tuple[int, ...]:
+    """Return the sort key of a request."""
     return ask.rank
 
 

@@ -223,6 +223,7 @@ class Shares:
         return cache.dues
 
     def _dues_of(self, pool: str, amount: Amounts, uses: Mapping[str, int]) -> list[int]:
+        """Return the fair shares of all queues in a pool, by places of the layout."""
         document, layout = self._tree.document, self.layout(pool)
         if document.fairness is not Fairness.DRF:
             return layout.dues(amount[0], self.demands(pool), uses, document.history_percent)
