@@ -13,7 +13,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.usage import PastUse
 
-Kind = tuple[str, tuple[str, ...], str | None]  # of pending jobs: queue, models that will do, and class
+Kind = tuple[str, tuple[str, ...], str | None]  # of pending jobs: queue, accepted models, and class
 Amounts = tuple[int, int, int]  # thousandths of GPUs, or of cost; thousandths of CPUs; MiB of memory
 NOTHING: Amounts = (0, 0, 0)
 

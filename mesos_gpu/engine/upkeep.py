@@ -84,7 +84,7 @@ def _reconcile(turn: Turn) -> None:
     if turn.now < run.next_at:
         return
     silent = [state.work.tasks[t] for t in state.work.live if state.work.tasks[t].heard_at < run.started_at]
-    # A task launched after the start of the run is known to the master by its launch.
+    # The master knows a task that was launched after the start of the run by its launch.
     silent = [task for task in silent if task.launched_at <= run.started_at]
     if not silent:
         state.mesos.reconciliation, state.mesos.reconciled_at = None, turn.now
@@ -123,7 +123,9 @@ def _kill_where_others_ended(turn: Turn) -> None:
 
 def _repeat_kills(turn: Turn) -> None:
     """Send kills again that have had no effect, and those that wait for their turn."""
-    evictions.send_waiting_kills(turn, list(turn.state.work.restless.unkilled))  # also after old kills
+    evictions.send_waiting_kills(
+        turn, list(turn.state.work.restless.unkilled)
+    )  # earlier kills may be old by now
     for task_id in _restless(turn):
         task = turn.state.work.tasks[task_id]
         job = turn.state.work.current(task)

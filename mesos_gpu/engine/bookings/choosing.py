@@ -36,8 +36,8 @@ from mesos_gpu.policy.calendar.book import Chosen, Ground, Item, laid_out
 from mesos_gpu.policy.calendar.local_times import shown
 
 # Ranks of jobs that would be displaced.
-_IN_TIME: Final = 0  # leaves before the begin
-_LATE: Final = 1  # leaves only after the begin
+_IN_TIME: Final = 0  # ends before the begin of the booking
+_LATE: Final = 1  # ends only after the begin
 _STAYS: Final = 2  # ends by itself, at an unknown time
 
 
@@ -165,7 +165,7 @@ class _Choice:
             return False
         heard_at = max(node.reported_at or 0.0, state.mesos.registered_at)
         if self.turn.now - heard_at > self.turn.settings.programs.report_stale_s:
-            return False  # unknown is not healthy
+            return False  # a node without a recent report does not count as healthy
         return {*place.gpus} <= {gpu.id for gpu in sound_of(state, node, node.gpus)}
 
     def _are_there(self, booking: Booking, places: Collection[Place]) -> bool:
@@ -275,7 +275,7 @@ def _changed_words(booking: Booking, kept: tuple[Place, ...], more: tuple[Place,
     """Return what replaces places of a booking that has begun, or is to begin; "" if nothing replaces them."""
     if not more:
         return ""
-    if not booking.places and not booking.told:  # none were looked for before
+    if not booking.places and not booking.told:  # the booking has got nodes for the first time
         return f"its nodes are chosen: {_names(more)}; {lasts_words(booking)}"
     former = _names([place for place in booking.places if place not in kept]) or "what was lacking"
     return f"{former} is replaced by {_names(more)}"

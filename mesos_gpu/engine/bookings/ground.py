@@ -19,7 +19,7 @@ from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.times.hours import Spans
 
-_SPAN_S: Final = 30 * DAY_S  # times are worked out up to a multiple of it, and serve many matches
+_SPAN_S: Final = 30 * DAY_S  # times are computed up to a multiple of this, to serve many matches
 
 
 def ground_of(state: State, document: QueueDocument | None = None) -> Ground:

@@ -36,7 +36,7 @@ from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, times,
 
 _LIST: Final = "list the bookings with: mesos-gpu reserve list"
 _MEND: Final = "see the bookings and the queues: mesos-gpu reserve list, mesos-gpu queue show"
-_LATE_S: Final = 60  # a new booking may begin this long ago, as a request takes a while
+_LATE_S: Final = 60  # age that the begin of a new booking may have, as requests take time
 
 
 def on_made(turn: Turn, event: ev.BookingMade) -> None:

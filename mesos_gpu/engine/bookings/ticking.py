@@ -64,7 +64,7 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
     """Give notice to jobs that may not use an active booking, and end it when it is over or unused."""
     spec = booking.spec
     for job in on_places(turn, booking, booking.places).values():
-        if job.spec.preemptible:  # it started there before these nodes were chosen
+        if job.spec.preemptible:  # it started before its node was chosen for the booking
             _give_notice(turn, job, f"booking {spec.name} has begun", None)
     if turn.now >= booking.ends:
         never = booking.used_at is None and not booking.used_gpus

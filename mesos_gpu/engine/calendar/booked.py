@@ -200,7 +200,7 @@ class Booked:
         if may_use(booking, job) and (not booking.is_active or self._has_time(booking, job)):
             return False
         if booking.is_active:
-            return True  # also if the clock was set back to before its begin
+            return True  # even if the clock was set back to before its begin
         lead_s = lead_of(self._state, self._settings, job)
         return not (job.spec.preemptible and self._now + 2 * lead_s < booking.begins)
 

@@ -21,7 +21,7 @@ from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.policy.times.hours import Span, changed, span_at
 
-_MAX_SPANS: Final = 16  # hours that are examined
+_MAX_SPANS: Final = 16  # number of changes of hours that are examined
 _WORDS: Final = {
     "guarantee_gpus": "is guaranteed",
     "limit_gpus": "may hold",

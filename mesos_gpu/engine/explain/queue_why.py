@@ -74,7 +74,7 @@ def _grouped(
 ) -> tuple[WaitGroup, ...]:
     """Return pending jobs grouped by the reason for which they wait."""
     groups: dict[str, tuple[list[Job], str]] = {}
-    paced: dict[Hashable, bool] = {}  # by the kind of job
+    paced: dict[Hashable, bool] = {}  # whether the pace of launches blocks a kind of jobs
     for job in waiting:
         reason, words = _wait_of(state, settings, now, forecast, job, paced)
         if reason == Stage.PACE.value and reason not in groups:

@@ -23,7 +23,7 @@ from mesos_gpu.model.jobs.why import RoomToCome
 from mesos_gpu.model.queue_plan import PlannedBlock, PlannedKind, PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument
 
-_MAX_LOOKED_AT: Final = 1000  # first jobs in queue order, as it blocks the engine's thread
+_MAX_LOOKED_AT: Final = 1000  # jobs examined in queue order, as this blocks the engine's thread
 
 
 class Trial:

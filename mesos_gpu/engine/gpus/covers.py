@@ -25,7 +25,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.backoff import delay_s
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 
-PREFIX: Final = "gpu-cover."  # of ids of cover tasks; ids of jobs have a dash after the name
+PREFIX: Final = "gpu-cover."  # prefix of ids of cover tasks; ids of jobs have a dash after the name
 _ID: Final = re.compile(r"gpu-cover\.[0-9]+\.[0-9]+\.(.+)", re.DOTALL)
 _OPEN: Final = (TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING)
 ROLE_LABEL: Final = "mesos_gpu.role"  # label of keepers with another role than the framework's default

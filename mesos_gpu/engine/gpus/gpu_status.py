@@ -33,7 +33,7 @@ def reported(
     state: State, settings: Settings, now: float, places: Iterable[tuple[Node, Gpu]]
 ) -> list[GpuStatus]:
     """Return GPUs with the health that is shown: unknown while their node does not report, unless they are drained."""
-    silent: dict[AgentId, str] = {}  # cache of the reason by node
+    silent: dict[AgentId, str] = {}  # reason for which a node does not report, by node
     statuses = []
     for node, gpu in places:
         if (why := silent.get(node.id)) is None:

@@ -122,7 +122,7 @@ def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
     """Follow the replacement of one monitor: repeat the kill, finish, or try again after a fix."""
     state = turn.state
     node = state.cluster.nodes.get(agent_id)
-    if node is None or node.lost_at is not None:  # a later monitor is a new one anyway
+    if node is None or node.lost_at is not None:  # the next monitor of a lost node is a new one anyway
         del state.cluster.rolls.under_way[agent_id]
     elif node.monitor == roll.old:
         if turn.now - roll.asked_at >= turn.settings.tasks.kill_resend_s:

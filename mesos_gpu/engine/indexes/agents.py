@@ -190,7 +190,7 @@ class Agents:
         """Return the node that reported a GPU last; None if no latest report names it."""
         naming = self.naming.get(gpu_id, ())
         if len(naming) > 1:
-            # Of equal ones the last of all nodes counts.
+            # Of nodes with equal times the last one counts.
             return sorted((node for node in nodes.values() if node.id in naming), key=latest_last)[-1]
         return nodes[naming[0]] if naming else None
 

@@ -83,7 +83,7 @@ class Sums:
         )
 
 
-#: Fields of a job and of a task that its charge depends on, beside whether the job waits and the task has ended.
+#: Fields on which the charge of a job and a task depends, besides whether the job waits and the task has ended.
 _CHARGED_BY: Final = {
     Job: attrgetter("spec", "owner", "launches", "task_id"),
     Task: attrgetter("job_id", "launch", "agent_id", "gpus", "share", "resize", "charge"),

@@ -15,7 +15,7 @@ from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.tenancy.order import Entry
 from mesos_gpu.policy.tenancy.tree import Tree
 
-Places = Mapping[str, int]  # of users; a user without a place comes first
+Places = Mapping[str, int]  # places of users; a user without a place comes first
 
 
 def leaf_of(tree: Tree, job: Job) -> str:
@@ -137,7 +137,7 @@ class Leaf:
             priority = effective_priority(job.priority, now - in_line_since(job), step_s)
             return places.get(job.charged_to, 0) if places else 0, -priority
 
-        self.jobs = sorted(jobs, key=place)  # a stable sort: equals stay as they were submitted
+        self.jobs = sorted(jobs, key=place)  # a stable sort keeps the order of submission
         self.until = min((_worth_more_at(job, now, step_s) for job in jobs), default=inf)
         self.places, self.step_s, self.entries = places, step_s, None
         self.room_made = any(job.room_made_at is not None for job in jobs)

@@ -50,7 +50,7 @@ class _Way:
             if gpu_id not in state.gpus.sharers
         }
         self._nodes: Nodes = {}
-        self._placed: set[JobId] = set()  # their reservations are no longer needed
+        self._placed: set[JobId] = set()  # jobs whose reservations are no longer needed
         self._hopeless: set[Hashable] = set()  # kinds of jobs that closing does not help
 
     def is_idle(self, gpu_id: GpuId) -> bool:
@@ -68,7 +68,7 @@ class _Way:
         if kind in self._hopeless or len(self._hopeless) >= _MAX_TRIED:
             return
         nodes = self._open_to(job)
-        # The tasks of a gang get GPUs of one model, and so does each of them.
+        # All tasks of a gang get GPUs of one model.
         models = request.gpu.models or sorted({model for node in nodes.values() for model in node.models})
         place = self._backlog.neighbours.placing_of(job)
         plans = (self._plan(request.of_model(model), nodes, place) for model in models)

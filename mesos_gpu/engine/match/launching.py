@@ -47,7 +47,7 @@ def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, la
     """Launch a node monitor on the offers of an agent."""
     settings = turn.settings
     turn.state.cluster.monitors += 1
-    # The start of this scheduler makes the id new even if it counts from 0 again.
+    # The start time of this scheduler makes the id new even if the count begins at 0 again.
     since = round(turn.state.started_at * 1000)
     task_id = TaskId(f"{MONITOR}{node.id}.{since}.{turn.state.cluster.monitors}")
     # Mesos requires resources of a task as well as of its executor (master/validation.cpp): each gets a half.

@@ -106,7 +106,7 @@ class _Places:
         self._nodes, self._request, self._levels = dict(state.cluster.nodes), request, settings.placing.levels
         self.neighbours, self._placing = Neighbours(state, settings.placing.levels), Placing(state, settings)
         self._jobs: dict[JobId, Job] = {request.id: request}
-        self._company: list[tuple[Job, Task]] = []  # jobs whose place matters to others
+        self._company: list[tuple[Job, Task]] = []  # jobs whose place matters to other jobs
         self._waiting = [
             state.work.jobs[job_id] for _, job_id in state.work.queue if state.work.jobs[job_id].spec.app
         ]

@@ -26,7 +26,7 @@ from mesos_gpu.policy.gangs.ground import UNUSED
 #: Label of Marathon for work without GPUs (see its --gpu_scheduling_behavior).
 BEHAVIOR_LABEL = "GPU_SCHEDULING_BEHAVIOR"
 _BEHAVIORS: Mapping[str, GpuNodes] = {"restricted": GpuNodes.NEVER, "unrestricted": GpuNodes.ALWAYS}
-_A_SIBLING = UNUSED << 8  # weighs more than any key of a policy, and than the groups of a node
+_A_SIBLING = UNUSED << 8  # outweighs all keys of policies, and the unused groups of a node
 RECENT = 1000  # latest jobs that count for the mix of requests
 
 

@@ -343,7 +343,7 @@ class Launches:
                 items = tuple(item for entry in entries.values() for item in entry)
                 yield Launch(remains.offer_ids(agent_id), items, reserve, unreserve)
 
-    # --- a book
+    # --- a book of the ledger
 
     def take(self, take: Take) -> None:
         """Add an empty entry for an assignment."""

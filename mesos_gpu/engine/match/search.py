@@ -206,7 +206,7 @@ class Search:
             request, {a: node for a, node in nodes.items() if node.ports}
         )  # each task takes a port
         if sum(rooms.values()) < job.spec.tasks:
-            return None  # in most matches this quickly shows that a large gang must wait
+            return None  # a quick test that refuses large gangs in most matches
         keys, apart = self._placing.keys(job, request), self._placing.spreads(job)
         rooms = {agent_id: rooms[agent_id] for agent_id in self._placing.by_lot(rooms) if agent_id in keys}
         counts = self._backlog.neighbours.place(job, rooms, keys, apart=apart).counts

@@ -5,8 +5,8 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, get_type_hints
 
-DERIVED: Final = MappingProxyType({"derived": True})  # a field that no journal has
-PART: Final = MappingProxyType({"part": True})  # a part, whose fields journals have beside each other
+DERIVED: Final = MappingProxyType({"derived": True})  # marks a field that is not in journals
+PART: Final = MappingProxyType({"part": True})  # marks a part; journals list the fields of all parts together
 
 
 def in_journal(name: str) -> Mapping[str, str]:

@@ -27,7 +27,7 @@ from mesos_gpu.policy.tenancy.tree import Queue
 
 MAX_LOST_S: Final = 600  # cost of moves for a job without a seat, divided by the GPUs that it asks for
 MOVED_AGAIN_S: Final = 3600.0  # least time between two moves of a job
-_MAX_NODES: Final = 16  # nodes that are looked at for moves, those that lack least
+_MAX_NODES: Final = 16  # nodes examined for moves, those that lack the fewest GPUs
 
 
 def movable(turn: Turn, rule: Reclaim, job: Job, *, seated: bool) -> dict[JobId, Victim]:

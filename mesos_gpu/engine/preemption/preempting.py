@@ -29,7 +29,7 @@ from mesos_gpu.policy.room.knapsack import Victim
 # Bounds of one match, during which all other work of the scheduler waits.
 _MAX_TRIED: Final = 16  # blocked jobs without a plan, as each costs a look at every node
 _MAX_PLANS: Final = 100
-_MAX_LOOKED_AT: Final = 40_000  # nodes, of all plans together
+_MAX_LOOKED_AT: Final = 40_000  # nodes examined for all plans together
 
 
 def possible(turn: Turn) -> bool:
@@ -104,7 +104,7 @@ def keep_rooms(turn: Turn, backlog: Backlog) -> None:
 def _moving(turn: Turn) -> list[Job]:
     """Return the jobs that end, and for which a place elsewhere is kept."""
     work = turn.state.work
-    tasks = work.restless.in_order(work.restless.tasks)  # all tasks that end are among these
+    tasks = work.restless.in_order(work.restless.tasks)  # tasks that are being ended are among these
     jobs = {work.tasks[task_id].job_id: None for task_id in tasks}
     jobs_with_tasks = (work.jobs.get(job_id) for job_id in jobs if job_id is not None)
     return [job for job in jobs_with_tasks if job is not None and notices.goes_elsewhere(turn.state, job)]
@@ -132,7 +132,7 @@ class _Plans:
         if not backlog.barriers.may_be_seated(job) and not backlog.barriers.shortages(job):
             return True
         if self._made and backlog.barriers.bounds(job):
-            return True  # an earlier plan counts against its limit only when its room is kept
+            return True  # limits count an earlier plan only once its room is reserved
         looked_at = self._planner.candidates.looked_at
         self.are_many = self._made >= (_MAX_PLANS if looked_at < _MAX_LOOKED_AT else 1)
         if self.are_many or len(self._tried) >= _MAX_TRIED:
@@ -193,7 +193,7 @@ class _Plans:
             if to is not None:
                 other = turn.put_job(replace(other, room_made_at=turn.now, room_on=(to,)))
                 why = reason_of_move(rule, job, victim, turn.state.cluster.nodes[to].hostname)
-            elif other.room_made_at is not None:  # room was made for it, where it has just started
+            elif other.room_made_at is not None:  # it has just started where room was made for it
                 other = turn.put_job(replace(other, room_made_at=None, room_on=()))
             notices.give(turn, other, reason, why, by=taker.id)
-        rule.balance.forget_plans()  # the state has the plan now
+        rule.balance.forget_plans()  # the state counts the plan from now on

@@ -39,7 +39,7 @@ def _needless(turn: Turn, taker: JobId) -> str:
     """Return why a job needs no room any more, in words; "" if it needs the room."""
     job = turn.state.work.jobs.get(taker)
     if job is None:
-        return ""  # its end is not known
+        return ""  # it is not known whether the job has ended
     if job.state.ended:
         return f"job {taker}, which it was to make room for, has ended"
     if job.state is not JobState.PENDING and not notices.goes_elsewhere(turn.state, job):

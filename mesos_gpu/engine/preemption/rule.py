@@ -44,7 +44,7 @@ class Reclaim:
         self.balance = Balance(turn, seating, backlog, self.running)
         self.protection = Protection(seating.tree)
         self._known: dict[Hashable, dict[JobId, Victim | None]] = {}
-        self._later: dict[Hashable, set[float]] = {}  # moments noted for each kind of jobs
+        self._later: dict[Hashable, set[float]] = {}  # moments noted for jobs of each kind
         self._open: dict[tuple[str, float], tuple[dict[JobId, Victim], frozenset[float]]] = {}
         self.moments = set[float]()  # seconds since the epoch from which more jobs may be ended
 

@@ -15,7 +15,7 @@ from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
 from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.lost import Ran, cost, least_ms, lost_milli_s, ran
 
-_IDLE_PRIORITY: Final = -(10**9)  # of a job whose GPUs are idle: it is ended before all others
+_IDLE_PRIORITY: Final = -(10**9)  # priority of a job with idle GPUs, which is ended before all others
 _MILLI_S_PER_H: Final = 3_600_000
 
 

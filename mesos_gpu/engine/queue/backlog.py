@@ -40,7 +40,7 @@ def request_of(job: Job, settings: Settings, state: State) -> Request:
         compute_capability=spec.compute_capability,
         share=share,
     )
-    # The owner of a share decides which cards it may have; of whole cards the owner does not matter.
+    # The owner of a share decides which GPUs it may have; for whole GPUs the owner does not matter.
     user = None if share is None else spec.user or settings.programs.default_user
     return Request(footprint_of(job, settings).total, gpu, job.min_driver, spec.tasks, user)
 
@@ -79,8 +79,8 @@ class Backlog:
         standing: Standing | None = None,
     ) -> None:
         self._state, self._settings, self._now, self._reading = state, settings, now, reading
-        self._queues = set[str]()  # those whose first job is blocked
-        self._starving = set[str]()  # those whose first starving job is blocked
+        self._queues = set[str]()  # queues whose first blocked job is known
+        self._starving = set[str]()  # queues whose first starving job is known to be blocked
         self._hopeless: set[tuple[str, Hashable]] = set()
         kept = Kept()
         self.booked = Booked(state, settings, now)

@@ -38,11 +38,11 @@ class Neighbours:
         self._state, self._levels = state, levels
         self.verdicts = Verdicts(state.match.verdicts, reading=reading)
         self._apps: dict[str | None, list[Placed]] | None = None
-        self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
+        self._shunned: dict[str | None, list[Placed]] = {}  # jobs that want to be away from an app, by app
         self._instances: dict[str | None, int] = {}
-        self._counted: set[str] = set()  # jobs
+        self._counted: set[str] = set()  # jobs counted in `_instances`
         self._launches = 0
-        self._revision = 0  # grows with each launch that is counted in or out
+        self._revision = 0  # grows with each launch that is counted or undone
         self._known: tuple[Job, int, list[Rule]] | None = None  # latest result of `_rules`
         self._counts: list[bool] = []  # whether each assignment that was not undone was counted
 

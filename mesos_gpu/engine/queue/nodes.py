@@ -25,9 +25,11 @@ from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 
 _PORTS_REST_S: Final = 120.0  # a port that was in use goes last; Linux keeps a closed connection for 60 s
-Offered = Callable[[AgentId], Resources]  # rest of the held offers of an agent
-Learn = Callable[[Job], tuple[float, str] | None]  # run time of such a job in seconds, and how it is known
-#: Time of an end, the limit that it follows from, and how it is known if it follows from no limit.
+Offered = Callable[[AgentId], Resources]  # returns the rest of an agent's held offers
+Learn = Callable[
+    [Job], tuple[float, str] | None
+]  # estimates the run time of a job in seconds, with the basis
+#: Time of an end, the time limit from which it follows, and the basis of an end without a limit.
 End = tuple[float, float | None, str]
 
 

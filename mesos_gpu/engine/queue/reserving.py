@@ -82,7 +82,7 @@ class Reservations:
         self._kept, self._held, self._nodes, self._neighbours = kept, held, nodes, neighbours
         self._barriers, self._attained, self._booked = barriers, attained, booked
         self.roomy = set[JobId]()
-        self._firm = False  # whether something is kept that gangs gave up
+        self._firm = False  # whether there are reservations of what gangs gave up
         self._rank = partial(rank_in_leaf, now=now, step_s=settings.queue.aging_step_s)
         self._ends: dict[Hashable, tuple[int, ...]] = {}
         self._before: list[list[Reservation]] = []  # reservations before each assignment that was not undone
@@ -139,7 +139,7 @@ class Reservations:
             leaves.append((leave, limits, cost))
         rooms = self.find_room(job, request, pools)
         opens = [self._held.pools.opens_at(job, pool) for pool in pools]
-        if opens_at := max(opens, default=0.0):  # not before the job may use them
+        if opens_at := max(opens, default=0.0):  # not before the job may use the pools
             rooms = [replace(reservation, at=max(reservation.at, opens_at)) for reservation in rooms]
         return [with_leaves(reservation, leaves) for reservation in rooms]
 
@@ -158,7 +158,7 @@ class Reservations:
             Reservations for the soonest start, one for each node; empty if no nodes have as much.
         """
         every = self._state.cluster.nodes
-        # Room that others make for a job is on these nodes, and is kept for it.
+        # Room that was made for the job is on these nodes, and is reserved for it.
         candidates = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
         able = [node for node in candidates if self._nodes.serves(job, node, ever=self._reading)]
         if pools and self._held.tree.document.pools and job.spec.gpus:

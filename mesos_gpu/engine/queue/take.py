@@ -24,7 +24,7 @@ class Take:
         share: Share of each of these GPUs; None for whole GPUs.
         opens: GPUs among them without a cover task; one is launched with the task.
         covers: GPU for which a cover task is launched, and nothing else; None for other tasks.
-        ports: Ports of the host, each once, with the kind of resource (reserved or not).
+        ports: Ports of the host, each once, with the kind of resource.
         numbers: Host port of each port that the job asks for, in its order; None where the port has no host port.
     """
 

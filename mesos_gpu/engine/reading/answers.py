@@ -20,7 +20,7 @@ def _nothing(_state: State, _change: ev.Change[None]) -> None:
     """Return nothing, as the answer only confirms that the change was applied."""
 
 
-#: How each change is answered; the base class of the change says what type its answer has.
+#: Function that answers each change; the type of the answer is the parameter of the change's base class.
 _ANSWERS: Final[Mapping[type[ev.Change[Any]], Callable[[State, Any], Any]]] = {
     **{kind: _nothing for kind in get_args(ev.Event) if issubclass(kind, ev.Change)},
     **{

@@ -17,7 +17,7 @@ class Footprint(NamedTuple):
 
     task: Resources
     executor: Resources
-    total: Resources  # of both
+    total: Resources  # sum of both
 
 
 def footprint_of(job: Job, settings: Settings) -> Footprint:

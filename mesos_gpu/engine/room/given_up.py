@@ -53,7 +53,7 @@ def given_up(
     ground = ground_now(state)
     for job in gangs:
         members = state.work.round_of(job)
-        rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
+        rule = rule_against(job)  # a missing seat does not count: the gang had one, or gets the next
         if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
             continue
         if not could_fit(state, job, ground, now, partial(_fits, state, job, request_of, place_of, capacity)):

@@ -71,7 +71,8 @@ def _message(job: Job, task: Task, status: Status) -> str:
 def _learnt(turn: Turn, job: Job, task: Task, outcome: Outcome | None) -> tuple[Job, bool]:
     """Store the driver version that a job's image needs; return whether the node of the task lacks it.
 
-    A node that reports a newer driver than its executor found is not ruled out: it would be chosen again at once.
+    A node that reports a new enough driver, though its executor found another, does not count as lacking it: the job
+    must not be placed there again at once.
     """
     if outcome is None or outcome.min_driver is None or task.evicted or job.kill_requested:
         return job, False

@@ -21,7 +21,7 @@ _REMEDY: Final = (
     "list the volumes and their sizes: mesos-gpu storage list; remove one: mesos-gpu storage remove NAME; or ask the "
     "operator for more (--user-volumes)"
 )
-_MAX_SHOWN: Final = 5  # jobs
+_MAX_SHOWN: Final = 5  # jobs in an error message
 
 
 def named_volumes(state: State) -> Iterator[PersistentVolume]:

@@ -90,11 +90,11 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     if in_time and new is TaskState.LOST:
         task = noted(task)
     task = _heard(turn, task, new, status)
-    # States of later Mesos versions are unknown, and ignoring them loses nothing. Cover tasks do nothing, so
-    # an echo of their end only confirms it.
+    # States of later Mesos versions are unknown, and ignoring them loses nothing. An echo is what the master heard
+    # of an end: the agent sends the executor's own update later. Executors of cover tasks report nothing more.
     if new is None or (is_echo(task, status) and task.covers is None):
         return
-    alone = task.covers is None  # a keeper runs other cover tasks
+    alone = task.covers is None  # a keeper may run other cover tasks
     if alone and new is TaskState.LOST and not task.ended and is_left_over(task, status):
         turn.effects.append(Shutdown(task.agent_id, task.executor_id))
     on_first_word(turn, task, new, status)

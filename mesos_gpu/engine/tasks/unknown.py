@@ -29,7 +29,7 @@ from mesos_gpu.wire.marathon.options import gpu_options
 from mesos_gpu.wire.mesos.labels import share_fields
 
 LIST_AGAIN_S: Final = 5.0
-MONITOR: Final = "gpu-monitor."  # of ids of node monitors; ids of jobs have a dash after the name
+MONITOR: Final = "gpu-monitor."  # prefix of ids of node monitors; ids of jobs have a dash after the name
 _HELD: Final = tuple(
     state for state in TaskState if Action.HOLD in (actions_of(TaskState.ABSENT, state) or ())
 )

@@ -136,7 +136,7 @@ class _Sum:
         """Add the work between the last counters of a GPU and new ones to the sum of the day."""
         previous, self._cards[gpu_id] = self._cards.get(gpu_id), work
         if previous is None and use.at - work.since > self._age_s + _CLOCKS_S:
-            return  # the counter is older than the span, whose part of it is unknown
+            return  # the counter began before the span, so its part in the span is unknown
         amounts, (model, milli) = _counted(previous, work), self._part_of(gpu_id)
         if not amounts.seen_ms or not milli:
             return

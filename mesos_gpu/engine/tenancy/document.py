@@ -22,7 +22,7 @@ from mesos_gpu.wire.tenancy import rules
 
 MAX_BACK_S: Final = 600.0  # a clock set back by less leaves the hours of queues as they are
 READ_AGAIN: Final = "mesos-gpu queue show"
-_MAX_NAMED: Final = 5  # queues, and jobs of each, in an error message
+_MAX_NAMED: Final = 5  # number of queues, and of jobs of each, in an error message
 
 
 def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:

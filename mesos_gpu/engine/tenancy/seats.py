@@ -192,7 +192,7 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
     tree = tree_of(turn.state, turn.settings)
     ground = Ground(turn.state, tree, turn.now)
     if tree.is_flat:
-        return Seating(ground)  # nothing is guaranteed, and no document ever was
+        return Seating(ground)  # without a document nothing is guaranteed
     running = _running(turn.state)
     held = [_held(ground, job) for job in running if job.seat is not None]
     room, changed = kept(ground.cells, held)

@@ -8,7 +8,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import QueueDocument
 
-FOR_EVER: Final = 1e11  # in seconds since the epoch, so never
+FOR_EVER: Final = 1e11  # a time that never comes, in seconds since the epoch
 
 
 def spared(document: QueueDocument, since: float, job: Job, seat: Seat | None) -> float:
