@@ -44,7 +44,7 @@ def stale(latest: int, read: int, again: str) -> Conflict:
     """Return the error for a user who has read an earlier version than the latest."""
     return Conflict(
         f"the document is at version {latest}, and version {read} was read",
-        remedy=f"read it again ({again}), change that, and apply it",
+        remedy=f"read it again ({again}), repeat the change, and apply it",
     )
 
 

@@ -94,4 +94,4 @@ def _crowded(state: State, document: QueueDocument, now: float) -> str:
     crowded = [state.calendar.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
     names = ", ".join(sorted({booking.spec.name for booking in crowded})[:_MAX_NAMED])
     at = shown(misfit.at, crowded[0].spec.zone) if crowded else ""
-    return f"what is booked is not kept beside it: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"
+    return f"it leaves too little for bookings: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"

@@ -54,7 +54,7 @@ def why_in_array(
     head_why = why_of(state, settings, now, head, past_offers=past_offers)
     place = None if head_why.queue_position is None else head_why.queue_position + before
     words = (
-        f"{before} of its array stand before it, and the first of them {head_why.summary}"
+        f"{before} tasks of its array come before it, and the first of them {head_why.summary}"
         if before
         else head_why.summary
     )
@@ -88,8 +88,8 @@ def _without_head(state: State, array: JobArray, job_id: JobId, before: int) -> 
     if array.ended_at is not None:
         return Why(job_id, job_state, f"has ended: {counts.words}", None, can_ever_run=True)
     if not array.left:
-        return Why(job_id, job_state, f"all of it has begun: {counts.words}", None, can_ever_run=True)
-    words = f"{running} of its array run, and no more may at once"
+        return Why(job_id, job_state, f"all its tasks have started: {counts.words}", None, can_ever_run=True)
+    words = f"{running} tasks of its array run, which is its limit"
     if before:
-        words = f"{words}; {before} of it stand before it"
+        words = f"{words}; {before} of them come before this one"
     return Why(job_id, JobState.PENDING, words, before, can_ever_run=True)

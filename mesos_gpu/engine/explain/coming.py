@@ -209,7 +209,7 @@ class Coming:
         if patient_until > at:
             at, after = (
                 patient_until,
-                "its wait has cost as much as the work that is lost, as its queue weighs them",
+                "its wait weighs as much as the work that is lost (patience of its queue)",
             )
         turn = Turn(self._state, self._settings, self._now)
         givers: dict[str, list[Job]] = {}

@@ -42,8 +42,8 @@ from mesos_gpu.policy.explain.why import QueueView, explain
 
 _ONE_POOL: Final = "and all its tasks start in one pool"
 _NOT_FOUND: Final = (
-    "no placement was found within the bound of the search; constraints on fields whose values lie within each other, "
-    "as hosts in racks, need no bound"
+    "the search for a placement ended at its bound, so there may be one; constraints on nested fields, as hosts within "
+    "racks, are searched without a bound"
 )
 
 

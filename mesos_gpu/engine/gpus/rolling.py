@@ -93,9 +93,7 @@ def outdated(state: State, node: Node, made_by: str) -> str:
     if task.made_by != made_by:
         return "it was started by an earlier scheduler, or with other settings"
     program = node.inventory.program if node.inventory is not None else None
-    return (
-        "another program lies where it was started from" if program is not None and program.replaced else ""
-    )
+    return "its program on the host was replaced" if program is not None and program.replaced else ""
 
 
 def _may_begin(state: State, node: Node, now: float, stale_s: float) -> bool:
@@ -153,9 +151,9 @@ def _lacking(state: State, node: Node, roll: Roll) -> str:
     for gpu_id in roll.well:
         gpu = gpus.get(gpu_id)
         if gpu is None:
-            return f"its new monitor does not find {gpu_id}, which was well"
+            return f"its new monitor does not find {gpu_id}, which was healthy"
         if gpu.health is Health.UNKNOWN:
-            return f"its new monitor cannot read {gpu_id}, which was well: {gpu.reason}"
+            return f"its new monitor cannot read {gpu_id}, which was healthy: {gpu.reason}"
     return ""
 
 

@@ -215,7 +215,7 @@ class Reclaim:
         )
         if protected_s and each.started_at + protected_s >= each.job.spared_until:
             return each.started_at + protected_s, "its minimum run time"
-        return each.job.spared_until, "the time that it was given when the queues changed"
+        return each.job.spared_until, "the time given to it when the queues changed"
 
     # --- patience
 

@@ -136,11 +136,11 @@ def _check(quota: Quota, use: Use, more: _More, who: str, remedy: str) -> None:
     """
     ask_operator = "; or ask the operator for more"
     if quota.pending and use.pending + more.pending > quota.pending:
-        what = f"{who}: {use.pending + more.pending} would wait, and {quota.pending} may"
+        what = f"{who}: {use.pending + more.pending} jobs would be pending, and {quota.pending} are allowed"
         raise TooMuch(what, remedy=f"{remedy}{ask_operator} (--{_option(who)}-pending)")
     if quota.stored_mib and use.size + more.size > quota.stored_mib * MIB:
         mib = (use.size + more.size) / MIB
-        what = f"{who}: {mib:.1f} MiB would be kept, and {quota.stored_mib} MiB may"
+        what = f"{who}: {mib:.1f} MiB would be stored, and {quota.stored_mib} MiB are allowed"
         raise TooMuch(what, remedy=f"{remedy}, or send less in each{ask_operator} (--{_option(who)}-stored)")
 
 

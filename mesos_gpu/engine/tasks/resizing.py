@@ -155,7 +155,7 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
         if not pending.number:
             what = f"job {job.id} was adopted, and its host has not reported its share yet"
             raise Conflict(what, remedy=f"wait for the answer of its host; see: mesos-gpu show {job.id}")
-        what = f"job {job.id} is being resized since {turn.now - pending.since:.0f} s"
+        what = f"job {job.id} is being resized for {turn.now - pending.since:.0f} s already"
         withdraw = f"mesos-gpu resize {job.id} --withdraw"
         raise Conflict(what, remedy=f"wait for the answer of its host, or: {withdraw}")
     for task in tasks:

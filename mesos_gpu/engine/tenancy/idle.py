@@ -169,7 +169,9 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
         _call_off(
             turn,
             job,
-            "its GPUs are at work again" if new.state is IdleState.ACTIVE else "nothing comes of it",
+            "its GPUs are at work again"
+            if new.state is IdleState.ACTIVE
+            else "it is no longer warned for idle GPUs",
         )
     elif new.state is IdleState.WARNED and idleness.state is not IdleState.WARNED:
         if notices.stands(turn.state, job) is None:

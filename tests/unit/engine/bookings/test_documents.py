@@ -16,7 +16,7 @@ from tests.unit.engine.bookings.worlds import Booked
 
 FOUR = {"default": Guarantee(4000)}
 CROWDED = (
-    "what is booked is not kept beside it: at Tue 2026-11-24 13:00, bookings exam: 0 GPUs are guaranteed to nobody, "
+    "it leaves too little for bookings: at Tue 2026-11-24 13:00, bookings exam: 0 GPUs are guaranteed to nobody, "
     "and 4 would be booked: queue ops is guaranteed 4: guarantee less, or cancel bookings (mesos-gpu reserve cancel)"
 )
 OPS = QueueSpec(guarantee_gpus=FOUR)
@@ -75,7 +75,7 @@ def test_guarantees_beyond_what_bookings_leave_are_a_fault(booked: Booked) -> No
     assert (path, why) == ("/queues", CROWDED)
     scaled = QueueDocument(queues={"exam": QueueSpec(), "ops": OPS}, overbook=True)
     assert [each.partition(":")[0] for each in found(booked, scaled).warnings] == [
-        "what is booked is not kept beside it"
+        "it leaves too little for bookings"
     ]
 
 

@@ -295,7 +295,7 @@ def test_resize_that_cannot_be_is_refused_with_a_reason(world: World) -> None:
         with pytest.raises(Conflict, match="would have no share"):
             world.feed(ev.ResizeRequested(JobId("exact"), {gone: None}))
     ask(world, gpu_memory_mib=10000)
-    with pytest.raises(Conflict, match="is being resized since 0 s"):
+    with pytest.raises(Conflict, match="is being resized for 0 s already"):
         ask(world, gpu_memory_mib=11000)
     answer(world)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "a new fan", "ann"))
