@@ -1,4 +1,4 @@
-"""Choice of the nodes of bookings: when a job must get notice to leave them, and again if a node becomes unsound.
+"""Choice of nodes for bookings: when the first job there must get notice, and again if a node becomes unsound.
 
 Before that a booking has provisional nodes, so that no job starts there that could not leave in time. Chosen nodes
 displace the least work, and leave room for all other bookings.
@@ -42,7 +42,7 @@ _STAYS: Final = 2  # ends by itself, at an unknown time
 
 
 def choose_nodes(turn: Turn, backlog: Backlog) -> None:
-    """Choose the nodes that are due, let bookings begin, and update provisional nodes.
+    """Choose nodes of bookings when due, begin bookings, and update provisional nodes.
 
     It runs in each match while there are bookings.
     """
@@ -93,7 +93,7 @@ def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
 
 @dataclass
 class _Choice:
-    """The choices of one match."""
+    """Choice of nodes for bookings in one match."""
 
     turn: Turn
     backlog: Backlog
@@ -106,7 +106,7 @@ class _Choice:
 
     @cached_property
     def _nodes(self) -> list[Node]:
-        """All nodes, the smaller ones first: larger ones are left for bookings that need them."""
+        """Nodes, the smaller ones first: larger ones are left for bookings that need them."""
         nodes = self.turn.state.cluster.nodes.values()
         return sorted(nodes, key=lambda node: (len(node.gpus), node.hostname, node.id))
 
@@ -123,7 +123,7 @@ class _Choice:
             self._begin_with(booking, self._choose(booking, firm=True))
 
     def _begin_with(self, booking: Booking, chosen: tuple[Place, ...]) -> None:
-        """Give a booking its nodes, or as many as there are; the others are looked for until its end."""
+        """Give a booking its nodes, or as many as there are; missing ones are looked for until its end."""
         if chosen:
             self.now.places.pop(booking.id, None)
             booking = replace(booking, state=BookingState.PREPARING)
@@ -154,7 +154,7 @@ class _Choice:
         call_off(self.turn, left, f"booking {booking.spec.name} has other nodes")
 
     def _is_new(self) -> bool:
-        """Return whether Mesos may have offers that have not come yet: what is lacking is unknown then."""
+        """Return whether offers of Mesos may still be missing, so that it is unknown how many nodes are missing."""
         return offered_at(self.turn) is not None
 
     def _is_sound(self, place: Place) -> bool:
@@ -175,7 +175,7 @@ class _Choice:
         return pools <= {booking.spec.pool} and all(map(self._is_sound, places))
 
     def _is_obstructed(self, booking: Booking, places: Collection[Place]) -> bool:
-        """Return whether a job on some places cannot leave them before the begin: other places may be free now."""
+        """Return whether a job on some places cannot leave them in time; other places may be free by now."""
         jobs_there = on_places(self.turn, booking, places).values()
         latest = self.turn.now - SLACK_S
         return any(
@@ -188,7 +188,7 @@ class _Choice:
         return any(gpu in taken for place in places for gpu in place.gpus)
 
     def _taken(self, booking: Booking) -> set[GpuId]:
-        """Return the GPUs of other bookings that overlap this one; of provisional nodes those of earlier bookings."""
+        """Return the GPUs of other bookings that overlap this one, and of provisional nodes of earlier bookings."""
         taken = set[GpuId]()
         for other in unfinished(self.turn.state):
             if other.id == booking.id or not other.overlaps(booking):
@@ -200,10 +200,10 @@ class _Choice:
         return taken
 
     def _choose(self, booking: Booking, *, firm: bool, beside: tuple[Place, ...] = ()) -> tuple[Place, ...]:
-        """Return the places that displace the least work and leave room for the other bookings, as many as there are.
+        """Return the places that displace the least work and leave room for other bookings, as many as there are.
 
         Args:
-            booking: The booking without nodes, or with too few.
+            booking: Booking without nodes, or with too few.
             firm: Whether GPUs must be free, now or soon: jobs that are not preemptible stay.
             beside: Places that the booking has.
         """
@@ -272,7 +272,7 @@ class _Choice:
 
 
 def _changed_words(booking: Booking, kept: tuple[Place, ...], more: tuple[Place, ...]) -> str:
-    """Return what replaces places of a booking that has begun, or is to begin; "" if nothing replaces them."""
+    """Return the message on replaced places of a booking; "" if nothing replaces them."""
     if not more:
         return ""
     if not booking.places and not booking.told:  # the booking has got nodes for the first time

@@ -77,7 +77,7 @@ class _Guarantees:
 
 
 def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
-    """Return the cost of each pool beyond all guarantees, in thousandths.
+    """Return the capacity of each pool beyond all guarantees, in thousandths of cost.
 
     A booking takes nothing of the guarantees of others, because it does not give GPUs back before its end.
     """
@@ -104,9 +104,9 @@ def booked_items(state: State, now: float, without: str = "", until: float | Non
 
     Args:
         state: State of the engine.
-        now: Seconds since the epoch.
-        without: Id of a booking that is left out.
-        until: Moment before which times begin, in seconds since the epoch; the horizon of bookings if None.
+        now: Time, in seconds since the epoch.
+        without: Id of a booking that is left out; "" for none.
+        until: Moment before which times begin, in seconds since the epoch; None for the horizon of bookings.
     """
     bookings = (
         booking
@@ -130,7 +130,7 @@ def _items(state: State, booking: Booking, now: float, until: float) -> Iterator
 
 @lru_cache(maxsize=512)
 def _later(booking: str, spec: BookingSpec, since: int, until: int, owner: str, after: str) -> Sequence[Item]:
-    """Return the times of a booking on later days, cached: each match asks for them, and they take long."""
+    """Return the times of a booking on later days, cached as each match needs them."""
     return tuple(items_of(booking, spec, since, until, owner=owner, after=after))
 
 

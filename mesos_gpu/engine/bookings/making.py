@@ -40,7 +40,7 @@ _LATE_S: Final = 60  # age that the begin of a new booking may have, as requests
 
 
 def on_made(turn: Turn, event: ev.BookingMade) -> None:
-    """Make a booking.
+    """Create a booking.
 
     Raises:
         NotAccepted: It would fit at no time; the error lists all reasons.
@@ -59,8 +59,8 @@ def on_changed(turn: Turn, event: ev.BookingChanged) -> None:
     """Change a booking; an active one keeps its nodes, and only its end and its rules may change.
 
     Raises:
-        NotFound: There is no such booking.
-        NotAccepted, Conflict: As of `on_made`; or it has ended, or has begun.
+        NotFound: The booking does not exist.
+        NotAccepted, Conflict: See `on_made`; or the booking has ended, or has begun.
     """
     old = _known(turn.state, event.id)
     _refuse_name(turn.state, event.spec, event.id)
@@ -107,7 +107,7 @@ def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
 
 
 def _refuse_taken(state: State, booking: Booking) -> None:
-    """Refuse a booking that lasts into another one which has some of its GPUs.
+    """Refuse a change by which a booking lasts into another one with some of its GPUs.
 
     Raises:
         Conflict: Another booking has some of its GPUs.
@@ -125,8 +125,8 @@ def on_cancelled(turn: Turn, event: ev.BookingCancelled) -> None:
     """Cancel a booking for good; its jobs get notice.
 
     Raises:
-        NotFound: There is no such booking.
-        Conflict: It has ended.
+        NotFound: The booking does not exist.
+        Conflict: The booking has ended.
     """
     end_booking(turn, _known(turn.state, event.id), BookingState.CANCELLED, "it was cancelled", for_good=True)
 
@@ -173,7 +173,12 @@ def _refuse_name(state: State, spec: BookingSpec, booking_id: str) -> None:
 
 
 def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSpec, Time]:
-    """Return a booking with its first time, if it fits."""
+    """Return a booking with its first time.
+
+    Raises:
+        NotAccepted: It would fit at no time.
+        Conflict: Other bookings leave no room at its time; the error says when it would fit.
+    """
     faults = list(faults_of(turn.state.quota.tree, turn.state.quota.queues, asked))
     spec, first = _times(turn, asked, faults)
     if faults or first is None:

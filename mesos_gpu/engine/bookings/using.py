@@ -1,4 +1,4 @@
-"""Use of booked GPUs, idle time, and the charge for it."""
+"""Use of booked GPUs, their idle time, and the charge for it."""
 
 from dataclasses import replace
 from typing import Final
@@ -33,13 +33,13 @@ def count_used(turn: Turn, booking: Booking) -> Booking:
 
 
 def counted_up(booking: Booking, now: float) -> Booking:
-    """Return a booking with its idle time up to now, before its places or its used GPUs change."""
+    """Return a booking with its idle time counted up to now, before its places or used GPUs change."""
     counted_at = now if booking.counted_at else 0.0
     return replace(booking, idle_gpu_ms=idle_gpu_ms(booking, now), counted_at=counted_at)
 
 
 def idle_gpu_ms(booking: Booking, now: float) -> int:
-    """Return the unused GPUs of the current time of a booking, times milliseconds.
+    """Return the idle time of a booking's GPUs in its current period, in GPU milliseconds.
 
     It counts from the begin to now, at most to the end, which may have passed while no scheduler ran. The begin may
     come again when the clock is set back.
@@ -66,7 +66,7 @@ def purged_at(turn: Turn, booking: Booking) -> float | None:
 
 
 def charge(turn: Turn, booking: Booking) -> None:
-    """Charge the queue of a booking for unused GPUs, if the booking says so, by a record like those of tasks.
+    """Charge the queue of a booking for idle GPUs, if the booking asks for that, by a record like those of tasks.
 
     The charge is at most for all that was booked, also if the clock was set back and some of its time came twice.
     """

@@ -1,7 +1,8 @@
-"""Room that is made before hours of queues change, so that jobs that will have a seat then start on time.
+"""Room that is made before hours of queues change, so that jobs with a seat from then on start on time.
 
-A job that will borrow then, and would be ended for such a job, gets its notice before, and ends when the hours change.
-No job gets a notice unless a job waits for its GPUs. Plans are made on a copy of the state at that later moment.
+A job that will borrow then, and would be ended for such a job, gets its notice before, and ends when the hours
+change. No job gets a notice unless a job waits for its GPUs. Plans are made on a copy of the state at that later
+time.
 """
 
 from collections.abc import Iterable

@@ -35,7 +35,7 @@ class Balance:
         return lambda chosen: self.allows(job, [self._running.runner_of(victim.job_id) for victim in chosen])
 
     def allows(self, job: Job, runners: Sequence[Runner]) -> bool:
-        """Return whether a job without a seat may take what jobs of other queues hold, all of them together."""
+        """Return whether a job without a seat may take what some jobs of other queues hold, all of them together."""
         leaf = leaf_of(self._seating.tree, job)
         freed: dict[tuple[str, str, str], int] = {}
         for runner in runners:
@@ -56,7 +56,7 @@ class Balance:
 
     @cached_property
     def _to_come(self) -> Counter[tuple[str, str]]:
-        """The change of what each queue holds in each pool, when jobs with notices have ended and their takers run."""
+        """Change of what each queue holds in each pool, once jobs with notices have ended and their takers run."""
         state, sums = self._turn.state, Counter[tuple[str, str]]()
         givers: dict[JobId, Job] = {}
         for task_id in state.work.live:
@@ -93,5 +93,5 @@ class Balance:
         return pool, milli * job.spec.tasks
 
     def forget_plans(self) -> None:
-        """Count the plans of the state again before the next transfer: one more has been saved."""
+        """Drop the cached sums, as the state has one more plan."""
         self.__dict__.pop("_to_come", None)

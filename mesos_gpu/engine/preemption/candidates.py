@@ -1,4 +1,4 @@
-"""Nodes as plans see them: free amounts, what victims hold there, and what is kept for other jobs."""
+"""Nodes as plans see them: free amounts, what victims hold there, and what is reserved for other jobs."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +22,13 @@ from mesos_gpu.policy.room.knapsack import Victim
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A job for which nodes are looked for.
+    """Request for nodes for a job.
 
     Attributes:
         job: The waiting or moving job.
         request: Amounts that each of its tasks takes.
         victims: Jobs that may be ended for it.
-        yields: Rule that returns whether the job may use what is kept for another job.
+        yields: Function that returns whether the job may use what is reserved for another job.
         pools: Pools in which it may run; None if there are no pools.
     """
 

@@ -50,7 +50,7 @@ class Reclaim:
 
     @property
     def next_at(self) -> float:
-        """The first noted moment; infinity if there is no such moment."""
+        """First noted moment; infinity without one."""
         return min(self.moments, default=inf)
 
     def note(self, moment: float) -> None:
@@ -76,7 +76,7 @@ class Reclaim:
         return self._all_of(job, self.asked_for(job).get)
 
     def asked_for(self, job: Job) -> Victims:
-        """Return the jobs that may be ended for a waiting job, each of which is worked out when it is looked up."""
+        """Return the jobs that may be ended for a waiting job, each computed when it is looked up."""
         kind = self.kind(job)
         results = self._known.setdefault(kind, {})
         self.moments |= self._later.setdefault(
@@ -89,7 +89,7 @@ class Reclaim:
         return self._all_of(job, lambda job_id: self._victim(job, self.running.jobs[job_id]))
 
     def _all_of(self, job: Job, ask: Callable[[JobId], Victim | None]) -> dict[JobId, Victim]:
-        """Look up all running jobs, except those of queues for which one answer holds."""
+        """Return all victims for a job; for leaves in which all borrowers qualify they are computed together."""
         leaf, seated = leaf_of(self._tree, job), self.seating.seat_for(job) is not None
         whose = self._tree.queues[leaf].resolved.reclaim
         victims: dict[JobId, Victim] = {}
@@ -136,7 +136,6 @@ class Reclaim:
         """Return whether a borrower may be ended for a job.
 
         Args:
-            job: Waiting job.
             each: Running job without a seat.
             protected_s: Seconds for which the running job is protected from the waiting job.
             seated: Whether the waiting job has a seat.
@@ -149,7 +148,7 @@ class Reclaim:
         return not self._is_protected(each, protected_s)
 
     def _unprotected(self, leaf: str, protected_s: float) -> Mapping[JobId, Victim]:
-        """Return the borrowers of a leaf that give to any job with a seat in another queue; worked out once."""
+        """Return the borrowers of a leaf that may be ended for any job with a seat in another queue, cached."""
         result = self._open.get((leaf, protected_s))
         if result is None:
             noted, self.moments = self.moments, set()
@@ -173,7 +172,7 @@ class Reclaim:
         return False
 
     def _would_take_back(self, each: Runner, job: Job) -> bool:
-        """Return whether a running job would in turn have a waiting job of its own queue ended, without an end."""
+        """Return whether a running job of a waiting job's queue would have that ended in turn, endlessly."""
         if each.leaf != leaf_of(self._tree, job):
             return False
         if self._attained.orders(job):
@@ -183,7 +182,7 @@ class Reclaim:
     def _within_queue(self, job: Job, victim: Victim, other: Job) -> Victim:
         """Return a victim of the job's own queue; of jobs with more attained service the last one is ended first.
 
-        Else each ended job would have the next one before it ended.
+        Otherwise each ended job would have the one before it ended next.
         """
         if not self._attained.gives_way(other, job):
             return victim
@@ -220,7 +219,7 @@ class Reclaim:
     # --- patience
 
     def has_waited(self, job: Job, chosen: Sequence[Victim]) -> bool:
-        """Return whether the wait of a job has cost as much as the work that a plan loses, as its queue weighs them."""
+        """Return whether the wait of a job outweighs the work that a plan loses, by the patience of its queue."""
         until = self.is_patient_until(job, chosen)
         if until <= self._turn.now:
             return True
@@ -228,7 +227,7 @@ class Reclaim:
         return False
 
     def is_patient_until(self, job: Job, chosen: Sequence[Victim]) -> float:
-        """Return when the wait of a job has cost as much as the work that a plan loses, in seconds since the epoch.
+        """Return when the wait of a job outweighs the work that a plan loses, in seconds since the epoch.
 
         The work at the beginning of the wait counts: work at stake grows as long as the victims run, and the wait
         might never catch up with it.

@@ -1,4 +1,4 @@
-"""Running jobs that may be ended for others, and the cost of their end: victims of all plans are made here."""
+"""Running jobs that may be ended for others, and the cost of their end."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def _ran(job: Job, milli: int, now: float) -> Ran:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A running job that may be ended for another one.
+    """Running job that may be ended for another one.
 
     Attributes:
         job: The running job.
@@ -65,7 +65,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """The running jobs of a leaf.
+    """Running jobs of a leaf.
 
     Attributes:
         granted: Pool of each job, and the cost of the GPUs of one of its tasks, in thousandths.
@@ -150,7 +150,7 @@ class Running:
 
     @cached_property
     def by_leaf(self) -> Mapping[str, list[Job]]:
-        """The jobs of each leaf, in the order of their tasks."""
+        """Running jobs of each leaf, in the order of their tasks."""
         leaves: dict[str, list[Job]] = {}
         for job in self.jobs.values():
             leaves.setdefault(leaf_of(self._seating.tree, job), []).append(job)
@@ -158,7 +158,7 @@ class Running:
 
     @cached_property
     def lowest_priority(self) -> int:
-        """The lowest priority of a job; the highest one that there is if no job runs."""
+        """Lowest priority of a running job; the highest possible priority if no job runs."""
         return min((job.priority for job in self.jobs.values()), default=HIGHEST_PRIORITY)
 
     def every(self) -> Mapping[JobId, Victim]:
@@ -166,7 +166,7 @@ class Running:
         return Victims(self.jobs, self._victims, lambda job: self.runner(job).victim)
 
     def runner(self, job: Job) -> Runner:
-        """Return the cost of the end of a job, which is worked out once."""
+        """Return a running job with the cost of its end, computed on first use."""
         runner = self._runners.get(job.id)
         if runner is None:
             leaf = leaf_of(self._seating.tree, job)
@@ -187,7 +187,7 @@ class Running:
         return runner
 
     def runner_of(self, job_id: JobId) -> Runner:
-        """Return a job whose cost is known, even if a plan has removed it.
+        """Return a running job whose cost was computed before, even if a plan has removed it.
 
         Raises:
             KeyError: The job was never looked up as a victim.

@@ -1,4 +1,4 @@
-"""Queue during one match: the order of jobs, what blocks each, and the room that is kept for it."""
+"""Pending jobs during one match: their order, what blocks each, and the room that is reserved for it."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -29,7 +29,7 @@ from mesos_gpu.policy.capacity.request import GpuRequest, Request
 def request_of(job: Job, settings: Settings, state: State) -> Request:
     """Return what each task of a job takes from an offer, with the share of its executor, but without its ports.
 
-    Its models are those of known GPUs that the names of the job mean, beside names that mean no known GPU.
+    GPU models are known models that match the names in the job; names that match none stay.
     """
     spec = job.spec
     share = spec.share_request(settings.placing.isolation, across_users=settings.placing.mps_across_users)
@@ -125,7 +125,7 @@ class Backlog:
         )
 
     def jobs(self) -> Iterable[Job]:
-        """Yield every pending job, the first to be tried first; the next one depends on what became of those before."""
+        """Yield every pending job in queue order; which one is next depends on what became of those before."""
         return self._waits.jobs()
 
     def starving_as(self, other: "Backlog") -> None:
@@ -133,7 +133,7 @@ class Backlog:
         self._waits.heads = other._waits.heads
 
     def kind(self, job: Job, request: Request) -> Hashable:
-        """Return what jobs have in common that start together or not at all: needs of each task, number, and nodes."""
+        """Return a key of a job; of jobs with one key all can start or none, by their needs, limits and nodes."""
         pools = self.barriers.open_pools(job)
         seat = None if pools is None else self._state.quota.seats_given.get(job.id)
         return request, self.neighbours.key(job), pools, seat and (seat.pool, job.spec.preemptible)
@@ -155,7 +155,7 @@ class Backlog:
         return [{key: node for key, node in able.items() if held.pool_of(key) in part} for part in parts]
 
     def booked_for(self, job: Job, nodes: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
-        """Return what is booked for a job on some nodes, where its queue and class, and limits of pools, allow it."""
+        """Return what is booked for a job on some nodes, as far as its queue, class and the limits of pools allow."""
         booked, held = self.booked.only(job, nodes), self.held
         pools = self.barriers.pools_of_booked(job)
         return {key: node for key, node in booked.items() if held.is_in(key, pools)}
@@ -184,7 +184,7 @@ class Backlog:
 
     @cached_property
     def ended_for(self) -> frozenset[JobId | None]:
-        """Pending jobs for which tasks are being ended, as at the first look of this match."""
+        """Pending jobs for which tasks are being ended, as they were when first asked in this match."""
         return frozenset(self._state.work.tasks[task_id].preempted_for for task_id in self._state.work.live)
 
     def keep_first(self) -> None:
@@ -207,10 +207,10 @@ class Backlog:
             self.reservations.roomy.add(job.id)
 
     def kept_for(self, jobs: Iterable[Job], others: Collection[JobId]) -> Iterator[Job]:
-        """Yield the jobs for which `block` may keep anything, in their order: each is blocked before the next.
+        """Yield the jobs for which `block` may reserve room, in their order; the caller blocks each before the next.
 
         Args:
-            jobs: The first jobs of the line.
+            jobs: First jobs in queue order.
             others: Jobs that are yielded in any case.
         """
         line, most = iter(jobs), self._settings.queue.most_reservations
@@ -256,7 +256,10 @@ class Backlog:
             self.reservations.add(reservations)
 
     def _is_lost(self, job: Job, request: Request, *, starves: bool) -> bool:
-        """Return whether no node could serve a job that starves or has a seat; no while it may use more pools later."""
+        """Return whether no node could serve a job that starves or has a seat.
+
+        False while the job may use more pools later.
+        """
         if self.held.pools.next(job) is not None:
             return False
         if job.id in self._state.quota.seats_given:

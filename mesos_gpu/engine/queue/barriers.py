@@ -1,4 +1,4 @@
-"""List of what blocks jobs during one match, for placement, `why`, preemption and reclaim.
+"""List of reasons that block jobs during one match, for placement, `why`, preemption and reclaim.
 
 The entries of the list are in `mesos_gpu.engine.queue.reasons`.
 """
@@ -51,28 +51,28 @@ class Barriers:
     # --- the list
 
     def _in_all(self, job: Job) -> Iterator[Reason[Case]]:
-        """Yield what blocks a job in all pools."""
+        """Yield the reasons that block a job in all pools."""
         case = Case(self._facts, job)
         return chain.from_iterable(kind.decide(case) for kind in self._of_all)
 
     def _beside_booked(self, job: Job) -> Iterator[Reason[Case]]:
-        """Yield what blocks a job everywhere but on what is booked for it."""
+        """Yield the reasons that block a job everywhere but on its booking."""
         case = Case(self._facts, job)
         return chain.from_iterable(kind.decide(case) for kind in BESIDE_BOOKED)
 
     def _in_one(self, job: Job, pool: str, kept: Sequence[Reservation]) -> Iterator[Reason[Case]]:
-        """Yield what blocks a job in a pool beside reservations."""
+        """Yield the reasons that block a job in a pool, given some reservations."""
         case = Case(self._facts, job, pool, kept)
         return chain.from_iterable(kind.decide(case) for kind in self._of_one)
 
     # --- what blocks a job now
 
     def over_limit(self, job: Job) -> bool:
-        """Return whether anything of the list blocks a job."""
+        """Return whether any reason blocks a job."""
         return self.wait_of(job) is not None
 
     def wait_of(self, job: Job) -> Wait | None:
-        """Return why a job may not start even with free GPUs; None if nothing of the list blocks it."""
+        """Return why a job may not start even with free GPUs; None if no reason blocks it."""
         if self._tree.is_flat and job.spec.booking is None and not self.bounds(job):
             return None
         revision, last = self._known_at
@@ -94,7 +94,12 @@ class Barriers:
         return None if beside is None else beside.wait()
 
     def _wait_in_all(self, job: Job, key: Hashable) -> Wait | None:
-        """Return the first reason that blocks a job in all pools. `key`: as of `_kind`."""
+        """Return the first reason that blocks a job in all pools.
+
+        Args:
+            job: Job that waits.
+            key: Key of the job, as of `_kind`.
+        """
         if self._rules_at != self._held.revision:
             self._rules.clear()
             self._rules_at = self._held.revision
@@ -175,7 +180,7 @@ class Barriers:
     # --- what would have to end
 
     def shortages(self, job: Job) -> dict[str, list[Shortage]]:
-        """Return what a job lacks of limits that close pools to it, and which jobs would give it back by their ends.
+        """Return by how much limits block a job in each pool, and which jobs would free that by their ends.
 
         Args:
             job: Job that waits.
@@ -196,7 +201,7 @@ class Barriers:
         return by_pool
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
-        """Return whether all limits let a job that lacks a seat start where some jobs run, when these have ended."""
+        """Return whether all limits let a job without a seat start in the pools of some jobs once these have ended."""
         pools = self._held.pools_of_jobs(ended)
         reasons = chain(self._in_all(job), *(self._in_one(job, pool, ()) for pool in pools))
         lacks = [(reason.stage, reason.lack()) for reason in reasons]
@@ -210,11 +215,11 @@ class Barriers:
     # --- limits
 
     def bounds(self, job: Job) -> Sequence[Bound]:
-        """Return the limits of GPUs of the queue of a job, and of those above it."""
+        """Return the GPU limits of the queue of a job and of the queues above it."""
         return self._facts.bounds(job)
 
     def bounds_in(self, job: Job, pool: str) -> list[Bound]:
-        """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
+        """Return the GPU limits for a job in a pool, with what other queues lend as a limit of all queues."""
         bounds, of_all = self._facts.bounds_of(job, pool), self.lending.bound(job, pool)
         return bounds if of_all is None else [*bounds, of_all]
 
@@ -226,7 +231,7 @@ class Barriers:
         return whys[0] if whys and all(whys) else ""
 
     def may_hold(self, job: Job) -> list[str]:
-        """List the pools that a job may use now of which limits let it hold what it asks for, whatever others hold."""
+        """Return the pools that a job may use now and whose limits would allow it if nothing were held."""
         pools = self._held.pools_of(job)
         return [p for p in pools if not self._beyond_in(job, p) and self.lending.ever_leaves_room(job, p)]
 
@@ -236,10 +241,10 @@ class Barriers:
         return next((limit.explain_never() for limit in limits if limit.lack() is None), "")
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
-        """Return what the limits of a job leave to others if it still had its ended tasks.
+        """Return the rest of the limits of a job for others if it still had its ended tasks.
 
-        None if it may not use the pools of these tasks any more, or if limits, lend limits of other queues, or what its
-        queue is guaranteed there never let it have them again.
+        None if it may not use the pools of these tasks any more, or if limits, lend limits of other queues, or the
+        guarantee of its queue never let it have them again.
 
         Args:
             job: Job whose other tasks are being ended.

@@ -32,7 +32,7 @@ _MAX_ESTIMATED: Final = 1000  # number of jobs with an estimate, which blocks th
 
 
 def offered_of(state: State) -> Offered:
-    """Return a function that gives the unreserved part of an agent's offers that are held."""
+    """Return a function that returns the unreserved part of the held offers of an agent."""
     held: dict[AgentId, list[Scalar]] = {}
     for offer in state.cluster.offers.values():
         held.setdefault(offer.agent_id, []).extend(unreserved_of(state, offer))
@@ -85,7 +85,7 @@ class Forecast:
         self._behind = {job_id: members.startable(array) for job_id, array in last.items()}
 
     def stands_for(self, job_id: JobId) -> int:
-        """Return the number of tasks that a job stands for in the line.
+        """Return the number of tasks that a job stands for in the queue order.
 
         The last draft of an array stands for all tasks of the array that have no job yet.
         """
@@ -93,7 +93,7 @@ class Forecast:
 
     @cached_property
     def _places(self) -> Sequence[int]:
-        """Number of tasks before each of `jobs`, those of arrays included that may start and have no job yet."""
+        """Number of tasks before each of `jobs`, with startable tasks of arrays that have no job yet."""
         if not self._behind:
             return range(len(self.jobs))
         return list(accumulate((self.stands_for(job.id) for job in self.jobs[:-1]), initial=0))
@@ -128,7 +128,8 @@ class Forecast:
     def reasons(self, most: int) -> Counter[str]:
         """Count the first `most` pending jobs by what they wait for, and the others as `UNASKED`.
 
-        Keys are values of `Stage` or the constants of this module. Call it before other methods, as it blocks jobs.
+        Keys are values of `Stage` or the constants of this module. Call it before other methods, as it makes
+        reservations.
         """
         counts: Counter[str] = Counter()
         for job in self.jobs[:most]:
@@ -148,9 +149,9 @@ class Forecast:
         return ROOM if wait is None else wait.stage.value
 
     def before(self, job_id: JobId | None) -> list[Reservation]:
-        """Return the reservations for the jobs before a job, or for all jobs if there is no `job_id`.
+        """Return the reservations for the jobs before a job; for all jobs without a `job_id`.
 
-        Jobs that will end for the jobs before it are looked for, too.
+        Jobs that will be ended for the jobs before it count, too.
         """
         at = None if job_id is None else self._at(job_id)
         self._block(
@@ -162,12 +163,12 @@ class Forecast:
     def _block(self, backlog: Backlog, jobs: Sequence[Job], coming: Coming | None) -> None:
         """Reserve room for some jobs, in their order.
 
-        A job that will end for a job with a seat ends for no job behind it, so such ends are looked for first.
+        A victim of a job with a seat is no victim of a job behind it, so victims of these jobs are found first.
 
         Args:
             backlog: Backlog that takes the reservations.
-            jobs: First jobs of the line.
-            coming: Room that will be made for jobs, or None if it is not looked for.
+            jobs: First jobs in queue order.
+            coming: Room that will be made for jobs; None if it is not looked for.
         """
         seated = self._state.quota.seats_given if coming is not None else {}
         for job in backlog.kept_for(jobs, seated):

@@ -46,7 +46,7 @@ class Ends:
         self._state, self._now, self._learn = state, now, learn
 
     def of(self, task: Task, job: Job) -> End:
-        """Return the end of a launch that holds something."""
+        """Return the expected end of a launch."""
         if self._state.work.current(task) is None:
             return ENDLESS, None, ""  # unreachable: it ends when its agent is back
         if task.kill_sent_at is not None:
@@ -56,7 +56,7 @@ class Ends:
         return self.by_itself(job, self._now if task.started_at is None else task.started_at)
 
     def by_itself(self, job: Job, begun_at: float) -> End:
-        """Return the end of a launch that is not ended for others."""
+        """Return the end of a launch by its time limit or its estimated run time."""
         if job.spec.timeout_s is not None:
             return max(begun_at + job.spec.timeout_s, self._now), job.spec.timeout_s, ""
         learnt = self._learn(job) if self._learn else None
@@ -147,7 +147,7 @@ class Nodes:
         return self._state.work.ports.freed_since(agent_id, self._now - _PORTS_REST_S)
 
     def capacity(self, node: Node) -> NodeCapacity:
-        """Return what a node has free, and what its tasks give back by their ends."""
+        """Return the free capacity of a node, and what its tasks give back when they end."""
         capacity = self._known.get(node.id)
         if capacity is None:
             capacity = self._known[node.id] = self._built(node)
@@ -165,7 +165,7 @@ class Nodes:
         return [self._state.work.tasks[task_id] for task_id in self._state.work.restless.on.get(agent_id, ())]
 
     def allocation(self, task: Task, node: Node | None = None) -> Allocation:
-        """Return what a task holds, and until when; without its node, only how many GPUs."""
+        """Return what a task holds, and until when; without its node, only the number of GPUs."""
         settings, job = self._settings, self._state.work.jobs.get(task.job_id or JobId(""))
         if job is None:
             return Allocation(None, settings.programs.monitor, since=task.launched_at)
@@ -185,11 +185,16 @@ class Nodes:
         )
 
     def allocation_at_launch(self, job: Job, milli: int) -> Allocation:
-        """Return what a task holds that is launched now; of its GPUs only `milli`, their thousandths of cost."""
+        """Return what a task will hold that is launched now.
+
+        Args:
+            job: Job of the task.
+            milli: Cost of its GPUs in thousandths; the GPUs themselves are not known.
+        """
         ends_at, lasts_s, learnt = self._ends.by_itself(job, self._now)
         resources = footprint_of(job, self._settings).total
         return Allocation(job.id, resources, (), self._now, ends_at, lasts_s, learnt, counted_milli=milli)
 
     def forget(self, agent_id: AgentId) -> None:
-        """Forget the capacity of a node where a launch was taken, or taken back."""
+        """Drop the cached capacity of a node on which a launch was taken or undone."""
         self._known.pop(agent_id, None)

@@ -94,7 +94,7 @@ class Reservations:
         return self._kept.every
 
     def begin(self, booked: Sequence[Reservation], given_up: Sequence[Reservation]) -> None:
-        """Keep what is booked, and what gangs gave up that start again, and nothing else."""
+        """Begin with reservations of bookings, and of what gangs gave up that start again, and no others."""
         self._kept.every, self._firm = [*booked, *given_up], bool(given_up)
         self._kept.jobs = {kept.job_id for kept in self._kept.every}
 
@@ -106,7 +106,7 @@ class Reservations:
     # --- room for a job
 
     def find(self, job: Job, request: Request) -> list[Reservation]:
-        """Return where and when a job can start beside all reservations, one for each node; empty if it never can."""
+        """Return the reservations with which a job can start soonest beside all others; empty if it never can."""
         held = self._held
         if not held.tree.document.pools or not job.spec.gpus:
             return self._find_in(job, request, (DEFAULT_POOL,))
@@ -116,7 +116,7 @@ class Reservations:
         return min(filter(None, each), key=lambda each: max(r.at for r in each), default=[])
 
     def _find_in(self, job: Job, request: Request, pools: tuple[str, ...]) -> list[Reservation]:
-        """Find where and when it could start in some pools, of which each has limits that leave room for all of it."""
+        """Return the reservations with which a job can start soonest in some pools, within all their limits."""
         leaves: list[tuple[Leave, Sequence[Limit], int]] = []
         for pool in pools:
             limits = [
@@ -193,7 +193,7 @@ class Reservations:
     # --- nodes beside reservations
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
-        """Return the indexes of the reservations on nodes that a job could delay."""
+        """Return the indexes of the reservations that a job could delay."""
         if not self.every:
             return ()
         key = (
@@ -214,7 +214,7 @@ class Reservations:
     def open_to(
         self, outlasted: Iterable[int], nodes: Mapping[AgentId, NodeCapacity]
     ) -> Mapping[AgentId, NodeCapacity]:
-        """Return nodes without the reserved part that a job which would delay these reservations must leave.
+        """Return nodes with less free capacity, for a job that could delay some reservations there.
 
         Args:
             outlasted: Indexes of the reservations.
@@ -291,12 +291,12 @@ class Reservations:
                     self._below[path, charge.pool].pop()
 
     def _forget(self, agent_id: AgentId) -> None:
-        """Forget the capacity of a node, which is worked out again when it is asked for."""
+        """Drop the cached capacity of a node."""
         self._nodes.forget(agent_id)
         self._kept.left.pop(agent_id, None)
 
     def _count(self, job: Job, charge: Charge) -> None:
-        """Count a launch against the limits whose holdings are known."""
+        """Count a launch against those limits whose holdings are cached."""
         taken: Allocation | None = None
         for path in up(charge.queue):
             if (path, charge.pool) in self._below:
@@ -304,7 +304,7 @@ class Reservations:
                 self._below[path, charge.pool].append(taken)
 
     def _held_below(self, bound: Bound) -> list[Allocation]:
-        """Return the holdings that count against a limit; they are kept up to date from then on."""
+        """Return the holdings that count against a limit, cached and kept up to date from then on."""
         key = bound.path, bound.pool
         if key not in self._below:
             held = self._held
