@@ -38,7 +38,7 @@ def head_line(program: str, seq: int, settings: Settings, *, follows: bool) -> b
 
 
 def begun_with(state: State) -> wire.Copied:
-    """Copy the state that a journal file begins with, before its first step."""
+    """Return a copy of the state with which a journal file begins, before its first step."""
     # These fields depend on earlier requests, which a replay lacks, so both begin without them.
     state.cluster.table = None
     state.match.verdicts.clear()

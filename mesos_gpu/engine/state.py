@@ -67,7 +67,7 @@ class State:
 
     @classmethod
     def restored(cls, started_at: float, saved: Saved) -> "State":
-        """Return the state that follows from what was saved."""
+        """Return the state that follows from saved values."""
         state = cls(started_at, mesos=MesosPart(framework_id=saved.framework_id, doubtful=saved.doubtful))
         for noun in NOUNS:
             values = getattr(saved, noun.plural)
@@ -166,7 +166,7 @@ class State:
         self.quota.count(array, gone=True)
 
     def draft(self, array: JobArray, position: int) -> Job:
-        """Return a new job of an array, which stands in the queue and is not saved."""
+        """Return a new draft of an array: a job that is in the queue and not saved."""
         job = array.member(position)
         self.work.members.drafts.setdefault(array.id, {})[job.id] = position
         self.set_job(job)
@@ -214,7 +214,7 @@ class State:
         return None if task_id is None else self.work.tasks[task_id]
 
     def tenants(self, gpu_id: GpuId) -> list[Task]:
-        """Return the tasks that hold a GPU: one wholly, and any number shares of it."""
+        """Return the tasks that hold a GPU: one wholly, or several with shares of it."""
         whole = self.holder(gpu_id)
         shares = [self.work.tasks[task_id] for task_id in self.gpus.sharers.get(gpu_id, ())]
         return shares if whole is None else [whole, *shares]

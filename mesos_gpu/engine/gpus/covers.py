@@ -64,7 +64,7 @@ def is_open(task: Task) -> bool:
 
 
 def is_free(state: State, gpu_id: GpuId) -> bool:
-    """Return whether a GPU may have free capacity: no task holds it wholly, and a cover task of it is open."""
+    """Return whether a GPU may have free capacity: not held wholly, and if shared, with an open cover task."""
     if gpu_id in state.gpus.holders:
         return False
     cover = state.gpus.covers.get(gpu_id)

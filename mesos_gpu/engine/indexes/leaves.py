@@ -1,7 +1,7 @@
 """Pending jobs of each leaf in their order, kept with the state from match to match.
 
-A leaf is put in order again when one of its jobs has changed, when waiting has made one of them worth more, or when its
-users have other places.
+A leaf is put in order again when one of its jobs has changed, when waiting has raised the priority of one, or when
+the places of its users have changed.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -19,12 +19,12 @@ Places = Mapping[str, int]  # places of users; a user without a place comes firs
 
 
 def leaf_of(tree: Tree, job: Job) -> str:
-    """Return the leaf where a job waits, which is the default one if its queue takes no jobs any more."""
+    """Return the leaf of a job; the default one if its queue takes no jobs any more."""
     return tree.leaf_of(job.spec.queue) or DEFAULT_QUEUE
 
 
 def rank_in_leaf(job: Job, now: float, step_s: float) -> tuple[int, ...]:
-    """Return the rank of a running or waiting job in its leaf regardless of its user; the lowest is first."""
+    """Return the rank of a running or waiting job in its leaf, regardless of its user; the lowest is first."""
     priority = effective_priority(job.priority, now - in_line_since(job), step_s)
     return job.room_made_at is None, -priority, job.sequence
 
@@ -109,11 +109,11 @@ class Leaf:
         return self.ranked
 
     def _submitted(self, known: Mapping[JobId, Job]) -> list[Job]:
-        """Return the jobs in the order of submission; those of one moment, as instances of an app, by their ids."""
+        """Return the jobs in the order of submission; of jobs with one submission time, by their ids."""
         return [known[job_id] for _, job_id in sorted((place, id_) for id_, place in self.members.items())]
 
     def forget(self) -> None:
-        """Forget the order, as one of the jobs has changed."""
+        """Drop the order, as one of the jobs has changed."""
         self.jobs = self.ranked = None
 
     def put_in_order(
@@ -161,7 +161,12 @@ class Leaves:
     of_job: dict[JobId, str] = field(default_factory=dict)
 
     def enter(self, job_id: JobId, job: Job | None) -> None:
-        """Note a change of a job; None means that it was removed."""
+        """Update the leaves after a change of a job.
+
+        Args:
+            job_id: Id of the job.
+            job: Job now; None if it was removed.
+        """
         waits = job is not None and job.state is JobState.PENDING
         old = self.of_job.pop(job_id, None)
         if old is not None:
@@ -177,7 +182,7 @@ class Leaves:
             leaf.forget()
 
     def copied(self) -> "Leaves":
-        """Copy the leaves; their orders are shared, as they are replaced and not changed."""
+        """Return a copy of the leaves; orders are shared, as they are replaced and never changed."""
         by_path = {path: replace(leaf, members=dict(leaf.members)) for path, leaf in self.by_path.items()}
         return Leaves(self.tree, by_path, dict(self.of_job))
 

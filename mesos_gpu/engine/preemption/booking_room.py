@@ -1,4 +1,4 @@
-"""Nodes for a booking: GPUs that are free when it begins, or that jobs leave with the least lost work."""
+"""Search for nodes for a booking: GPUs that are free when it begins, or that jobs leave with the least lost work."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from mesos_gpu.policy.room.preemption import plan
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """The cheapest room for a booking on one node.
+    """Cheapest room for a booking on one node.
 
     Attributes:
         place: Chosen GPUs of the node; None if it has too few.
@@ -95,7 +95,7 @@ class BookingRoom:
         return tuple(places.values())
 
     def _room(self, node: Node) -> _Room:
-        """Return the room on a node, which is worked out again when a job there was displaced for another node."""
+        """Return the room on a node, computed again after a job there was displaced for another node."""
         room = self._rooms.get(node.id)
         if room is None or room.jobs & self._displaced:
             room = self._rooms[node.id] = self._on(node)

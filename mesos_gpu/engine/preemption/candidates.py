@@ -78,7 +78,7 @@ class Candidates:
         return Ask(job, request, victims, yields, self._pools(job, pools))
 
     def nodes(self, ask: Ask) -> list[NodeCapacity]:
-        """Return the nodes that could serve a job when victims there have ended, with what these hold."""
+        """Return the nodes that could serve a job once victims there have ended, with what these hold."""
         able = (self.node_for(ask, node) for node in self._turn.state.cluster.nodes.values())
         return [node for node in able if node is not None]
 
@@ -128,7 +128,12 @@ class Candidates:
         return self._seating.ground.pool_of(self._turn.state.cluster.nodes[agent_id])
 
     def _pools(self, job: Job, later: Collection[str] | None) -> frozenset[str] | None:
-        """Return the pools of `Ask`. `later`: as of `ask`; None for those that are open now, and the one it runs in."""
+        """Return the pools in which a job may run, for `Ask`.
+
+        Args:
+            job: The waiting or moving job.
+            later: Pools that the job may use once victims have ended; None for those open now, with its present pool.
+        """
         pools = self._backlog.barriers.open_pools(job)
         if pools is None:
             return None
@@ -137,14 +142,14 @@ class Candidates:
         return pools if job.state is JobState.PENDING else pools | {self._seating.ground.granted(job)[0]}
 
     def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
-        """Return a node with some of its allocations, which are the same for most jobs of a match."""
+        """Return a node with some of its allocations, cached as most jobs of a match have equal victims."""
         node = self._chosen.get(capacity.agent_id)
         if node is None or node.allocations != held:
             node = self._chosen[capacity.agent_id] = replace(capacity, allocations=held)
         return node
 
     def _capacity(self, node: Node) -> NodeCapacity:
-        """Return a node when all jobs with notices have ended; the room of their takers is kept by the backlog."""
+        """Return a node as it will be once all jobs with notices have ended; room of their takers is reserved."""
         node_capacity = self._capacities.get(node.id)
         if node_capacity is None:
             node_capacity = self._backlog.nodes.capacity(node)
@@ -169,21 +174,21 @@ class Candidates:
         return True
 
     def end(self, jobs: Collection[JobId], agents: Iterable[AgentId]) -> None:
-        """Let jobs of a plan end, which hold something on some nodes."""
+        """Remove victims of a plan from the nodes on which they run."""
         self._ending = self._ending | frozenset(jobs)
         for agent_id in agents & self._capacities.keys():
             capacity = self._capacities[agent_id]
             self._set(capacity.without([held for held in capacity.allocations if held.job_id in jobs]))
 
     def serve(self, job: Job, request: Request, node: NodeCapacity) -> bool:
-        """Give a job its room on one node, so that the rest is free for others; return False if there is no room."""
+        """Subtract a job's room from a node, so that the rest is free for others; return False if it has no room."""
         if not self.subtract(replace(request, ports=job.spec.ports), node):
             return False
         self._served.add(job.id)
         return True
 
     def close(self, agents: Iterable[AgentId]) -> None:
-        """Keep nodes of a plan from all other plans."""
+        """Reserve nodes of a plan, so that no other plan uses them."""
         self._closed.update(agents)
 
     def _set(self, capacity: NodeCapacity) -> None:
@@ -194,9 +199,9 @@ class Candidates:
 
 
 def yields_to(state: State, seating: Seating, job: Job) -> Callable[[JobId], bool]:
-    """Return the rule by which a job may use what is kept for another waiting job.
+    """Return the rule by which a job may use what is reserved for another waiting job.
 
-    It may if no job was ended for the other one, which has no seat, and if it has a seat or is of another queue.
+    It may if the other one has no seat and no victims, and if the job has a seat or is of another queue.
     """
     seated, queue = seating.seat_for(job) is not None, job.spec.queue
 
@@ -211,14 +216,14 @@ def yields_to(state: State, seating: Seating, job: Job) -> Callable[[JobId], boo
 
 
 def may_have_ports(job: Job, node: NodeCapacity) -> bool:
-    """Return whether the ports that a job asks for by number are free on a node when all victims there have ended."""
+    """Return whether the ports that a job asks for by number are free on a node once all victims there have ended."""
     if node.ports is None or job.spec.tasks > 1:
         return True
     return enough(job.spec.ports, (*node.ports, *(port for held in node.allocations for port in held.ports)))
 
 
 def ending(state: State) -> frozenset[JobId]:
-    """Return the jobs that end, from their notice on, for any reason."""
+    """Return the jobs that are being ended for any reason, from their notice on."""
     tasks = (state.work.tasks[task_id] for task_id in state.work.live)
     jobs = (
         state.work.current(task)

@@ -33,8 +33,8 @@ _MAX_NODES: Final = 16  # nodes examined for moves, those that lack the fewest G
 def movable(turn: Turn, rule: Reclaim, job: Job, *, seated: bool) -> dict[JobId, Victim]:
     """Return the jobs that may move for a waiting job.
 
-    They have one task and are smaller than the job, have made no room within `MOVED_AGAIN_S`, and are not kept from
-    it by a fence or by the `reclaim` of its queue.
+    They have one task and are smaller than the job, have made no room within `MOVED_AGAIN_S`, and are not protected
+    from it by a fence (reclaim boundary) or the `reclaim` of its queue.
 
     Args:
         turn: Turn of the engine.
@@ -64,7 +64,13 @@ def movable(turn: Turn, rule: Reclaim, job: Job, *, seated: bool) -> dict[JobId,
 
 
 def _may_move(job: Job, other: Job, queue: Queue) -> bool:
-    """Return whether a running job may move at any time for a waiting job, with the queue of that."""
+    """Return whether a running job may move for a waiting job, apart from times of protection.
+
+    Args:
+        job: The waiting job.
+        other: The running job.
+        queue: Queue of the waiting job.
+    """
     spec, lower = other.spec, queue.resolved.reclaim is Whose.LOWER
     if not spec.gpus or spec.tasks != 1 or spec.is_share or spec.ports:
         return False
@@ -75,7 +81,13 @@ def _may_move(job: Job, other: Job, queue: Queue) -> bool:
 
 
 def _stays_until(turn: Turn, job: Job, least_s: float) -> float:
-    """Return when a running job may move, in seconds since the epoch. `least_s`: its least run time in seconds."""
+    """Return when a running job may move, in seconds since the epoch.
+
+    Args:
+        turn: Turn of the engine.
+        job: The running job.
+        least_s: Minimum run time of the job, in seconds.
+    """
     assert job.started_at is not None, f"{job.id} runs"
     made_room = (task for task in turn.state.work.tasks_of(job.id) if task.preempted_for is not None)
     again_at = max((task.ended_at or inf for task in made_room), default=-inf) + MOVED_AGAIN_S
@@ -102,7 +114,7 @@ class Homes:
 
     @property
     def ended(self) -> dict[JobId, Victim]:
-        """All victims that make room for jobs that move."""
+        """Victims that make room for jobs that move."""
         return {victim.job_id: victim for victims in self.stopped.values() for victim in victims}
 
 
@@ -120,7 +132,7 @@ class Elsewhere:
         self._turn, self._backlog, self._rule, self._candidates = turn, backlog, rule, candidates
 
     def find(self, job: Job, request: Request) -> tuple[tuple[Victim, ...], Homes] | None:
-        """Return the cheapest victims that leave nodes for a job, and their places; None if there are no such victims.
+        """Return the cheapest victims that leave nodes for a job, with their new places; None without such victims.
 
         Args:
             job: The waiting job. Jobs that ask for shares or ports get no room by moves.
@@ -154,7 +166,7 @@ class Elsewhere:
     def _ways(
         self, job: Job, request: Request, victims: Mapping[JobId, Victim]
     ) -> Iterator[tuple[tuple[AgentId, ...], tuple[Victim, ...]]]:
-        """Yield nodes and the cheapest victims that leave them: for one task each node that lacks little."""
+        """Yield sets of nodes, with the cheapest victims that leave each; for one task, nodes that lack little."""
         nodes = self._nodes(job, request, victims)
         nodes.sort(key=lambda node: (-len(node.gpus), node.agent_id))
         sets: Iterable[Sequence[NodeCapacity]] = ([node] for node in nodes[:_MAX_NODES])
@@ -169,7 +181,7 @@ class Elsewhere:
     def _homes(
         self, job: Job, room_on: tuple[AgentId, ...], going: Sequence[Job], *, may_stop: bool
     ) -> Homes | None:
-        """Return a place for each job that leaves nodes, the largest job first; None if one of them has no place."""
+        """Return a new place for each job that leaves nodes, the largest job first; None if one finds no place."""
         homes = Homes(job, room_on)
         for mover in sorted(going, key=lambda mover: (-mover.spec.counted_milli, mover.id)):
             if not (self._fits(mover, homes) or (may_stop and self._takes(mover, homes))):
@@ -224,10 +236,10 @@ class Elsewhere:
     def _nodes(
         self, job: Job, request: Request, victims: Mapping[JobId, Victim], served: JobId | None = None
     ) -> list[NodeCapacity]:
-        """Return the nodes that could serve a job, without what is kept for others.
+        """Return the nodes that could serve a job, without what is reserved for other jobs.
 
-        Only a job with a seat takes what is kept for jobs without. What is kept for the served job is free: it gets
-        other room.
+        Only a job with a seat takes what is reserved for jobs without. What is reserved for the served job is free,
+        as that gets other room.
         """
         seated = self._rule.seating.seat_for(job) is not None
         ask = self._candidates.ask(job, request, victims)

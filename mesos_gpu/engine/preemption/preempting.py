@@ -48,7 +48,7 @@ def possible(turn: Turn) -> bool:
 
 
 def may_be_ended(job: Job) -> bool:
-    """Return whether a job runs, and may be ended for others."""
+    """Return whether a job runs and is preemptible."""
     runs = job.state in (JobState.STARTING, JobState.RUNNING) and not job.kill_requested
     return runs and job.spec.preemptible
 
@@ -60,7 +60,7 @@ def just_launched(turn: Turn, chosen: Iterable[Victim]) -> bool:
 
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> bool:
-    """End jobs for the blocked jobs that this helps; return whether a match that follows at once may help more."""
+    """Make room for blocked jobs by ending others; return whether a match that follows at once may make more."""
     running = stoppable(turn.state)
     turn.state.match.next_moment = inf
     if not running and not idle.is_pressing(turn.state):
@@ -75,7 +75,7 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
 
 
 def stoppable(state: State) -> dict[JobId, Job]:
-    """Return the jobs that may be ended, and have no notice."""
+    """Return the running jobs that may be ended for others and have no notice."""
     jobs: dict[JobId, Job] = {}
     with_notice: set[JobId] = set()
     for task_id in state.work.restless.in_order(state.work.restless.preemptible):
@@ -90,19 +90,19 @@ def stoppable(state: State) -> dict[JobId, Job]:
 
 
 def begins_at(state: State, settings: Settings, job: Job) -> float:
-    """Return when free resources have been offered, in seconds since the epoch; no job is ended for a job before."""
+    """Return when free resources have been offered for a job, in seconds since the epoch; no job is ended before."""
     return max(job.submitted_at, job.not_before, state.mesos.registered_at) + settings.queue.preempt_after_s
 
 
 def keep_rooms(turn: Turn, backlog: Backlog) -> None:
-    """Keep the room for which jobs end, for the waiting jobs of their plans and for the jobs that move there."""
+    """Reserve the room that is being made, for the waiting jobs of the plans and for the jobs that move there."""
     backlog.keep_rooms()
     for job in _moving(turn):
         backlog.block(job)
 
 
 def _moving(turn: Turn) -> list[Job]:
-    """Return the jobs that end, and for which a place elsewhere is kept."""
+    """Return the jobs that are being ended and have a reserved place on other nodes."""
     work = turn.state.work
     tasks = work.restless.in_order(work.restless.tasks)  # tasks that are being ended are among these
     jobs = {work.tasks[task_id].job_id: None for task_id in tasks}
@@ -111,7 +111,7 @@ def _moving(turn: Turn) -> list[Job]:
 
 
 class _Plans:
-    """The plans of one match."""
+    """Plans of one match."""
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
         self._turn, self._backlog, self._rule = turn, backlog, rule
@@ -152,11 +152,11 @@ class _Plans:
         return True
 
     def _key(self, job: Job) -> tuple[Request, Hashable]:
-        """Return a key of a job; all jobs with one key get the same room from the same jobs."""
+        """Return a key of a job; jobs with one key get equal room from equal victims."""
         return request_of(job, self._turn.settings, self._turn.state), self._rule.kind(job)
 
     def _waits(self, job: Job) -> bool:
-        """Return whether free resources may not have been offered yet, or jobs that end for a job still run."""
+        """Return whether free resources may not have been offered yet, or victims of a job still run."""
         turn, settings = self._turn, self._turn.settings
         begun_at = begins_at(turn.state, settings, job)
         if turn.now < begun_at:
