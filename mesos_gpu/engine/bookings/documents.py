@@ -1,4 +1,4 @@
-"""Bookings beside a tree of queues: whether they may be made in it, and whether they are kept with another one."""
+"""Bookings and trees of queues: the check of a booking against a tree, and of a new tree against bookings."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,7 +46,7 @@ def refuse_unusable(state: State, document: QueueDocument) -> None:
     """Refuse a document that removes the queue, pool or guarantee of a booking.
 
     Raises:
-        Conflict: It does; the error names the bookings and what is removed.
+        Conflict: The document does so; the error names the bookings and what is removed.
     """
     tree, unusable = Tree(document), list[str]()
     for booking in unfinished(state):

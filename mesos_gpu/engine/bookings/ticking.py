@@ -18,7 +18,7 @@ _KEPT_S: Final = 30 * DAY_S  # time for which ended bookings are kept
 
 
 def on_tick(turn: Turn) -> None:
-    """Do what is due; no booking is looked at before the known moment of the next change."""
+    """Begin and end bookings that are due; nothing is examined before the known time of the next change."""
     state = turn.state
     provisional = state.calendar.provisional
     if not state.calendar.bookings or (provisional is not None and turn.now < provisional.next_at):
@@ -44,7 +44,7 @@ def _look(turn: Turn, booking: Booking) -> None:
 
 
 def _begin(turn: Turn, booking: Booking) -> None:
-    """Let the following match choose the nodes of a booking; if no match is possible it begins without nodes."""
+    """Have the next match choose the nodes of a booking; if no match is possible it begins without nodes."""
     state = turn.state
     if not state.mesos.connected or state.mesos.doubtful:
         begin(turn, booking)
@@ -53,7 +53,7 @@ def _begin(turn: Turn, booking: Booking) -> None:
 
 
 def _make_room(turn: Turn, booking: Booking) -> None:
-    """Give notice to the jobs on the nodes of a booking, each as long before its begin as the notice lasts."""
+    """Give notice to the jobs on the nodes of a booking, each by its notice time before the begin."""
     for job in on_places(turn, booking, booking.places).values():
         if job.spec.preemptible and turn.now >= notice_at(turn, booking, job):
             left_s = _left_s(turn, job, booking.begins)
@@ -86,7 +86,8 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
 def _left_s(turn: Turn, job: Job, moment: float) -> float:
     """Return the seconds from now to SIGTERM by which a job has ended at a moment.
 
-    A job that gets notice too late for that, because the booking was made or moved late, has all of its notice.
+    A job that gets notice too late for that, because the booking was created or moved late, gets its whole notice
+    time.
     """
     left_s = max(moment - job.spec.kill_grace_s - turn.now, 0.0)
     owed_s = notice_of(turn.state, turn.settings, job)

@@ -1,4 +1,4 @@
-"""Known coming end of a running job. It changes nothing."""
+"""Expected end of a running job, as far as it is known. It does not change the state."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,13 +22,13 @@ _OVER: Final = "it is then not started again"
 
 
 def coming_end(state: State, now: float, job: Job) -> ComingEnd | None:
-    """Return the first known end of a job that runs, or None if no end is known or the job is being ended already.
+    """Return the first known end of a running job; None without one, or if the job is being ended already.
 
-    Sources are notices that stand, deadlines of drains, bookings of its GPUs, and its own time limit.
+    Sources are standing notices, deadlines of drains, bookings of its GPUs, and its own time limit.
 
     Args:
         state: State of the engine.
-        now: Time in seconds since the epoch.
+        now: Time, in seconds since the epoch.
         job: Job of the state.
     """
     if job.state is JobState.PENDING or job.state.ended or job.kill_requested:
@@ -41,7 +41,7 @@ def coming_end(state: State, now: float, job: Job) -> ComingEnd | None:
 
 
 def with_coming_end(answer: Why, end: ComingEnd | None, job: Job, now: float) -> Why:
-    """Return the answer for a job that runs with its coming end; the end by idle GPUs is in the answer already."""
+    """Return an explanation of a running job with its expected end; an end for idle GPUs is in it already."""
     if end is None or end.reason is NoticeReason.IDLE:
         return answer
     # The message of a job with notice is about this end, as it was when the notice was given.
@@ -92,7 +92,7 @@ def _booked(booking: Booking) -> str:
 
 
 def _after_limit(job: Job) -> str:
-    """Say what follows the end of a time limit, which uses an attempt."""
+    """Return what follows the end of a time limit, which uses an attempt."""
     tried = job.attempts + 1
     return (
         f"attempt {tried + 1} of {job.spec.max_attempts} follows" if tried < job.spec.max_attempts else _OVER

@@ -50,7 +50,7 @@ class Trial:
         self._forecast = Forecast(trial, settings, now, standing, self._coming)
 
     def blocks(self) -> tuple[PlannedBlock, ...]:
-        """Return the pending jobs, the apps and the commands that may start now, and would not in the copy."""
+        """Return the pending jobs, apps and commands that may start now, but could not in the copy."""
         return (*self._blocked_jobs(), *self._blocked_apps(), *self._refused_commands())
 
     def _blocked_jobs(self) -> Iterator[PlannedBlock]:
@@ -90,7 +90,7 @@ class Trial:
                 yield PlannedBlock(PlannedKind.COMMAND, f"mesos-gpu run{named} --gpus 1", leaf.path, reason)
 
     def reclaims(self) -> tuple[PlannedReclaim, ...]:
-        """Return the room that would be made for jobs that wait, each with the first of these jobs."""
+        """Return the room that would be made for pending jobs, each with the first of these jobs."""
         jobs = islice(self._forecast.jobs, _MAX_LOOKED_AT)
         rooms = [(job, self._coming.of(self._forecast.backlog, job)) for job in jobs]
         first: dict[RoomToCome, Job] = {}  # further jobs share this room

@@ -374,7 +374,7 @@ class Pace:
         self._busy: dict[AgentId, int] | None = None  # cached result of `busy`
 
     def under_way(self, agent_id: AgentId) -> int:
-        """Return the number of launches under way on an agent, including those of this match."""
+        """Return the number of launches in progress on an agent, including those of this match."""
         count = self._under_way.get(agent_id)
         if count is None:
             count = self._under_way[agent_id] = len(self._state.work.restless.under_way.get(agent_id, ()))
@@ -397,7 +397,7 @@ class Pace:
 
     @contextmanager
     def gang(self) -> Iterator[None]:
-        """For the length of the block, let agents without launches under way take any number of tasks of one gang."""
+        """Within the block, let agents without launches in progress take any number of tasks of one gang."""
         self._empty = set()
         try:
             yield
@@ -405,7 +405,7 @@ class Pace:
             self._empty = None
 
     def narrow(self, tasks: int) -> list[Node]:
-        """Return the agents whose launch windows have no room for `tasks` more, ordered by launches under way."""
+        """Return the agents whose launch windows have no room for `tasks` more, ordered by launches in progress."""
         agents = {**self._state.work.restless.under_way, **self._under_way}
         counts = {
             agent_id: self.under_way(agent_id) for agent_id in agents if agent_id in self._state.cluster.nodes
@@ -420,7 +420,7 @@ class Pace:
         self._state.cluster.touched.add(agent_id)
 
     def busy(self) -> Mapping[AgentId, int]:
-        """Return the launches under way divided by `FEW`, rounded down, of agents where this is at least 1."""
+        """Return the launches in progress divided by `FEW`, rounded down, of agents where this is at least 1."""
         if self._busy is None:
             every = self._state.work.restless.under_way.items()
             counts = {agent_id: len(tasks) for agent_id, tasks in every if len(tasks) >= FEW}

@@ -176,7 +176,7 @@ class Held:
         return {charge.pool for job_id, charge in self._of_task.values() if job_id in jobs}
 
     def holdings(self, lack: Lack) -> Mapping[JobId, int]:
-        """Return by job what it held of a limit when the match began, in the unit of what the limit lacks."""
+        """Return what each job held of a limit when the match began, in the unit of the limit."""
         key = replace(lack, amount=0)
         holdings = self._holdings.get(key)
         if holdings is None:
@@ -227,7 +227,7 @@ class Held:
         return sum(self._kept_idle(path, pool, amount, at_most=at_most) for path in beside)
 
     def kept_for(self, queue: str, other: str, pool: str, amount: int) -> int:
-        """Return what lend limits keep idle of a pool for jobs of one queue from jobs of another, as of `kept_from`."""
+        """Return what lend limits keep idle of a pool for jobs of one queue from jobs of another; see `kept_from`."""
         if pool not in self.tree.lenders:
             return 0
         paths = set(lineage(queue)).difference(lineage(other))
@@ -373,7 +373,7 @@ class Lending:
         return Bound(ROOT, pool, amount - self._held.kept_from(job.spec.queue, pool, amount))
 
     def ever_leaves_room(self, job: Job, pool: str) -> bool:
-        """Return whether a pool has room for a job beside what is kept of it when no queue holds anything."""
+        """Return whether a pool has room for a job beside what lend limits keep, if no queue held anything."""
         if pool not in self._pools or self._amount is None:
             return True
         amount = self._amount(pool)
@@ -402,6 +402,6 @@ class Lending:
         )
 
     def _lack(self, job: Job, pool: str) -> int:
-        """Return what others must give back before a job may start, thousandths of cost; 0 or less if it may start."""
+        """Return what must be given back before a job may start, in thousandths of cost; at most 0 if it may start."""
         free, kept = self.beside(job, pool)
         return kept + self._held.cost_of(job, pool) - free if kept else 0

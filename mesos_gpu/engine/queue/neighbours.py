@@ -105,7 +105,7 @@ class Neighbours:
         return not_at_home(self._state, spec, node) or self._off_level(spec, node)
 
     def _off_level(self, spec: JobSpec, node: Node, placed: Sequence[Placed] = ()) -> str:
-        """Return why a node is in no group of the level that a job requires, or in another one than its app."""
+        """Return why a node violates the topology of a job: no group at the required level, or another than its app."""
         topology = spec.topology
         if topology is None or not topology.is_required:
             return ""
@@ -126,7 +126,7 @@ class Neighbours:
         return self._state.cluster.agents.fabric(self._levels, self._state.cluster.nodes)
 
     def in_order(self, agents: Sequence[AgentId]) -> Sequence[AgentId]:
-        """Return agents in the order in which the tasks of a gang get their ranks: group by group of the fabric."""
+        """Return agents in the order in which tasks of a gang get their ranks: group by group of the fabric."""
         if not self._levels:
             return agents
         groups = self.fabric.groups
@@ -186,11 +186,14 @@ class Neighbours:
     def placing_of(
         self, job: Job, *, empty: bool = False
     ) -> Callable[[Mapping[AgentId, int]], Sequence[int] | None] | None:
-        """Return the search for nodes of a gang, of the room on each; None if no rule compares its tasks.
+        """Return the search for nodes of a gang; None if no rule compares its tasks.
 
         Args:
             job: Gang that waits.
             empty: Whether the search is for nodes on which nothing runs.
+
+        Returns:
+            Function from the number of tasks that fit, by node, to the number of tasks for each.
         """
         if job.spec.tasks == 1 or not self._rules(job):
             return None
@@ -200,7 +203,7 @@ class Neighbours:
         return lambda rooms: search(job.spec.tasks, self._sites(job, rooms, rules), rules).counts
 
     def most(self, job: Job, rooms: Mapping[AgentId, int]) -> list[int]:
-        """Return tasks by node, of as many tasks of a gang, or segments of it, as there is a place for together."""
+        """Return the number of tasks for each node if as many tasks, or segments, as possible are placed together."""
         topology = job.spec.topology
         segment = (job.spec.segment or 1) if topology is not None and topology.is_required else 1
         low, high, best = 0, job.spec.tasks // segment, [0] * len(rooms)
@@ -259,7 +262,7 @@ class Neighbours:
         return sites
 
     def _rules(self, job: Job) -> list[Rule]:
-        """Return the rules of a gang's tasks among each other, which change only with launches."""
+        """Return the rules for the tasks of a gang among each other, cached until the next launch."""
         cached = self._known
         if cached is None or cached[0] is not job or cached[1] != self._revision:
             rules: list[Rule] = []
@@ -289,10 +292,9 @@ class Neighbours:
     def by_evenness(
         self, job: Job, nodes: Mapping[AgentId, NodeCapacity]
     ) -> Iterator[Mapping[AgentId, NodeCapacity]]:
-        """Yield the nodes that a job may use, those first where the fewest tasks of its app are.
+        """Yield nodes for a job in groups, those with the fewest tasks of its app first.
 
-        It is all of them at once, unless a constraint asks for an even spread, or the job prefers to be where its app
-        is.
+        All are one group unless a constraint asks for an even spread, or the job prefers to be where its app is.
         """
         spec = job.spec
         fields = [constraint.field for constraint in spec.constraints if constraint.is_even]
@@ -311,7 +313,15 @@ class Neighbours:
         yield from (by_count[counts] for counts in sorted(by_count))
 
     def _near(self, spec: JobSpec, placed: Sequence[Node]) -> Callable[[AgentId], tuple[bool, ...]]:
-        """Return whether a node is outside of the groups where nodes are, at the preferred level and those above."""
+        """Return a function that tells whether a node is outside of the groups of some nodes.
+
+        It returns a value for the preferred level and for each level above it; none if the job prefers no known
+        level.
+
+        Args:
+            spec: Request of the job.
+            placed: Nodes on which tasks of its app run.
+        """
         fabric, topology = self.fabric, spec.topology
         if topology is None or topology.is_required or topology.level not in fabric.levels:
             return lambda _: ()

@@ -22,7 +22,7 @@ _KILL_S: Final = 2.0  # age from which a kill no longer counts: the task may hav
 
 
 def has_turn(turn: Turn, job: Job, task: Task) -> bool:
-    """Return whether a task may be killed now, given the kills under way on its agent for tasks of its owner.
+    """Return whether a task may be killed now, given the kills in progress on its agent for tasks of its owner.
 
     Tasks of other owners do not count, so that many slow kills of one owner do not delay the kills of another.
     """
@@ -37,7 +37,7 @@ def has_turn(turn: Turn, job: Job, task: Task) -> bool:
 
 
 def send_waiting_kills(turn: Turn, agents: Iterable[AgentId]) -> None:
-    """Send the kills on some agents that have waited for a turn and may be sent now."""
+    """Send kills on some agents that waited for a turn and have it now."""
     restless = turn.state.work.restless
     for agent_id in agents:
         over = set[str]()  # owners without a turn

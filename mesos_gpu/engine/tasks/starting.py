@@ -1,4 +1,4 @@
-"""Update of an agent's launch window and back-off, when a launch on it has registered or timed out."""
+"""Launch windows and back-off of agents: updated when the executor of a launch has registered, or did not in time."""
 
 from typing import Final
 
@@ -39,10 +39,10 @@ def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> Non
 
 
 def _back_off(turn: Turn, node: Node, window: Window, launched_at: float) -> None:
-    """Give the agent no launches for some time.
+    """Give an agent no launches for some time.
 
-    A timeout of an executor that was launched before the last back-off began neither extends it nor begins another one.
-    After a restart windows are new; then this holds while the back-off lasts.
+    A timeout of an executor that was launched before the last back-off began neither extends it nor begins another
+    one. After a restart windows are new; then this holds while the back-off lasts.
     """
     until = node.launch_not_before
     if until <= turn.now and launched_at > window.backed_off_at:
