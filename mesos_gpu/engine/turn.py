@@ -109,11 +109,11 @@ class Turn:
         """Save a node."""
         old = self.state.cluster.nodes.get(node.id)
         self.put(node)
-        if old is None or self._tells_more(old, node):
+        if old is None or self._has_news(old, node):
             self.state.match.unmatched = True
             self.state.cluster.touched.add(node.id)
 
-    def _tells_more(self, old: Node, new: Node) -> bool:
+    def _has_news(self, old: Node, new: Node) -> bool:
         """Return whether a change of a node is more than a further report without news.
 
         A thousand nodes send a hundred reports a second.
@@ -121,9 +121,9 @@ class Turn:
         fresh_s = self.settings.programs.report_stale_s
         if old.reported_at is None or self.now - old.reported_at > fresh_s:
             return True
-        if old.inventory is not new.inventory and _lasting(old) != _lasting(new):
+        if old.inventory is not new.inventory and _report_without_use(old) != _report_without_use(new):
             return True
-        return _beside_report(old) != _beside_report(new)
+        return _without_report(old) != _without_report(new)
 
     def put_drain(self, drain: Drain) -> None:
         """Save a drain."""
@@ -210,12 +210,12 @@ class Turn:
 
 
 #: All fields of a node but its latest report and the time of that.
-_beside_report: Final = attrgetter(
+_without_report: Final = attrgetter(
     *[each.name for each in fields(Node) if each.name not in ("reported_at", "inventory")]
 )
 
 
-def _lasting(node: Node) -> Inventory | None:
+def _report_without_use(node: Node) -> Inventory | None:
     """Return what a node reports without the use of GPUs and shares, which differs in each report."""
     report = node.inventory
     return None if report is None else replace(report, uses=(), gpu_uses=(), task_uses=())

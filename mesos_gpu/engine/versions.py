@@ -30,7 +30,7 @@ def take_next(turn: Turn, latest: Document, document: Document, read: int, again
     """
     if read != latest.version:
         raise stale(latest.version, read, again)
-    if _says(document) == _says(latest):
+    if _content(document) == _content(latest):
         return False
     turn.put(replace(document, version=latest.version + 1, at=turn.now))
     plural = NOUN_OF[type(document)].plural
@@ -48,6 +48,6 @@ def stale(latest: int, read: int, again: str) -> Conflict:
     )
 
 
-def _says(document: Document) -> Document:
+def _content(document: Document) -> Document:
     """Return a document without version, time, author and comment."""
     return replace(document, version=0, at=0.0, by="", comment="")

@@ -260,7 +260,7 @@ class _Aim:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
+class _Progress:
     """Progress of one app.
 
     Attributes:
@@ -286,7 +286,9 @@ def on_tick(turn: Turn) -> None:
     aims = _aims(
         state, None if every else changed.union(*(d.plan.affected for d in state.apps.deployments.values()))
     )
-    stands = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at}
+    stands = {
+        id: _advance_app(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at
+    }
     for deployment in list(state.apps.deployments.values()):
         # It stays for one tick at least, so that its requester sees it, unless the clock was set back since.
         if 0 <= deployment.version - turn.now < turn.settings.tasks.apps_interval_s:
@@ -345,10 +347,10 @@ def _reached(deployment: Deployment) -> Iterator[Action]:
         yield from step
 
 
-def _advance(turn: Turn, deployment: Deployment, stands: Mapping[str, _Stand]) -> None:
+def _advance(turn: Turn, deployment: Deployment, stands: Mapping[str, _Progress]) -> None:
     """Begin the next step of a deployment once the present one is done; undo the deployment if it is overdue."""
     step = deployment.plan.steps[deployment.step]
-    all_of_it = [(action, stands.get(action.app.id, _Stand())) for action in step]
+    all_of_it = [(action, stands.get(action.app.id, _Progress())) for action in step]
     left = [(action, stand) for action, stand in all_of_it if stand.waiting is not None]
     if left:
         _wait(turn, deployment, left)
@@ -359,7 +361,7 @@ def _advance(turn: Turn, deployment: Deployment, stands: Mapping[str, _Stand]) -
         _end(turn, deployment.id, done=True)
 
 
-def _wait(turn: Turn, deployment: Deployment, left: Sequence[tuple[Action, _Stand]]) -> None:
+def _wait(turn: Turn, deployment: Deployment, left: Sequence[tuple[Action, _Progress]]) -> None:
     """Record what a deployment waits for, and whether it is overdue.
 
     An overdue deployment is undone if one of its overdue apps asks for that and existed before; a rollback never is.
@@ -392,17 +394,17 @@ def _revert(turn: Turn, deployment: Deployment) -> None:
     _roll_back(turn, undone, str(uuid5(NAMESPACE_URL, f"{deployment.id} is undone")))
 
 
-def _pursue(turn: Turn, aim: _Aim) -> _Stand:
+def _advance_app(turn: Turn, aim: _Aim) -> _Progress:
     """Do what brings an app nearer to its aim, and return how far it is."""
     app, state = aim.action.app, turn.state
     if aim.action.kind is ActionKind.START:
-        return _Stand(None)
+        return _Progress(None)
     _expunge(turn, app)
     target, instances, next_moves = _next_moves(turn, aim)
     if next_moves.done:
         state.apps.vacant.pop(app.id, None)
-        return _Stand(None)
-    return _Stand(_do(turn, aim, target, next_moves), moves.progress(target, instances))
+        return _Progress(None)
+    return _Progress(_do(turn, aim, target, next_moves), moves.progress(target, instances))
 
 
 def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, list[Instance], Moves]:
@@ -486,7 +488,7 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
     sequence, since = state.apps.places.get(app.id, new) if replaces else new
     idle = volumes.idle_volumes(state, app.id, spec) if app.is_resident else ()
-    id = volumes.successor_of(state, idle) or _comes_back(turn, app, aim.version) or _new_id(turn, app)
+    id = volumes.successor_of(state, idle) or _restarted_id(turn, app, aim.version) or _new_id(turn, app)
     turn.put_job(
         Job(
             id,
@@ -503,7 +505,7 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     )
 
 
-def _comes_back(turn: Turn, app: App, version: float) -> JobId | None:
+def _restarted_id(turn: Turn, app: App, version: float) -> JobId | None:
     """Return the id of an ended instance for its restart, with a higher count, as in Marathon; None without one."""
     state = turn.state
     vacant = state.apps.vacant.get(app.id, [])

@@ -30,7 +30,7 @@ _MAX_TRIED: Final = 16  # kinds of jobs, as each costs a look at every node
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ExpectedRoom:
     """Expected room of one job, which all planners take into account.
 
     Attributes:
@@ -68,7 +68,7 @@ class Coming:
     def __init__(self, state: State, settings: Settings, now: float) -> None:
         self._state, self._settings, self._now = state, settings, now
         self._running = stoppable(state) if settings.queue.preemption else {}
-        self._told: list[_Told] = []
+        self._told: list[_ExpectedRoom] = []
         self._made: dict[AgentId, RoomToCome] = {}  # latest room on each node
         self._in_vain = set[tuple[Request, Hashable]]()
         self._known: dict[JobId, RoomToCome | None] = {}
@@ -95,7 +95,7 @@ class Coming:
         key = request, rule.kind(job)
         if key in self._in_vain or len(self._in_vain) >= _MAX_TRIED:
             return None
-        way = self._look(backlog, job, request, begun_at)
+        way = self._way_at(backlog, job, request, begun_at)
         if way is None:
             moments = sorted(moment for moment in rule.moments if moment < FOR_EVER)
             later = self._later(backlog, job, request, moments)
@@ -105,10 +105,10 @@ class Coming:
             begun_at, way = later
         if isinstance(way, Plan):
             return self._take(job, request, self._way(backlog, begun_at)[0], way, begun_at)
-        self._tell(_Told(begun_at, job, request, way))
+        self._expect(_ExpectedRoom(begun_at, job, request, way))
         return self._made.get(way)
 
-    def _look(self, backlog: Backlog, job: Job, request: Request, at: float) -> Plan | AgentId | None:
+    def _way_at(self, backlog: Backlog, job: Job, request: Request, at: float) -> Plan | AgentId | None:
         """Return the plan that makes room for a job at a time, or a node with room left by others; None for neither."""
         planner = self._way(backlog, at)[1]
         node = planner.room_for(job, request)
@@ -191,7 +191,7 @@ class Coming:
         def is_enough(moment: float) -> bool:
             """Return whether there is room at a moment, and record how it is made."""
             self._rule(backlog, moment)
-            way = self._look(backlog, job, request, moment)
+            way = self._way_at(backlog, job, request, moment)
             if way is not None:
                 found_at[moment] = moment, way
             return way is not None
@@ -218,7 +218,7 @@ class Coming:
             other = self._state.work.jobs[victim.job_id]
             givers.setdefault(leaf_of(self._state.quota.tree, other), []).append(other)
             until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)
-        self._tell(_Told(at, job, request, way))
+        self._expect(_ExpectedRoom(at, job, request, way))
         room = RoomToCome(
             tuple(
                 Giver(
@@ -236,7 +236,7 @@ class Coming:
         self._made |= dict.fromkeys(way.room_on, room)
         return room
 
-    def _tell(self, told: _Told) -> None:
+    def _expect(self, told: _ExpectedRoom) -> None:
         """Take an expected room into account in all planners, also in later ones."""
         self._told.append(told)
         for at, (_, planner) in self._ways.items():

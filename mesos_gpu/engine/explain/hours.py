@@ -51,14 +51,14 @@ def hours_words(state: State, path: str, now: float) -> str:
         return ""
     figures = changed(state.quota.hours.span.document, span.document)
     changes = "; ".join(
-        f"queue {queue} {' and '.join(_said(state, queue, figures[queue]))}"
+        f"queue {queue} {' and '.join(_figure_words(state, queue, figures[queue]))}"
         for queue in lineage(path)
         if queue in figures
     )
     return f"from {clock(span.since, now)} on {changes}"
 
 
-def _said(state: State, path: str, figures: Any) -> Iterator[str]:
+def _figure_words(state: State, path: str, figures: Any) -> Iterator[str]:
     """Yield the figures of a queue that the next hours change, in words."""
     before = state.quota.hours.span.document.queues[path]
     for name, value in figures.items():

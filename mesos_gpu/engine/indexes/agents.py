@@ -140,17 +140,19 @@ class Agents:
             return  # most changes are reports without news
         if (was := _place(old)) != (at := _place(new)):
             if was is not None:
-                self._stand(was, [agent_id for agent_id in self.places[was] if agent_id != node.id])
+                self._set_agents_at(was, [agent_id for agent_id in self.places[was] if agent_id != node.id])
             if at is not None:
-                self._stand(at, [*self.places.get(at, ()), node.id])
+                self._set_agents_at(at, [*self.places.get(at, ()), node.id])
         self._count(old, new)
         named, names = _named(old), _named(new)
         if named == names:
             return
         for gpu_id in named:
-            self._name(gpu_id, [agent_id for agent_id in self.naming.get(gpu_id, ()) if agent_id != node.id])
+            self._set_naming(
+                gpu_id, [agent_id for agent_id in self.naming.get(gpu_id, ()) if agent_id != node.id]
+            )
         for gpu_id in names:
-            self._name(gpu_id, [*self.naming.get(gpu_id, ()), node.id])
+            self._set_naming(gpu_id, [*self.naming.get(gpu_id, ()), node.id])
 
     def _count(self, old: Node | None, new: Node | None) -> None:
         """Count the GPUs of a node by their models."""
@@ -165,7 +167,7 @@ class Agents:
         if self.cards.keys() != self.models:
             self.models = frozenset(self.cards)
 
-    def _stand(self, place: Place, agents: list[AgentId]) -> None:
+    def _set_agents_at(self, place: Place, agents: list[AgentId]) -> None:
         """Replace the agents at an address."""
         self.places[place] = tuple(agents)
         if not agents:
@@ -175,7 +177,7 @@ class Agents:
         else:
             self.crowded.pop(place, None)
 
-    def _name(self, gpu_id: GpuId, agents: list[AgentId]) -> None:
+    def _set_naming(self, gpu_id: GpuId, agents: list[AgentId]) -> None:
         """Replace the agents whose reports name a GPU."""
         self.naming[gpu_id] = tuple(dict.fromkeys(agents))
         _mark(self.named_twice, gpu_id, len(self.naming[gpu_id]) > 1)

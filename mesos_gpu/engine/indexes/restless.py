@@ -54,7 +54,7 @@ class Restless:
         (self.preemptible.add if preemptible else self.preemptible.discard)(task_id)
         (self.limited.add if limited else self.limited.discard)(task_id)
         if self._agents.get(task_id) != agent_id:
-            self._stand(task_id, agent_id)
+            self._set_agent(task_id, agent_id)
         if is_under_way(task):
             self.under_way.setdefault(agent_id, set()).add(task_id)
         elif agent_id in self.under_way:
@@ -74,7 +74,7 @@ class Restless:
         self.preemptible.discard(task_id)
         self.limited.discard(task_id)
         agent_id = self._agents.get(task_id)
-        self._stand(task_id, None)
+        self._set_agent(task_id, None)
         if agent_id is not None:
             _discard(self.under_way, agent_id, task_id)
             _discard(self.unkilled, agent_id, task_id)
@@ -84,7 +84,7 @@ class Restless:
             if not killed:
                 self.told.pop(agent_id, None)
 
-    def _stand(self, task_id: TaskId, agent_id: AgentId | None) -> None:
+    def _set_agent(self, task_id: TaskId, agent_id: AgentId | None) -> None:
         """Note the agent of a task; None if the task is live no longer."""
         old = self._agents.get(task_id)
         if old == agent_id:

@@ -26,7 +26,7 @@ def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None)
         backlog: Backlog of the match, with its reservations.
         blocked: Jobs that cannot start now, in their order; None for all pending jobs.
     """
-    way = _Way(turn, backlog)
+    way = _Closing(turn, backlog)
     if not any(map(way.is_idle, turn.state.gpus.covers)):
         return
     if blocked is None:
@@ -38,7 +38,7 @@ def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None)
             way.make(job)
 
 
-class _Way:
+class _Closing:
     """Search for idle shared GPUs to close, on nodes as earlier jobs of the search leave them."""
 
     def __init__(self, turn: Turn, backlog: Backlog) -> None:

@@ -72,18 +72,18 @@ class Search:
             return None  # only a booking may be used without a seat
         request, outlasted = self._backlog.request(job), self._backlog.reservations.outlasted(job)
         conditions = outlasted, booked, bool(wait)
-        if self._refused and self._alike(job, request, conditions) in self._refused:
+        if self._refused and self._key(job, request, conditions) in self._refused:
             return None
         full = replace(request, ports=job.spec.ports) if job.spec.ports else request
         takes = self._take_booked(job, full, outlasted) if booked else None
         if takes is None and wait is None and job.spec.booking is None:
             takes = self._take_together(job, full, outlasted)
         if takes is None:
-            self._refused.add(self._alike(job, request, conditions))
+            self._refused.add(self._key(job, request, conditions))
             self._most = None
         return takes
 
-    def _alike(self, job: Job, request: Request, how: Hashable) -> Hashable:
+    def _key(self, job: Job, request: Request, how: Hashable) -> Hashable:
         """Return a key of a job; jobs with one key all have a place, or none has."""
         placing, role = self._placing, self._settings.mesos.role_for(job.spec.queue)
         kind = self._backlog.kind(job, request), placing.key(job), placing.order(job), self._may_open(job)
@@ -231,7 +231,7 @@ class Search:
             return None
         if not self._has_turn(chosen):
             return None
-        take = self._made(job, request, chosen)
+        take = self._assignment(job, request, chosen)
         self._ledger.take(take)
         return [take]
 
@@ -258,7 +258,7 @@ class Search:
         """Return whether a job need not wait for an offer of an open shared GPU before another one is opened."""
         return not job.spec.is_share or self._placing.spreads(job) or not self._backlog.nodes.is_new(job)
 
-    def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:
+    def _assignment(self, job: Job, request: Request, chosen: Chosen) -> Take:
         """Return the assignment of a task to a chosen node, with its ports.
 
         Raises:

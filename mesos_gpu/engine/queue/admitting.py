@@ -139,8 +139,8 @@ def check_app(
         return
     if not wrong and (old is None or app.instances > old.instances) and app.instances > 1:
         wrong = list(faults_together(tree, spec, user, cost, app.instances))
-    for fault in wrong:
-        yield f"{app.id}{_OF_APPS.get(fault.path, fault.path)}", fault.reason
+    for queue_fault in wrong:
+        yield f"{app.id}{_OF_APPS.get(queue_fault.path, queue_fault.path)}", queue_fault.reason
 
 
 def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:

@@ -44,14 +44,14 @@ def on_changed(
         return  # late end of a launch that was given up
     end = _End(_message(job, task, status), exit_code(outcome), is_final_error(status))
     if Action.RETRY in actions or Action.REQUEUE in actions:
-        job, elsewhere = _learnt(turn, job, task, outcome)
+        job, elsewhere = _store_driver_need(turn, job, task, outcome)
         end = replace(end, elsewhere=elsewhere)
         if job.spec.tasks > 1:
             job = _end_rest(turn, job, task, end)
     elif Action.SAVE in actions and not task.ended:
         job = _show(turn, job, task, status)
     release(turn, job)
-    _settle(turn, job, _of_all(job) if job.spec.tasks > 1 else end)
+    _settle(turn, job, _end_of_gang(job) if job.spec.tasks > 1 else end)
 
 
 def _message(job: Job, task: Task, status: Status) -> str:
@@ -68,7 +68,7 @@ def _message(job: Job, task: Task, status: Status) -> str:
     return message
 
 
-def _learnt(turn: Turn, job: Job, task: Task, outcome: Outcome | None) -> tuple[Job, bool]:
+def _store_driver_need(turn: Turn, job: Job, task: Task, outcome: Outcome | None) -> tuple[Job, bool]:
     """Store the driver version that a job's image needs; return whether the node of the task lacks it.
 
     A node that reports a new enough driver, though its executor found another, does not count as lacking it: the job
@@ -118,7 +118,7 @@ def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
     return turn.put_job(replace(job, state=state, started_at=started_at, message=state.value))
 
 
-def _of_all(job: Job) -> _End:
+def _end_of_gang(job: Job) -> _End:
     """Return the end of a gang, whose message was set when its first task ended."""
     return _End(job.message, job.exit_code)
 

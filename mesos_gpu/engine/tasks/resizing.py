@@ -55,9 +55,9 @@ def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept, lenders:
         what = f"job {job.id} has parts of {job.spec.gpus} GPUs, and a fraction is for one GPU only"
         raise Conflict(what, remedy="give its part of each GPU: --gpu-memory, --gpu-compute, or both")
     spec = replace(job.spec, **event.patch)  # type: ignore[arg-type]
-    new_shares = {task.id: _wanted(turn, job, task, spec) for task in tasks}
+    new_shares = {task.id: _share_by(turn, job, task, spec) for task in tasks}
     _check_limit(turn, job, spec, lenders)
-    why, remedy = _cannot(turn, tasks, new_shares)
+    why, remedy = _obstacle(turn, tasks, new_shares)
     if why:
         _check_ever(turn, spec)
     if why and event.restart:
@@ -99,7 +99,7 @@ def on_resize_withdrawn(turn: Turn, event: ResizeWithdrawn) -> None:
     if any(resize.back for _, resize in resizes if resize.pending):
         return  # the resize is being undone already
     back = {task.id: resize.before for task, resize in resizes if not resize.refused}
-    if why := _cannot(turn, [task for task, _ in resizes if task.id in back], back)[0]:
+    if why := _obstacle(turn, [task for task, _ in resizes if task.id in back], back)[0]:
         what = f"the resize of job {job.id} cannot be withdrawn any more: {why}"
         raise Conflict(what, remedy="wait until its hosts have answered, and resize it again")
     job = turn.put_job(
@@ -107,10 +107,10 @@ def on_resize_withdrawn(turn: Turn, event: ResizeWithdrawn) -> None:
     )
     for task, resize in resizes:
         if not resize.refused:
-            _ask(turn, replace(task, resize=replace(_undone(resize), withdrawn=True)))
+            _ask(turn, replace(task, resize=replace(_reversed(resize), withdrawn=True)))
 
 
-def _undone(resize: Resizing) -> Resizing:
+def _reversed(resize: Resizing) -> Resizing:
     """Return the resize that undoes another one, whether that was done or not."""
     return replace(
         resize,
@@ -247,7 +247,7 @@ def _check_ever(turn: Turn, spec: JobSpec) -> None:
         raise Conflict(what, remedy="ask for less")
 
 
-def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
+def _share_by(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
     """Return the share that a task would have by a changed request.
 
     Raises:
@@ -274,7 +274,7 @@ def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
     return sum(share.memory_mib for share in turn.state.gpus.sharers.get(gpu_id, {}).values())
 
 
-def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
+def _obstacle(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
     """Return why tasks cannot get other shares on their nodes, and what helps but a restart; "" each if they can."""
     for task in tasks:
         if task.share and (why := fixed(task.share, wanted[task.id])):
@@ -329,7 +329,7 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
     if answer is None or resize is None or share is None:
         return
     if resize.pending and not resize.number:
-        _learn(turn, task, answer)
+        _apply_reported(turn, task, answer)
         return
     if resize.pending and answer.number > resize.number:
         # A lost state had sent more requests: the executor obeys only a number that is new to it.
@@ -385,7 +385,7 @@ def question(task: Task, now: float) -> Task:
     return replace(task, resize=Resizing(0, share, task.counted_share or share, now))
 
 
-def _learn(turn: Turn, task: Task, answer: Resized) -> None:
+def _apply_reported(turn: Turn, task: Task, answer: Resized) -> None:
     """Apply the share that an executor reports of a task that was unknown, or whose resize may have been lost."""
     old, question = task.share, task.resize
     assert old is not None, "only tasks with shares are asked"
@@ -465,10 +465,10 @@ def _settle(turn: Turn, job: Job) -> None:
     elif refused:
         turn.put_job(replace(job, message=f"not resized: {refused[0].refused}"))
         tasks = [task for task, _ in done]
-        if _cannot(turn, tasks, {task.id: resize.before for task, resize in done})[0]:
+        if _obstacle(turn, tasks, {task.id: resize.before for task, resize in done})[0]:
             return  # another task has got what they gave back
         for task, resize in done:  # all tasks of a gang have the new size, or all the old one
-            _ask(turn, replace(task, resize=_undone(resize)))
+            _ask(turn, replace(task, resize=_reversed(resize)))
 
 
 def _settle_withdrawn(turn: Turn, job: Job, members: Sequence[tuple[Task, Resizing]]) -> None:

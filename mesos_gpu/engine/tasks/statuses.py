@@ -89,7 +89,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
             new = TaskState.KILLED  # as in Marathon, this is no failure that delays the next launch
     if in_time and new is TaskState.LOST:
         task = noted(task)
-    task = _heard(turn, task, new, status)
+    task = _record_update(turn, task, new, status)
     # States of later Mesos versions are unknown, and ignoring them loses nothing. An echo is what the master heard
     # of an end: the agent sends the executor's own update later. Executors of cover tasks report nothing more.
     if new is None or (is_echo(task, status) and task.covers is None):
@@ -122,7 +122,7 @@ def _on_running(turn: Turn, task: Task, job: Job | None, status: Status) -> None
     on_checkpoint(turn, turn.state.work.tasks[task.id], status)
 
 
-def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
+def _record_update(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
     """Record the time, health and seal of an update. Health needs no match, and the executor ends an unhealthy task."""
     has_changed = new is TaskState.RUNNING and not task.ended and status.healthy not in (None, task.healthy)
     task = changed(

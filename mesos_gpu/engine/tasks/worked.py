@@ -62,7 +62,7 @@ def _by_task(node: Node) -> dict[TaskId, dict[GpuId, TaskUse]]:
 def _take_in(turn: Turn, before: Node, span: Span, task: Task, old: Uses, new: Uses) -> None:
     """Save the GPU work of a span with a report if it is time, or if the report shows a change that could be lost."""
     kept, waiting_milli = turn.state.ledger.span_works.get(task.id), 0
-    if any(_did_nothing(old.get(gpu_id), use) for gpu_id, use in new.items()):
+    if any(_was_idle(old.get(gpu_id), use) for gpu_id, use in new.items()):
         waiting_milli = _waiting_milli(turn)
     now_ms = int(turn.now * MS)
     is_due = (
@@ -70,7 +70,7 @@ def _take_in(turn: Turn, before: Node, span: Span, task: Task, old: Uses, new: U
         or waiting_milli > 0
         or now_ms - kept.folded_ms >= _FOLD_MS
         or now_ms // DAY_MS != kept.folded_ms // DAY_MS
-        or any(_goes_on_not(use, new.get(gpu_id)) for gpu_id, use in old.items())
+        or any(_has_ended(use, new.get(gpu_id)) for gpu_id, use in old.items())
     )
     if is_due and any(use.work is not None for use in (*old.values(), *new.values())):
         folded = _Sum(turn, kept, span, task, before).added(old, new, waiting_milli)
@@ -78,7 +78,7 @@ def _take_in(turn: Turn, before: Node, span: Span, task: Task, old: Uses, new: U
             turn.put(folded)
 
 
-def _did_nothing(old: TaskUse | None, new: TaskUse) -> bool:
+def _was_idle(old: TaskUse | None, new: TaskUse) -> bool:
     """Return whether the GPU was partly idle since the report before."""
     if new.work is None:
         return False
@@ -86,7 +86,7 @@ def _did_nothing(old: TaskUse | None, new: TaskUse) -> bool:
     return amounts.seen_ms > amounts.busy_ms
 
 
-def _goes_on_not(old: TaskUse, new: TaskUse | None) -> bool:
+def _has_ended(old: TaskUse, new: TaskUse | None) -> bool:
     """Return whether a counter has ended, so that only the report before still has it."""
     if old.work is None:
         return False

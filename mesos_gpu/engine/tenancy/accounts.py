@@ -48,9 +48,9 @@ def keep(turn: Turn) -> list[Change]:
         return []  # most steps are reports of monitors
     # Records that the effects have already are of bookings, and belong to no task.
     booked = [effect.record for effect in turn.effects if isinstance(effect, KeepRecord)]
-    changes = [_look(turn, task_id) for task_id in _touched(turn)]
-    for job in _given_up(turn):
-        turn.effects.append(KeepRecord(_in_vain(turn, job)))
+    changes = [_update_span(turn, task_id) for task_id in _touched(turn)]
+    for job in _ended_pending(turn):
+        turn.effects.append(KeepRecord(_record_of_wait(turn, job)))
     return [
         *(Change(None, None, change) for change in booked),
         *(change for change in changes if change is not None),
@@ -90,7 +90,7 @@ def _touched(turn: Turn) -> dict[TaskId, None]:
     return touched
 
 
-def _given_up(turn: Turn) -> list[Job]:
+def _ended_pending(turn: Turn) -> list[Job]:
     """Return the jobs with GPUs that this step has ended before any of their tasks started."""
     saved = [effect.job for effect in turn.effects if isinstance(effect, SaveJob)]
     ended = {job.id: job for job in saved if job.spec.gpus and job.state.ended and job.ended_at == turn.now}
@@ -100,7 +100,7 @@ def _given_up(turn: Turn) -> list[Job]:
     return [job for job_id, job in ended.items() if job_id not in ran]
 
 
-def _in_vain(turn: Turn, job: Job) -> Closed:
+def _record_of_wait(turn: Turn, job: Job) -> Closed:
     """Return the record of a job that waited and never held GPUs.
 
     Its task id ends in 0; launches count from 1.
@@ -125,7 +125,7 @@ def _in_vain(turn: Turn, job: Job) -> Closed:
     return Closed(span, at_ms, 0, 0, reason)
 
 
-def _look(turn: Turn, task_id: TaskId) -> Change | None:
+def _update_span(turn: Turn, task_id: TaskId) -> Change | None:
     """Open, close or split the span of a task; return the change, or None if its span is still right."""
     state, old = turn.state, turn.state.ledger.spans.get(task_id)
     task = state.work.tasks.get(task_id)
@@ -134,7 +134,7 @@ def _look(turn: Turn, task_id: TaskId) -> Change | None:
         return None if old is None else Change(old, None, _end(turn, old, task))
     new = _span(state, task, job, old)
     if old is None:
-        new = _waited(turn, changed(new, begins_ms=now_ms(turn)), task, job)
+        new = _with_wait(turn, changed(new, begins_ms=now_ms(turn)), task, job)
         turn.put(new)
         return Change(None, new)
     if new == old:
@@ -178,7 +178,7 @@ def _milli(parts: tuple[Part, ...]) -> int:
     return sum(part.gpu_milli for part in parts)
 
 
-def _waited(turn: Turn, new: Span, task: Task, job: Job) -> Span:
+def _with_wait(turn: Turn, new: Span, task: Task, job: Job) -> Span:
     """Return a span with the wait of its job before this launch, which only the first task of a gang counts."""
     if task.rank:
         return new

@@ -130,7 +130,7 @@ def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:
     for key, budget in keys.items():
         standing = standing_of(turn.state, tree, key, budget, now_ms(turn))
         assert standing is not None, f"the period of {key} was opened"
-        _tell(turn, standing)
+        _report_threshold(turn, standing)
         due_ms = min(due_ms, standing.next_ms())
         if stops(standing):
             _stop(turn, tree, key, standing)
@@ -208,7 +208,7 @@ def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:
             _drop(turn, use)
 
 
-def _tell(turn: Turn, standing: Standing) -> None:
+def _report_threshold(turn: Turn, standing: Standing) -> None:
     """Record a change of the reached threshold, and report a threshold once it is reached, again after a grant."""
     percent = standing.reached()
     if percent != standing.use.told_percent:
