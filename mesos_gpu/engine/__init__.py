@@ -1,1 +1,1 @@
-"""The scheduler as a function: step(state, event, now) gives effects."""
+"""Engine of the scheduler: a function `step(state, event, now, settings)` that returns effects."""

@@ -1,6 +1,6 @@
-"""What follows from jobs and past use and would cost a look at all of them, while there is a tree of queues.
+"""Sums over jobs and past use, without which each step would look at all of them.
 
-Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
+They are not saved. They are built on first use, and each change of the state updates them.
 """
 
 from collections import Counter
@@ -13,26 +13,24 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.usage import PastUse
 
-Kind = tuple[
-    str, tuple[str, ...], str | None
-]  # of jobs that wait: the queue, the models that will do, and the class
+Kind = tuple[str, tuple[str, ...], str | None]  # of pending jobs: queue, accepted models, and class
 Amounts = tuple[int, int, int]  # thousandths of GPUs, or of cost; thousandths of CPUs; MiB of memory
 NOTHING: Amounts = (0, 0, 0)
 
 
 @dataclass(slots=True)
 class Books:
-    """Sums, each entry only while it is not zero.
+    """Sums over jobs and past use; entries with a sum of zero are removed.
 
     Attributes:
-        submitted: Jobs that wait or run, by queue and user.
-        wanted: What jobs that wait ask for, in thousandths of GPUs.
-        users: What is remembered of past use, by leaf and user.
-        revision: Grows with each change of `wanted`.
-        changes: Of `users`, by leaf: grows with each.
-        notes: What others have worked out from these, and may forget; `copy` copies each, so that later changes of one
-            do not affect the other.
-        arrays: By array, how many tasks wait of which there is no job, and how many of them its limit lets start.
+        submitted: Number of pending and running jobs, by queue and user.
+        wanted: Amounts that pending jobs ask for, by kind of job.
+        users: Past use, by leaf and user.
+        revision: Number that grows with each change of `wanted`.
+        changes: Number that grows with each change of `users`, by leaf.
+        notes: Caches of other modules that are derived from these sums; `copied` copies each with `copy`, so that
+            later changes of one do not affect the other.
+        arrays: Number of tasks without a job, and how many of them may start by the array's limit, by array.
     """
 
     submitted: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -44,7 +42,7 @@ class Books:
     arrays: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def copied(self) -> "Books":
-        """Copy the sums and the notes."""
+        """Return a copy of the sums and the notes."""
         return replace(
             self,
             submitted=self.submitted.copy(),
@@ -56,7 +54,12 @@ class Books:
         )
 
     def enter_job(self, old: Job | None, new: Job | None) -> None:
-        """A job has become another; None: it was not there, or is not any more."""
+        """Update the sums after a change of a job.
+
+        Args:
+            old: Job before; None if it is new.
+            new: Job now; None if it was removed.
+        """
         if old is not None and new is not None and _counted_as(old) == _counted_as(new):
             return
         before, after = _owner(old), _owner(new)
@@ -66,35 +69,49 @@ class Books:
                     self.submitted[key] += sign
                     if not self.submitted[key]:
                         del self.submitted[key]
-        was, now = waits(old), waits(new)
-        if was is now or was == now:
+        old_spec, new_spec = waits(old), waits(new)
+        if old_spec is new_spec or old_spec == new_spec:
             return
-        for spec, sign in ((was, -1), (now, 1)):
+        for spec, sign in ((old_spec, -1), (new_spec, 1)):
             if spec is not None:
                 _add(self.wanted, (spec.queue, spec.gpu_model, spec.job_class), asked(spec), sign)
                 self.revision += 1
 
     def enter_array(self, array: JobArray, waiting: int, startable: int) -> None:
-        """So many tasks of an array wait without a job, and its limit lets so many of them start."""
-        (had, could), key = self.arrays.pop(array.id, (0, 0)), (array.spec.queue, array.charged_to)
+        """Update the sums after a change of an array.
+
+        Args:
+            array: Array that has changed.
+            waiting: Number of its tasks without a job.
+            startable: Number of these tasks that may start by the limit of the array.
+        """
+        (old_waiting, old_startable), key = (
+            self.arrays.pop(array.id, (0, 0)),
+            (array.spec.queue, array.charged_to),
+        )
         if waiting:
             self.arrays[array.id] = waiting, startable
-        if waiting != had:
-            self.submitted[key] += waiting - had
+        if waiting != old_waiting:
+            self.submitted[key] += waiting - old_waiting
             if not self.submitted[key]:
                 del self.submitted[key]
-        if startable != could:
+        if startable != old_startable:
             spec = array.spec
-            _add(self.wanted, (spec.queue, spec.gpu_model, spec.job_class), asked(spec), startable - could)
+            _add(
+                self.wanted,
+                (spec.queue, spec.gpu_model, spec.job_class),
+                asked(spec),
+                startable - old_startable,
+            )
             self.revision += 1
 
     def enter_use(self, use: PastUse) -> None:
-        """What is remembered of a user of a leaf has become this."""
+        """Save the past use of a user of a leaf."""
         self.users.setdefault(use.queue, {})[use.user] = use
         self.changes[use.queue] = self.changes.get(use.queue, 0) + 1
 
     def drop_use(self, queue: str, user: str) -> None:
-        """Nothing is remembered of a user of a leaf any more."""
+        """Remove the past use of a user of a leaf."""
         del self.users[queue][user]
         self.changes[queue] = self.changes.get(queue, 0) + 1
         if not self.users[queue]:
@@ -102,7 +119,7 @@ class Books:
 
 
 def books_of(jobs: Iterable[Job], uses: Iterable[PastUse]) -> Books:
-    """The books of a state."""
+    """Return the sums over the jobs and past use of a state."""
     books = Books()
     for job in jobs:
         books.enter_job(None, job)
@@ -112,7 +129,7 @@ def books_of(jobs: Iterable[Job], uses: Iterable[PastUse]) -> Books:
 
 
 def _counted_as(job: Job) -> tuple[object, ...]:
-    """Return what of a job decides how it counts."""
+    """Return the parts of a job by which it counts."""
     return job.state is JobState.PENDING, job.state.ended, job.spec, job.owner
 
 
@@ -122,22 +139,23 @@ def _owner(job: Job | None) -> tuple[str, str] | None:
 
 
 def waits(job: Job | None) -> JobSpec | None:
-    """What a job asks for that waits."""
+    """Return the request of a pending job; None for other jobs."""
     return job.spec if job is not None and job.state is JobState.PENDING else None
 
 
 def asked(spec: JobSpec) -> Amounts:
-    """What all tasks of a job ask for, in thousandths of GPUs."""
+    """Return what all tasks of a job ask for, with GPUs in thousandths."""
     cpus_milli, mem_mib = cpus_and_memory(spec.cpus, spec.mem_mib)
     return spec.gpu_milli_in_all, cpus_milli * spec.tasks, mem_mib * spec.tasks
 
 
 def cpus_and_memory(cpus: float, mem_mib: float) -> tuple[int, int]:
-    """What one task asks for beside GPUs: thousandths of CPUs, and MiB."""
+    """Return CPUs in thousandths and memory in MiB."""
     return round(cpus * 1000), round(mem_mib)
 
 
 def _add(sums: dict[Any, Amounts], key: Any, amounts: Amounts, sign: int) -> None:
+    """Add amounts to a sum, or subtract them (sign -1); a sum of zero is removed."""
     gpus, cpus, memory = sums.get(key, NOTHING)
     total = gpus + sign * amounts[0], cpus + sign * amounts[1], memory + sign * amounts[2]
     if any(total):

@@ -1,9 +1,9 @@
-"""What all tasks hold, as their queues and users are charged: in thousandths of cost.
+"""Charges of all tasks to their queues and users, in thousandths of cost.
 
-What is granted is charged: GPUs by the models that they are, to the pool of the node where they are. A card whose model
-its node does not report costs what its model does by its task's record; without one what its task was charged last, and
-of a task that was never charged, what the dearest model costs that its job asked for, or the dearest of all. The sums
-are kept with the state from match to match, and follow its changes.
+Tasks are charged for GPUs by their models, to the pool of their node. A GPU whose model the node does not report
+costs what its model costs by the task's accounting span; without a span the task is charged as before; a task that
+was never charged pays for the dearest model that its job asked for, or the dearest of all. The sums are kept with the
+state from match to match, and follow its changes.
 """
 
 from collections import Counter
@@ -30,21 +30,21 @@ from mesos_gpu.policy.tenancy.tree import Tree
 
 
 def charges_of(state: State, settings: Settings) -> Charges:
-    """Return what all tasks hold now."""
+    """Return the charges of all tasks now."""
     document, limits = state.quota.hours.span.document, settings.queue.queue_limits
-    known = state.quota.charges
-    if known is None or known.document is not document or known.limits != limits:
-        known = state.quota.charges = Charges(document, _tree(state, limits), limits)
+    charges = state.quota.charges
+    if charges is None or charges.document is not document or charges.limits != limits:
+        charges = state.quota.charges = Charges(document, _tree(state, limits), limits)
         state.quota.uncharged = set(state.work.live)
     if state.quota.uncharged:
         for task_id in state.quota.uncharged:
-            known.put(task_id, _entry(state, known, task_id))
+            charges.put(task_id, _entry(state, charges, task_id))
         state.quota.uncharged = set()
-    return known
+    return charges
 
 
 def charges_by(state: State, tree: Tree) -> Charges:
-    """What all tasks would hold now if those were the queues."""
+    """Return the charges that all tasks would have with other queues."""
     charges = Charges(tree.document, tree, {})
     for task_id in state.work.live:
         charges.put(task_id, _entry(state, charges, task_id))
@@ -52,7 +52,7 @@ def charges_by(state: State, tree: Tree) -> Charges:
 
 
 def capacity_by_pool(state: State, tree: Tree) -> Mapping[str, int]:
-    """Return what the GPUs of all nodes of each pool cost, thousandths."""
+    """Return the capacity of each pool by all GPUs of its nodes, in thousandths of cost."""
     sums: dict[str, int] = {}
     for node in state.cluster.nodes.values():
         pool = pool_of_node(tree, node)
@@ -61,7 +61,7 @@ def capacity_by_pool(state: State, tree: Tree) -> Mapping[str, int]:
 
 
 def cells_now(state: State, tree: Tree) -> Cells:
-    """Return the cells of all guarantees, scaled to what pools have if the document lets them be more."""
+    """Return the cells of all guarantees, scaled down to the capacity of pools if the document overbooks them."""
     return cells_of(tree, capacity_by_pool(state, tree)) if tree.document.overbook else whole_cells(tree)
 
 
@@ -76,27 +76,31 @@ def _tree(state: State, limits: Mapping[str, int]) -> Tree:
     return state.quota.tree.beside(named) if named else state.quota.tree
 
 
-def _entry(state: State, known: Charges, task_id: TaskId) -> tuple[JobId, Charge] | None:
+def _entry(state: State, charges: Charges, task_id: TaskId) -> tuple[JobId, Charge] | None:
+    """Return a task's job and charge; None if the task holds nothing."""
     task = state.work.tasks.get(task_id)
     job = None if task is None or task_id not in state.work.live else state.work.holding_job(task)
     if task is None or job is None:
         return None
-    old, node = known.of_task.get(task_id), state.cluster.nodes.get(task.agent_id)
-    pool = old[1].pool if old else pool_of_node(known.tree, node)
+    old, node = charges.of_task.get(task_id), state.cluster.nodes.get(task.agent_id)
+    pool = old[1].pool if old else pool_of_node(charges.tree, node)
     counted = state.work.counted_milli(task, job)
     granted = counted if task.share is None else granted_milli(state, task, job)
-    charge = charged_with(known, job, pool, node, task.gpus, counted, granted)
-    if known.are_by_model and task.charge is not None and not _is_known(node, task.gpus):
+    charge = charged_with(charges, job, pool, node, task.gpus, counted, granted)
+    if charges.are_by_model and task.charge is not None and not _is_known(node, task.gpus):
         charge = replace(charge, pool=task.charge.pool, milli=task.charge.milli, rate=task.charge.rate)
-        cost = _cost_on_record(state, known.tree.document, task, job, granted)
+        cost = _cost_on_record(state, charges.tree.document, task, job, granted)
         if cost is not None:
-            rate = charged(cost, charge_percent(known.tree.document, job.spec.job_class))
+            rate = charged(cost, charge_percent(charges.tree.document, job.spec.job_class))
             charge = replace(charge, milli=cost * counted // granted, rate=rate)
     return job.id, charge
 
 
 def _cost_on_record(state: State, document: QueueDocument, task: Task, job: Job, granted: int) -> int | None:
-    """What a task costs by the models that its span has, though its node does not report them; None: it has none."""
+    """Return the cost of a task by the models of its accounting span, for a node that does not report them.
+
+    None if the span does not match what the task holds.
+    """
     span = state.ledger.spans.get(task.id)
     if span is None or not granted or sum(part.gpu_milli for part in span.parts) != granted:
         return None
@@ -104,8 +108,11 @@ def _cost_on_record(state: State, document: QueueDocument, task: Task, job: Job,
 
 
 def granted_milli(state: State, task: Task, job: Job) -> int:
-    """Thousandths of GPUs that a launch counts as in use: what it counts as in limits, but a MIG instance that is
-    larger than what was asked for as the part of its card that it is: no limit can know that before it has a place."""
+    """Return the thousandths of GPUs that a launch uses.
+
+    That is what limits count, except for a MIG instance that is larger than requested, which counts as the part of
+    its GPU that it is: limits cannot know its size before placement.
+    """
     counted, share = state.work.counted_milli(task, job), task.counted_share
     return counted if share is None else max(counted, len(task.gpus) * share.compute_milli)
 
@@ -119,20 +126,20 @@ def charged_with(
     counted: int,
     granted: int,
 ) -> Charge:
-    """What a task of a job is charged.
+    """Return the charge of a task.
 
     Args:
-        charges: Whose tree and costs count.
-        job: The task's.
-        pool: That of its node.
-        node: Where it is; None: it is not known.
-        gpus: That it has.
-        counted: Thousandths of GPUs that it counts as in limits.
-        granted: The same as it has them.
+        charges: Charges whose tree and costs apply.
+        job: Job of the task.
+        pool: Pool of its node.
+        node: Node of the task; None if not known.
+        gpus: GPUs of the task.
+        counted: Thousandths of GPUs that limits count.
+        granted: Thousandths of GPUs that the task uses.
     """
-    document, asked = charges.tree.document, job.spec.gpu_model
-    cost = cost_of_granted(document, node, gpus, asked, counted)
-    use = cost if granted == counted else cost_of_granted(document, node, gpus, asked, granted)
+    document, asked_models = charges.tree.document, job.spec.gpu_model
+    cost = cost_of_granted(document, node, gpus, asked_models, counted)
+    use = cost if granted == counted else cost_of_granted(document, node, gpus, asked_models, granted)
     rate = charged(use, charge_percent(document, job.spec.job_class))
     amounts = job.spec.cpus, job.spec.mem_mib
     return _charge(charges.queue_of(job), job.charged_to, pool, cost, rate, *amounts)
@@ -140,12 +147,12 @@ def charged_with(
 
 @lru_cache(maxsize=4096)
 def _charge(queue: str, user: str, pool: str, milli: int, rate: int, cpus: float, mem_mib: float) -> Charge:
-    """Return the charge that tasks which are alike have in common."""
+    """Return a charge; equal ones share one object."""
     return Charge(queue, user, pool, milli, rate, *cpus_and_memory(cpus, mem_mib))
 
 
 def pool_of_node(tree: Tree, node: Node | None) -> str:
-    """The pool that a node is in."""
+    """Return the pool of a node; the default pool without pools or for an unknown node."""
     pools = tree.document.pools
     if not pools or node is None:
         return DEFAULT_POOL
@@ -162,7 +169,7 @@ def pools_of_node(tree: Tree, node: Node | None) -> frozenset[str]:
 def cost_of_granted(
     document: QueueDocument, node: Node | None, gpus: Sequence[GpuId], asked: Iterable[str], milli: int
 ) -> int:
-    """What so many thousandths of GPUs cost that one task has; the arguments are those of `parts_of`."""
+    """Return the cost of GPUs of one task; the arguments are those of `parts_of`."""
     if not document.gpu_cost or not milli:
         return milli
     return sum(part.cost_milli for part in parts_of(document, node, gpus, asked, milli))
@@ -171,14 +178,14 @@ def cost_of_granted(
 def parts_of(
     document: QueueDocument, node: Node | None, gpus: Sequence[GpuId], asked: Iterable[str], milli: int
 ) -> tuple[Part, ...]:
-    """GPUs that one task has, by their models, and what they cost. A model that is not known has the name "".
+    """Return the GPUs of one task by model, with their cost. An unknown model has the name "".
 
     Args:
-        document: Whose costs count.
-        node: Where they are; None: it is not known.
-        gpus: Which they are.
-        asked: Names of the models that its job asked for; none: any.
-        milli: Thousandths of GPUs that all of them count as, as much each.
+        document: Document with the costs.
+        node: Node of the GPUs; None if not known.
+        gpus: GPUs of the task.
+        asked: Models that its job asked for; empty for any.
+        milli: Thousandths of GPUs that count, divided equally among the GPUs.
     """
     models = {gpu.id: gpu.model for gpu in node.gpus} if node is not None else {}
     if len(gpus) == 1 and not document.gpu_cost:  # most tasks
@@ -189,12 +196,12 @@ def parts_of(
 
 
 def at_cost(document: QueueDocument, parts: Iterable[Part], asked: Iterable[str]) -> tuple[Part, ...]:
-    """Parts with what they cost by a document; one of an unknown model costs what the dearest does that was asked for.
+    """Return parts with their cost by a document; an unknown model costs as much as the dearest one asked for.
 
     Args:
-        document: Whose costs count.
-        parts: Of GPUs that one task has.
-        asked: Names of the models that its job asked for; none: any.
+        document: Document with the costs.
+        parts: GPUs of one task by model.
+        asked: Models that its job asked for; empty for any.
     """
     dearest = document.most_cost_of(asked)
     return tuple(
@@ -208,6 +215,6 @@ def at_cost(document: QueueDocument, parts: Iterable[Part], asked: Iterable[str]
 
 
 def _is_known(node: Node | None, gpus: Iterable[GpuId]) -> bool:
-    """Whether the models of all of them are."""
-    there = {gpu.id for gpu in node.gpus} if node is not None else set()
-    return there.issuperset(gpus)
+    """Return whether the node reports the models of all these GPUs."""
+    reported = {gpu.id for gpu in node.gpus} if node is not None else set()
+    return reported.issuperset(gpus)

@@ -1,4 +1,4 @@
-"""What the engine wants done, as data. The shell does it, in ORDER."""
+"""Effects: what the engine wants done, as data. The scheduler carries them out in `ORDER`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ from mesos_gpu.model.tasks.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """ACKNOWLEDGE a status update whose consequences are saved."""
+    """Call ACKNOWLEDGE for a status update whose consequences are saved."""
 
     agent_id: AgentId
     task_id: TaskId
@@ -44,36 +44,55 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTask:
-    """A task of a Launch. `spec` is None for a node monitor, and for a task that covers a shared card. Of the latter
-    `executor_resources` are what its keeper takes with it; none: the keeper is there."""
+    """Task of a `Launch`.
+
+    Attributes:
+        task: The new task.
+        spec: Request of its job; None for a node monitor or a cover task.
+        resources: Resources of the task.
+        executor_resources: Resources of its executor; for a cover task those of its keeper, empty if the keeper runs.
+        ports: Ports of the host, with their kind of resource.
+        env: Environment variables beside the job's own, as the place of a member in its gang.
+        hosts: Host names of all members of its gang, by rank; empty for other tasks.
+        app_version: Version of the app of its job.
+        owner: Owner of its job.
+        wire: Version of the messages for its executor.
+        listens: Ports of the host for which the executor reports whether the task listens there.
+        image_secret: Path of the secret with the login for its image, of its job or the job's queue.
+    """
 
     task: Task
     spec: JobSpec | None
     resources: tuple[Scalar, ...]
     executor_resources: tuple[Scalar, ...]
     ports: tuple[PortRange, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)  # beside the job's own: a member's place in its gang
-    hosts: tuple[str, ...] = ()  # of all members, by rank; empty: it is not of a gang
-    app_version: float | None = None  # of its job
-    owner: str = ""  # of its job
-    wire: int = SILENT  # in which its executor is spoken to
-    listens: tuple[int, ...] = ()  # ports of the host; the executor reports whether the task listens there
-    image_secret: str = ""  # path of the secret with the login for its image, of its job or its job's queue
+    env: Mapping[str, str] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
+    app_version: float | None = None
+    owner: str = ""
+    wire: int = SILENT
+    listens: tuple[int, ...] = ()
+    image_secret: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """ACCEPT offers of one agent."""
+    """Call ACCEPT for offers of one agent.
+
+    Attributes:
+        reserve: Resources to reserve, as they are reserved then; some of the tasks take them.
+        unreserve: Resources to unreserve, as offered; none of the tasks takes them.
+    """
 
     offer_ids: tuple[OfferId, ...]
     tasks: tuple[LaunchTask, ...]
-    reserve: tuple[Scalar, ...] = ()  # as they are when they are reserved; some of the tasks take them
-    unreserve: tuple[Scalar, ...] = ()  # as they were offered; none of the tasks takes them
+    reserve: tuple[Scalar, ...] = ()
+    unreserve: tuple[Scalar, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """DECLINE offers."""
+    """Call DECLINE for offers."""
 
     offer_ids: tuple[OfferId, ...]
     refuse_s: float
@@ -81,7 +100,7 @@ class Decline:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """KILL a task."""
+    """Call KILL for a task."""
 
     task_id: TaskId
     agent_id: AgentId | None
@@ -90,7 +109,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """SHUTDOWN an executor: Mesos knows its task no longer, so it cannot be killed."""
+    """Call SHUTDOWN for an executor whose task Mesos no longer knows, so that it cannot be killed."""
 
     agent_id: AgentId
     executor_id: str
@@ -98,7 +117,7 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True)
 class Disbelieve:
-    """Say that an update was not believed. It is no call, and nothing follows from it."""
+    """Log that a status update was not trusted. It is no call, and nothing follows from it."""
 
     task_id: TaskId
     state: str
@@ -107,38 +126,38 @@ class Disbelieve:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """RECONCILE these tasks; none: all (implicit)."""
+    """Call RECONCILE for some tasks; without tasks for all of them (implicit reconciliation)."""
 
     tasks: tuple[tuple[TaskId, AgentId], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListTasks:
-    """Ask the master which tasks of ours it knows, with their labels; the answer is an event, or there is none."""
+    """Request all tasks of the framework with their labels from the master; an event answers, unless it is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRole:
-    """Ask the master what the roles of the scheduler may have, and have; answers are events, or there are none."""
+    """Request limits and use of the scheduler's roles from the master; events answer, unless they are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSecrets:
-    """Read these from the store of secrets and keep their values at hand; the answer is an event."""
+    """Read secrets from the secret store and keep their values in memory; an event answers."""
 
     sources: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetSecrets:
-    """Keep the values of these no longer."""
+    """Remove the values of secrets from memory."""
 
     sources: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AskReset:
-    """MESSAGE to a node monitor: reset a GPU. It may be lost on the way, or come twice."""
+    """Send a MESSAGE to a node monitor to reset a GPU. It may be lost, or come twice."""
 
     agent_id: AgentId
     executor_id: str
@@ -148,7 +167,7 @@ class AskReset:
 
 @dataclass(frozen=True, slots=True)
 class AskRemoval:
-    """MESSAGE to a node monitor: remove persistent volumes. It may be lost on the way, or come twice."""
+    """Send a MESSAGE to a node monitor to remove persistent volumes. It may be lost, or come twice."""
 
     agent_id: AgentId
     executor_id: str
@@ -157,7 +176,7 @@ class AskRemoval:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """MESSAGE to the executor of a gang's member: all are in their places. It may be lost, or come twice."""
+    """Send a MESSAGE to the executor of a gang's member that all members are ready. It may be lost, or come twice."""
 
     agent_id: AgentId
     executor_id: str
@@ -166,7 +185,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class AskResize:
-    """MESSAGE to the executor of a task: resize its share. It may be lost, or come twice."""
+    """Send a MESSAGE to the executor of a task to resize its share. It may be lost, or come twice."""
 
     agent_id: AgentId
     executor_id: str
@@ -176,33 +195,38 @@ class AskResize:
 
 @dataclass(frozen=True, slots=True)
 class GiveNotice:
-    """MESSAGE to the executor of a task: let it read this. It may be lost, or come twice."""
+    """Send a MESSAGE to the executor of a task with a notice for the task. It may be lost, or come twice.
+
+    Attributes:
+        left_s: Seconds from now to the end of the task, at least 0.
+        signal: Signal that the task gets with the notice.
+    """
 
     agent_id: AgentId
     executor_id: str
     task_id: TaskId
     notice: Notice
-    left_s: float  # until its end, now; 0 at least
-    signal: NoticeSignal = NoticeSignal.NONE  # beside it
+    left_s: float
+    signal: NoticeSignal = NoticeSignal.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Suppress:
-    """SUPPRESS offers of some roles; none named: of all."""
+    """Call SUPPRESS for offers to some roles; without roles for all of them."""
 
     roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Revive:
-    """REVIVE offers of some roles; none named: of all."""
+    """Call REVIVE for offers to some roles; without roles for all of them."""
 
     roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Tell listeners that a job changed, or something that is told beside jobs: then its id is ""."""
+    """Report a change of a job to listeners; the id is "" for an event without a job."""
 
     job_id: JobId
     version: int
@@ -227,14 +251,14 @@ Call = (
 )
 Effect = Save | Call | Publish | Disbelieve | ReadSecrets | ForgetSecrets
 
-#: The order in which journals have them; others follow as their nouns are declared.
+#: Order of these effects in journals; other effects follow in the order in which their nouns are declared.
 _FORGOTTEN_FIRST: Final[tuple[type[Save], ...]] = (
     ForgetSplit,
     ForgetAppVersion,
     ForgetDeployment,
     ForgetRootVersion,
 )
-#: What is saved comes first: a launch or an acknowledgement that is not on disk must not leave the house.
+#: Saves come first: no launch or acknowledgement may be sent before it is on disk.
 ORDER: Final[tuple[type[Effect], ...]] = (
     SaveFramework,
     SaveTrust,
@@ -267,7 +291,7 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     ReadRole,
     AskRemoval,
 )
-#: All effects but those on the store.
+#: All effects except those on the store.
 DONE_OUTSIDE: Final[tuple[type[Effect], ...]] = tuple(kind for kind in get_args(Effect) if kind is not Save)
 see_complete("engine.effects.ORDER", ORDER, (*SAVES, *DONE_OUTSIDE))
 RANK: Final = {kind: rank for rank, kind in enumerate(ORDER)}

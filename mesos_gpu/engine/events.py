@@ -1,4 +1,4 @@
-"""What happens to the scheduler. Each event comes with its time, as an argument of `step`."""
+"""Events that reach the engine. Each comes with its time, as an argument of `step`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class Change(Generic[Answer]):
-    """A change that a user asks for, and that is answered with a value of that type once it is saved."""
+    """Change that a user requests; once it is saved, the answer is a value of type `Answer`."""
 
     __slots__ = ()
 
@@ -44,84 +44,96 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkRemoved:
-    """An operator has torn the framework down, or the master gave it up: Mesos ends all its tasks."""
+    """The framework was torn down by an operator, or given up by the master: Mesos ends all its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffersArrived:
-    """OFFERS."""
+    """Event OFFERS of the master."""
 
     offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OfferRescinded:
-    """RESCIND; it may have crossed an ACCEPT, which then ends in TASK_DROPPED."""
+    """Event RESCIND of the master; if it has crossed an ACCEPT, that ends in TASK_DROPPED."""
 
     offer_id: OfferId
 
 
 @dataclass(frozen=True, slots=True)
 class StatusArrived:
-    """UPDATE."""
+    """Event UPDATE of the master: a status update."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class TasksListed:
-    """All tasks of ours that the master knows, ended ones too."""
+    """List of all tasks of the framework that the master knows, with ended ones."""
 
     tasks: tuple[Listed, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RoleRead:
-    """The master was asked for a role of the scheduler."""
+    """Answer of the master about a role of the scheduler."""
 
     role: Role
 
 
 @dataclass(frozen=True, slots=True)
 class SecretsRead:
-    """The store of secrets was asked. `problems`: by source, why it has no value; "": that is at hand."""
+    """Answer of the secret store.
+
+    Attributes:
+        problems: Reason why a secret has no value, by its source; "" for a secret whose value is in memory.
+    """
 
     problems: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownAdopted(Change[None]):
-    """An operator makes a job of an unknown task, or gives it to the job that it is of."""
+    """Request of an operator to adopt an unknown task, as a task of its job or of a new one."""
 
     task_id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownKilled(Change[None]):
-    """An operator ends an unknown task."""
+    """Request of an operator to kill an unknown task."""
 
     task_id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLost:
-    """FAILURE of an agent; the updates of its tasks come by themselves."""
+    """Event FAILURE of an agent; status updates of its tasks follow on their own."""
 
     agent_id: AgentId
 
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted(Change[Job]):
-    """A user's valid request; the id is new."""
+    """Valid submission of a job by a user, with a new id.
+
+    Attributes:
+        owner: Authenticated name of the submitter; "" without one.
+    """
 
     job_id: JobId
     spec: JobSpec
-    owner: str = ""  # the name of who submits it
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KillRequested(Change[Job]):
-    """A user wants a job to end; `wipe`: of an app's instance, that another one gets another name and other volumes."""
+    """Request of a user to end a job.
+
+    Attributes:
+        wipe: Whether an instance that replaces one of an app gets another name and other volumes.
+    """
 
     job_id: JobId
     wipe: bool = False
@@ -129,7 +141,11 @@ class KillRequested(Change[Job]):
 
 @dataclass(frozen=True, slots=True)
 class ArrayKillRequested(Change[Job]):
-    """A user wants tasks of a job array to end; `indexes`: text of those; None: all of it."""
+    """Request of a user to end tasks of a job array.
+
+    Attributes:
+        indexes: Indexes of the tasks as text; None for the whole array.
+    """
 
     array_id: JobId
     indexes: str | None = None
@@ -137,13 +153,12 @@ class ArrayKillRequested(Change[Job]):
 
 @dataclass(frozen=True, slots=True)
 class ResizeRequested(Change[Job]):
-    """A user wants the shares of a running job larger or smaller.
+    """Request of a user to change the shares of a running job.
 
     Attributes:
-        job_id: Of the job.
-        patch: What changes of its gpu_milli, gpu_memory_mib, gpu_compute_pct and gpu_memory_max_mib; None: asked for no
-            more.
-        restart: Whether it may start again where that is the only way.
+        job_id: Id of the job.
+        patch: New values of gpu_milli, gpu_memory_mib, gpu_compute_pct and gpu_memory_max_mib; None removes a value.
+        restart: Whether the job may be started again if that is the only way.
     """
 
     job_id: JobId
@@ -153,32 +168,36 @@ class ResizeRequested(Change[Job]):
 
 @dataclass(frozen=True, slots=True)
 class ResizeWithdrawn(Change[Job]):
-    """A user wants a job to keep the shares that it had before a resize that its hosts have not answered."""
+    """Request of a user to keep the shares of a job before a resize that its hosts have not answered."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTold(Change[Job]):
-    """Somebody says of a running job that it has kept its work up to now."""
+    """Report of a user that a running job has just saved its work."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRequested(Change[None]):
-    """An operator takes a GPU (by UUID) or a node (by host name) out; again: with another reason or deadline."""
+    """Request of an operator to drain a GPU (by UUID) or a node (by host name), or to change the reason or deadline.
+
+    Attributes:
+        deadline_s: Seconds from now to the eviction of jobs; None if jobs may run to their end.
+    """
 
     target: Target
     name: str
     reason: str
     by: str = ""
-    deadline_s: float | None = None  # from now; None: what runs there may run on for ever
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UndrainRequested(Change[None]):
-    """An operator gives it back."""
+    """Request of an operator to end a drain."""
 
     target: Target
     name: str
@@ -187,7 +206,7 @@ class UndrainRequested(Change[None]):
 
 @dataclass(frozen=True, slots=True)
 class ResetRequested(Change[str]):
-    """An operator wants a GPU that nobody holds reset; the request's id is new."""
+    """Request of an operator to reset a GPU that no task holds, with a new id."""
 
     gpu_id: GpuId
     request: str
@@ -197,7 +216,7 @@ class ResetRequested(Change[str]):
 
 @dataclass(frozen=True, slots=True)
 class AppsChanged(Change[Deployment | None]):
-    """A user's valid request for a new tree of apps; the id is that of a new deployment.
+    """Valid request of a user for a new tree of apps, with the id of a new deployment.
 
     Attributes:
         kill: Instances by app that are killed in any case and not replaced. In the tree, the size of each app is
@@ -213,7 +232,7 @@ class AppsChanged(Change[Deployment | None]):
 
 @dataclass(frozen=True, slots=True)
 class DeploymentDeleted(Change[Deployment | None]):
-    """A user wants a deployment undone by another one of a new id; or, with `force`, ended where it is."""
+    """Request of a user to undo a deployment by another one with a new id, or with `force` to end it as it stands."""
 
     id: str
     new_id: str
@@ -222,24 +241,29 @@ class DeploymentDeleted(Change[Deployment | None]):
 
 @dataclass(frozen=True, slots=True)
 class DelayReset(Change[None]):
-    """A user wants an app's next launch at once, whatever failed before."""
+    """Request of a user to launch an app at once, whatever failures came before."""
 
     app: str
 
 
 @dataclass(frozen=True, slots=True)
 class HealthFound:
-    """The scheduler's own checks say how a task of an app is, and, if it must go, why."""
+    """Result of the scheduler's own health checks of an app's task.
+
+    Attributes:
+        kill: Reason to kill the task; "" if it may go on.
+        healths: Result of each check that the scheduler makes, in the app's order.
+    """
 
     task_id: TaskId
     healthy: bool | None
     kill: str = ""
-    healths: tuple[CheckHealth, ...] = ()  # of each check that the scheduler makes, in the app's order
+    healths: tuple[CheckHealth, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessFound:
-    """What a readiness check found of a task of an app."""
+    """Result of a readiness check of an app's task."""
 
     task_id: TaskId
     readiness: Readiness
@@ -247,22 +271,24 @@ class ReadinessFound:
 
 @dataclass(frozen=True, slots=True)
 class SplitSet(Change[None]):
-    """A user's valid request: a service as it shall be, new or in place of the one of its name."""
+    """Valid request of a user to define a service, in place of an older one with its name."""
 
     split: TrafficSplit
 
 
 @dataclass(frozen=True, slots=True)
 class SplitDropped(Change[None]):
-    """A user does not want a service any more."""
+    """Request of a user to delete a service."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class AccessChanged(Change[AccessDocument]):
-    """Who may do what shall be as a valid document says, if it is still at the version that was read. Its version and
-    time are the engine's."""
+    """Request to replace the access document by a valid one, if it is still at the version that was read.
+
+    The engine sets its version and time.
+    """
 
     document: AccessDocument
     expected_version: int
@@ -270,13 +296,14 @@ class AccessChanged(Change[AccessDocument]):
 
 @dataclass(frozen=True, slots=True)
 class QueuesChanged(Change[QueueDocument]):
-    """The tree of queues shall be as a valid document says, if it is still at the version that was read. Its version
-    and time are the engine's.
+    """Request to replace the document of queues by a valid one, if it is still at the version that was read.
+
+    The engine sets its version and time.
 
     Attributes:
-        document: What was asked for.
-        expected_version: The version that was read.
-        reclaim_after_s: After so long, jobs are stopped that run where the document leaves no room; None: none is.
+        document: Document that replaces the latest one.
+        expected_version: Version that was read.
+        reclaim_after_s: Seconds after which jobs beyond their guarantees are ended; None to let them run.
     """
 
     document: QueueDocument
@@ -286,12 +313,12 @@ class QueuesChanged(Change[QueueDocument]):
 
 @dataclass(frozen=True, slots=True)
 class BudgetGranted(Change[None]):
-    """A budget shall have more in its current period; or less: that is set aside.
+    """Request to add an amount to a budget in its current period, or to subtract it.
 
     Attributes:
-        queue: Whose budget it is.
-        user: Of whom; "*": of all.
-        amount: Thousandths of cost times milliseconds.
+        queue: Queue of the budget.
+        user: User of the budget; "*" for a budget of all users.
+        amount: Thousandths of cost times milliseconds; negative to subtract.
     """
 
     queue: str
@@ -301,12 +328,12 @@ class BudgetGranted(Change[None]):
 
 @dataclass(frozen=True, slots=True)
 class BookingMade(Change[Booking]):
-    """GPUs shall be booked. When that begins is as somebody wrote it.
+    """Request to book GPUs. The begin is as the user wrote it.
 
     Attributes:
-        id: Of the booking.
-        spec: What is asked for.
-        by: The proved name of who asks; "": nobody was asked.
+        id: Id of the booking.
+        spec: Request of the booking.
+        by: Authenticated name of the user; "" without authentication.
     """
 
     id: str
@@ -316,7 +343,7 @@ class BookingMade(Change[Booking]):
 
 @dataclass(frozen=True, slots=True)
 class BookingChanged(Change[Booking]):
-    """A booking shall be another one: at another time, or of something else."""
+    """Request to change the time or the content of a booking."""
 
     id: str
     spec: BookingSpec
@@ -324,20 +351,20 @@ class BookingChanged(Change[Booking]):
 
 @dataclass(frozen=True, slots=True)
 class BookingCancelled(Change[Booking]):
-    """A booking is not wanted any more."""
+    """Request to cancel a booking."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeepAsked(Change[Job]):
-    """Somebody wants a job not to be ended for GPUs that do nothing, for a time or until one.
+    """Request to protect a job from being ended for idle GPUs, for some seconds or until a time.
 
     Attributes:
-        job_id: Which.
-        for_s: Seconds from now; None: `until` says it.
-        until: Seconds since the epoch; None: `for_s` says it.
-        by: The name of who asks; "": it is not known.
+        job_id: Id of the job.
+        for_s: Seconds from now; None if `until` is given.
+        until: Time in seconds since the epoch; None if `for_s` is given.
+        by: Name of the user; "" if not known.
     """
 
     job_id: JobId
@@ -348,14 +375,14 @@ class KeepAsked(Change[Job]):
 
 @dataclass(frozen=True, slots=True)
 class KeepWithdrawn(Change[Job]):
-    """A job need not be kept any longer."""
+    """Request to end the protection of a job from being ended for idle GPUs."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeRemoved(Change[None]):
-    """A named volume is to be removed from its node with all that is in it."""
+    """Request to remove a named volume with its contents from its node."""
 
     owner: str
     name: str
@@ -363,8 +390,12 @@ class VolumeRemoved(Change[None]):
 
 @dataclass(frozen=True, slots=True)
 class TokenCreated(Change[Token]):
-    """A token is wanted whose secret was drawn. Its times are the engine's: it expires `lifetime_s` from now, and at
-    `until` at the latest."""
+    """Request to create a token whose secret was drawn already. The engine sets its times.
+
+    Attributes:
+        lifetime_s: Seconds from now to its expiry.
+        until: Latest expiry in seconds since the epoch; None without one.
+    """
 
     token: Token
     lifetime_s: float
@@ -373,14 +404,14 @@ class TokenCreated(Change[Token]):
 
 @dataclass(frozen=True, slots=True)
 class TokenRevoked(Change[None]):
-    """A token shall prove nothing any more."""
+    """Request to revoke a token."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUsed:
-    """A token has proved a name, from that address; not each time."""
+    """Use of a token from an address; not every use is reported."""
 
     id: str
     address: str
@@ -393,7 +424,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A batch of events is through: match what waits with what is offered."""
+    """End of a batch of events, after which pending jobs are matched with offers."""
 
 
 Event = (

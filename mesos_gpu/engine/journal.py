@@ -1,4 +1,4 @@
-"""What a journal keeps of a step, so that another one can be held against it."""
+"""Records of steps in a journal, with which a replay can be compared."""
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -19,7 +19,7 @@ from mesos_gpu.wire import journal as wire
 
 EVENTS: Final = wire.Named[ev.Event](get_args(ev.Event))
 STATES: Final = wire.Exact(State)
-_FOLLOWS: Final = (Save, fx.Publish, fx.Acknowledge)  # said by the event, or by a call
+_FOLLOWS: Final = (Save, fx.Publish, fx.Acknowledge)  # follow from the event or from another effect
 
 Outcome = list[fx.Effect] | Exception
 
@@ -38,8 +38,8 @@ def head_line(program: str, seq: int, settings: Settings, *, follows: bool) -> b
 
 
 def begun_with(state: State) -> wire.Copied:
-    """Copy the state that a journal file begins with, before its first step."""
-    # These know of earlier requests what a replay cannot: both go on with new ones.
+    """Return a copy of the state with which a journal file begins, before its first step."""
+    # These fields depend on earlier requests, which a replay lacks, so both begin without them.
     state.cluster.table = None
     state.match.verdicts.clear()
     tokens = {id: _unproving(token) for id, token in state.rights.tokens.items()}
@@ -54,17 +54,17 @@ def state_pieces(seq: int, copied: wire.Copied) -> Iterator[bytes]:
 
 
 def batch_line(seq: int, at: float, steps: list[tuple[ev.Event, Outcome]]) -> bytes:
-    """A line of events that were stepped together, and of what came of each."""
+    """Return the line of a batch: events that were stepped together, with the outcome of each."""
     recorded_steps = [recorded(event, outcome) for event, outcome in steps]
     return wire.encode(wire.Batch(seq, at, recorded_steps)) + b"\n"
 
 
 def recorded(event: ev.Event, outcome: Outcome) -> wire.Step:
-    """A step as the journal has it.
+    """Return the record of a step.
 
     Args:
-        event: What was taken in.
-        outcome: Its effects, the refusal that it met, or what broke the engine.
+        event: Event of the step.
+        outcome: Effects of the event, its refusal, or the error that broke the engine.
     """
     if isinstance(event, ev.TokenCreated):
         event = replace(event, token=_unproving(event.token))
@@ -77,36 +77,38 @@ def recorded(event: ev.Event, outcome: Outcome) -> wire.Step:
 
 
 def digest(effects: list[fx.Effect]) -> str:
-    """The digest of all that the effects say, in their order: 16 hexadecimal digits."""
-    shown = (SaveToken(_unproving(e.token)) if isinstance(e, SaveToken) else e for e in effects)
-    return blake2b(wire.encode([wire.named(effect) for effect in shown]), digest_size=8).hexdigest()
+    """Return a digest of effects in their order: 16 hexadecimal digits."""
+    without_secrets = (SaveToken(_unproving(e.token)) if isinstance(e, SaveToken) else e for e in effects)
+    return blake2b(wire.encode([wire.named(effect) for effect in without_secrets]), digest_size=8).hexdigest()
 
 
 def _unproving(token: Token) -> Token:
-    """A token without what proves it: a journal is passed on more lightly than a state."""
+    """Return a token without the values that prove it, as journals are passed on more freely than states."""
     return replace(token, salt="", digest="")
 
 
 def decisions(effects: list[fx.Effect]) -> list[str]:
-    """The calls in words, but acknowledgements: each status that asks for one gets one."""
+    """Return the calls in words; acknowledgements are left out, as they follow from status updates."""
     return [words(effect) for effect in effects if not isinstance(effect, _FOLLOWS)]
 
 
 def words(effect: fx.Effect) -> str:
-    """An effect as a line of text: a call without its job's command and environment, a save without its body."""
+    """Return an effect as a line of text: calls without the command and environment of jobs, saves without values."""
     match effect:
         case fx.Launch(offer_ids, tasks):
             return f"Launch {'; '.join(map(_launched, tasks))}; of {' '.join(offer_ids)}"
         case _ if isinstance(effect, Save):
             return f"{type(effect).__name__} {subject(effect)[1]}"
         case _:
-            said = (
-                f"{each.name}={wire.encode(getattr(effect, each.name)).decode()}" for each in fields(effect)
+            values = (
+                f"{field.name}={wire.encode(getattr(effect, field.name)).decode()}"
+                for field in fields(effect)
             )
-            return " ".join((type(effect).__name__, *said))
+            return " ".join((type(effect).__name__, *values))
 
 
 def _launched(item: fx.LaunchTask) -> str:
+    """Return a launched task as text: its id, agent, GPUs and ports."""
     task = item.task
     ports = f", ports {' '.join(map(str, task.ports))}" if task.ports else ""
     share = (

@@ -1,10 +1,11 @@
-"""What is done when the clock of the scheduler's host was set back: else all that waits for a time waits longer by as
-much. Moments since which something is counted are not in the future then, and those until which something lasts come
-as soon as they would have; a token is good for no longer than it was made for. Records of what was used keep theirs,
-and so do times of the calendar that somebody has chosen himself.
+"""Correction of times after the clock of the scheduler's host was changed.
 
-Where it was set ahead, or the scheduler stood still or was down, what is cut off is not given up for the time in
-between: nobody could have said meanwhile that it is back. For deadlines of deployments that time does not count either.
+After the clock was set back, everything that waits for a time would wait longer. Therefore times that have passed are
+moved to the present at the latest, and times to come are moved back with the clock; a token lives no longer than it
+was made for. Records of use and times of bookings that users have chosen stay as they are.
+
+If the clock was set ahead, or the scheduler was stopped for some time, unreachable tasks are not given up for that
+time, as nothing could report their return meanwhile. Nor does the time count for deadlines of deployments.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
 
 V = TypeVar("V")
-MIN_S: Final = 5.0  # nothing waits so long that it matters
+MIN_S: Final = 5.0  # smaller changes of the clock do not matter
 _SINCE: Final = (
     "registered_at",
     "swept_at",
@@ -35,33 +36,43 @@ _SINCE: Final = (
 
 
 class _Moments:
-    """Moments by the clock as it is now."""
+    """Conversion of times to the clock as it is now.
+
+    Args:
+        now: Present time, in seconds since the epoch.
+        by_s: Seconds by which the clock was set back.
+    """
 
     def __init__(self, now: float, by_s: float) -> None:
         self.now, self.before, self._by_s = now, now + by_s, by_s
 
     def since(self, at: float) -> float:
-        """A moment that has passed."""
+        """Return a time that has passed, at most the present."""
         return min(at, self.now)
 
     def until(self, at: float) -> float:
-        """A moment that comes."""
+        """Return a time to come, moved back with the clock."""
         return max(at - self._by_s, self.now) if at > self.now else at
 
     def of(self, value: Any, *passed: str, to_come: tuple[str, ...] = ()) -> Any:
-        """A dataclass with those of its moments that it has."""
-        made: dict[str, float] = {}
+        """Return a dataclass with corrected times.
+
+        Args:
+            value: Dataclass with times, some of which may be None.
+            passed: Fields with times that have passed.
+            to_come: Fields with times to come.
+        """
+        changes: dict[str, float] = {}
         for names, moment in ((passed, self.since), (to_come, self.until)):
             for name in names:
                 at = getattr(value, name)
                 if at is not None and moment(at) != at:
-                    made[name] = moment(at)
-        return replace(value, **made) if made else value
+                    changes[name] = moment(at)
+        return replace(value, **changes) if changes else value
 
 
 def on_tick(turn: Turn) -> None:
-    """See whether the clock was set, or nothing was done for a time, since all tasks were looked at last, at the start
-    since the latest moment on record."""
+    """Correct times if the clock was changed, or nothing was done for some time, since the last tick or saved time."""
     by_s = (turn.state.work.tended_at or latest(turn.state)) - turn.now
     if by_s > MIN_S:
         moments = _Moments(turn.now, by_s)
@@ -72,7 +83,7 @@ def on_tick(turn: Turn) -> None:
 
 
 def _pass_over(turn: Turn, gap_s: float) -> None:
-    """Leave a time out of that for which tasks were cut off; what is given up stays so."""
+    """Leave a gap of time out of the time for which tasks were unreachable; launches that were given up stay so."""
     for task in [turn.state.work.tasks[task_id] for task_id in turn.state.work.live]:
         since = task.unreachable_since
         if since is not None and since < turn.now and task.state is not TaskState.ABANDONED:
@@ -81,7 +92,7 @@ def _pass_over(turn: Turn, gap_s: float) -> None:
 
 
 def _change_progress(turn: Turn, how: Callable[[float], float]) -> None:
-    """Change when deployments with a deadline made progress."""
+    """Change the times at which deployments with a deadline made progress."""
     for deployment in list(turn.state.apps.deployments.values()):
         changed = {id: replace(each, at=how(each.at)) for id, each in deployment.progress.items()}
         if changed != deployment.progress:
@@ -89,7 +100,7 @@ def _change_progress(turn: Turn, how: Callable[[float], float]) -> None:
 
 
 def latest(state: State) -> float:
-    """The latest moment that is on record of what runs, waits or reports."""
+    """Return the latest saved time of tasks, pending jobs and reports, in seconds since the epoch."""
     tasks = (state.work.tasks[task_id] for task_id in state.work.live)
     jobs = (state.work.jobs[job_id] for _, job_id in state.work.queue)
     moments = [
@@ -104,7 +115,7 @@ def latest(state: State) -> float:
 
 
 def _remember(state: State, moments: _Moments) -> None:
-    """Change what only memory has."""
+    """Correct the times that are only in memory."""
     for name in _SINCE:
         part = state.part_with(name)
         setattr(part, name, moments.since(getattr(part, name)))
@@ -115,8 +126,8 @@ def _remember(state: State, moments: _Moments) -> None:
         state.mesos.reconciliation = Reconciliation(started_at=moments.now, next_at=moments.now)
     for since in (state.gpus.idle, state.gpus.uncovered, state.work.released):
         _change(since, moments.since)
-    for told in state.work.restless.told.values():
-        _change(told, moments.since)
+    for killed in state.work.restless.told.values():
+        _change(killed, moments.since)
     _change(state.gpus.contested, moments.until)
     _change(state.gpus.keeper_failures, lambda each: (each[0], moments.until(each[1])))
     _change(state.apps.backoffs, lambda each: (each[0], moments.until(each[1])))
@@ -129,24 +140,24 @@ def _remember(state: State, moments: _Moments) -> None:
     _change(state.cluster.rolls.under_way, lambda each: moments.of(each, "since", "asked_at"))
     for offer in list(state.cluster.offers.values()):
         state.cluster.hold_offer(moments.of(offer, "received_at"))
-    # These are made again.
+    # These indexes are built again on next use.
     state.cluster.table = state.quota.made_books = state.quota.leaves = None
     state.quota.moved_jobs.clear()
     state.match.unmatched = True
 
 
 def _change(known: dict[Any, V], how: Callable[[V], V]) -> None:
+    """Replace each value of a dict by its correction."""
     for key, value in known.items():
         known[key] = how(value)
 
 
 def _save(turn: Turn, moments: _Moments) -> None:
-    """Change what is saved."""
+    """Correct the times that are saved."""
     state = turn.state
     jobs = [job for job in state.work.jobs.values() if not job.state.ended]
-    of_jobs = (
-        task_id for job in jobs for task_id in state.work.launches.get(job.id, ())
-    )  # how long each waits since
+    # Waiting times of jobs follow from the ends of their earlier launches.
+    of_jobs = (task_id for job in jobs for task_id in state.work.launches.get(job.id, ()))
     for task in [state.work.tasks[task_id] for task_id in dict.fromkeys((*state.work.live, *of_jobs))]:
         if (changed := _task(task, moments)) != task:
             turn.put_task(changed)
@@ -160,7 +171,7 @@ def _save(turn: Turn, moments: _Moments) -> None:
 
 
 def _save_asked(turn: Turn, moments: _Moments) -> None:
-    """Change what operators, and who logs in, have asked for."""
+    """Correct the times of drains, resets, tokens, idle times and deployments."""
     state = turn.state
     for drain in list(state.cluster.drains.values()):
         if (drain_now := moments.of(drain, "since", to_come=("deadline_at",))) != drain:
@@ -178,6 +189,7 @@ def _save_asked(turn: Turn, moments: _Moments) -> None:
 
 
 def _task(task: Task, moments: _Moments) -> Any:
+    """Return a task with corrected times."""
     if task.notice is not None and task.notice.stands:
         task = replace(task, notice=moments.of(task.notice, "at", to_come=("until",)))
     if task.resize is not None:
@@ -187,21 +199,22 @@ def _task(task: Task, moments: _Moments) -> Any:
 
 
 def _job(job: Job, moments: _Moments) -> Any:
+    """Return a job with corrected times."""
     if job.served is not None:
         job = replace(job, served=moments.of(job.served, "waits_since"))
-    ahead = (
-        job.room_made_at is not None and job.room_made_at > moments.before
-    )  # hours change then, by the clock
+    # Room that is made for the next hours has a time by the clock, which stays.
+    ahead = job.room_made_at is not None and job.room_made_at > moments.before
     passed = ("submitted_at", "started_at", "in_line_since", "checkpoint_at")
     made = () if ahead else ("room_made_at",)
     return moments.of(job, *passed, *made, to_come=("not_before", "spared_until"))
 
 
 def _token(token: Token, moments: _Moments) -> Any:
-    """A token that was made while the clock was right keeps its end."""
+    """Return a token with corrected times; one that was created by the right clock keeps its expiry."""
     ahead_s = max(token.created_at - moments.now, 0.0)
     return moments.of(replace(token, expires_at=token.expires_at - ahead_s), "created_at", "used_at")
 
 
 def _node(node: Node, moments: _Moments) -> Any:
+    """Return a node with corrected times."""
     return moments.of(node, "reported_at", "lost_at", to_come=("monitor_not_before", "launch_not_before"))

@@ -62,12 +62,12 @@ class State:
     match: MatchPart = field(default_factory=MatchPart, metadata=PART)
 
     def __post_init__(self) -> None:
-        """Let hours of queues be as of the start until they are looked at."""
+        """Let hours of queues begin at the start of the process."""
         self.quota.hours_at = self.quota.hours_at or self.started_at
 
     @classmethod
     def restored(cls, started_at: float, saved: Saved) -> "State":
-        """Return the state that follows from what was saved."""
+        """Return the state that follows from saved values."""
         state = cls(started_at, mesos=MesosPart(framework_id=saved.framework_id, doubtful=saved.doubtful))
         for noun in NOUNS:
             values = getattr(saved, noun.plural)
@@ -82,7 +82,7 @@ class State:
         return getattr(self, PART_WITH[name])
 
     def put(self, value: Any) -> None:
-        """Put a value of a noun that is saved in, in the place of the value with its key."""
+        """Save a value of a noun, in place of the value with its key."""
         kind = type(value)
         if kind in _PUT:
             _PUT[kind](self)(value)
@@ -104,7 +104,7 @@ class State:
 
     @property
     def books(self) -> Books:
-        """Sums over jobs and past use, which are made when they are first asked for."""
+        """Sums over jobs and past use, built on first use."""
         if self.quota.made_books is None:
             self.quota.made_books = books_of(self.work.jobs.values(), self.quota.past_uses.values())
             for array in self.work.arrays.values():
@@ -113,34 +113,39 @@ class State:
 
     def leaves_in(self, tree: Tree) -> Leaves:
         """Return the pending jobs by the leaves of a tree."""
-        quota, known = self.quota, self.quota.leaves
-        if known is None or known.tree is not tree:
-            known = quota.leaves = Leaves(tree)
+        quota, leaves = self.quota, self.quota.leaves
+        if leaves is None or leaves.tree is not tree:
+            leaves = quota.leaves = Leaves(tree)
             quota.moved_jobs = {job_id for _, job_id in self.work.queue}
         if quota.moved_jobs:
             for job_id in quota.moved_jobs:
-                known.enter(job_id, self.work.jobs.get(job_id))
+                leaves.enter(job_id, self.work.jobs.get(job_id))
             quota.moved_jobs = set()
-        return known
+        return leaves
 
     def set_job(self, job: Job) -> None:
-        """Put a job in."""
+        """Save a job and update all that is derived from it."""
         quota, old = self.quota, self.work.jobs.get(job.id)
         if quota.made_books is not None:
             quota.made_books.enter_job(old, job)
         self.work.set_job(job)
-        was, now = old is not None and old.state is JobState.PENDING, job.state is JobState.PENDING
-        if quota.leaves is not None and (was or now):
+        was_pending, is_pending = (
+            old is not None and old.state is JobState.PENDING,
+            job.state is JobState.PENDING,
+        )
+        if quota.leaves is not None and (was_pending or is_pending):
             quota.moved_jobs.add(job.id)
-        if quota.charges is not None and (old is None or was is not now or quota.charges.differ(old, job)):
+        if quota.charges is not None and (
+            old is None or was_pending is not is_pending or quota.charges.differ(old, job)
+        ):
             quota.uncharged.update(self.work.live_of(job.id))
         if job.array is not None:
             self.work.members.enter_job(job)
             self._recount(job.array)
         if job.app_version is not None:
             self.apps.set_instance(job)
-        elif old is None or now is not was:
-            quota.count(job, new=old is None, pending=now - was)
+        elif old is None or is_pending is not was_pending:
+            quota.count(job, new=old is None, pending=is_pending - was_pending)
 
     def forget_job(self, job_id: JobId) -> None:
         """Remove an ended job and its tasks."""
@@ -149,7 +154,7 @@ class State:
             self.quota.count(job, gone=True)
 
     def set_array(self, array: JobArray) -> None:
-        """Put an array in; its tasks that wait without a job count as pending jobs."""
+        """Save an array; its tasks without a job count as pending jobs."""
         old = self.work.set_array(array)
         self.quota.count(array, new=old is None)
         self._recount(array.id)
@@ -161,7 +166,7 @@ class State:
         self.quota.count(array, gone=True)
 
     def draft(self, array: JobArray, position: int) -> Job:
-        """Return a new job of an array, which stands in the queue and is not saved."""
+        """Return a new draft of an array: a job that is in the queue and not saved."""
         job = array.member(position)
         self.work.members.drafts.setdefault(array.id, {})[job.id] = position
         self.set_job(job)
@@ -177,19 +182,21 @@ class State:
         self.quota.seats_given = {each: seat for each, seat in given.items() if each != job.id}
 
     def _recount(self, array_id: JobId) -> None:
+        """Update the counts of an array after a change of the array or a member."""
         array = self.work.arrays.get(array_id)
         if array is not None:
             self.quota.count(array, pending=self.work.members.enter_array(array))
             self._wait_in(array)
 
     def _wait_in(self, array: JobArray) -> None:
+        """Update the sums of what an array's tasks without a job ask for."""
         if self.quota.made_books is not None:
             members = self.work.members
             waiting = members.unmade.get(array.id, 0)
             self.quota.made_books.enter_array(array, waiting, members.startable(array))
 
     def set_task(self, task: Task) -> None:
-        """Put a task in, and let it hold its GPUs unless it has ended."""
+        """Save a task, which holds its GPUs unless it has ended."""
         old = self.work.tasks.get(task.id)
         self.work.set_task(task)
         self.gpus.set_task(task)
@@ -207,7 +214,7 @@ class State:
         return None if task_id is None else self.work.tasks[task_id]
 
     def tenants(self, gpu_id: GpuId) -> list[Task]:
-        """Return the tasks that hold a GPU: one wholly, and any number shares of it."""
+        """Return the tasks that hold a GPU: one wholly, or several with shares of it."""
         whole = self.holder(gpu_id)
         shares = [self.work.tasks[task_id] for task_id in self.gpus.sharers.get(gpu_id, ())]
         return shares if whole is None else [whole, *shares]

@@ -55,9 +55,12 @@ from mesos_gpu.model.saves import SaveFramework
 
 
 class Handler(NamedTuple):
-    """A function that takes an event in, and the names of the parts of the state that it may change.
+    """Handler of a kind of event.
 
-    Derived fields of parts do not count: each part keeps them true.
+    Attributes:
+        take: Function that applies the event.
+        changes: Names of the parts of the state that it may change. Derived fields do not count, as each part updates
+            its own.
     """
 
     take: Callable[[Turn, Any], None]
@@ -65,7 +68,7 @@ class Handler(NamedTuple):
 
 
 def handle(turn: Turn, event: ev.Event) -> None:
-    """Take an event in by its handler."""
+    """Apply an event by its handler."""
     HANDLERS[type(event)].take(turn, event)
 
 
@@ -77,20 +80,21 @@ def step(
     *,
     handle: Callable[[Turn, ev.Event], None] = handle,
 ) -> list[Effect]:
-    """Take one event in.
+    """Apply one event to the state.
 
     Args:
-        state: Changed in place.
-        event: What happened.
-        now: When, in seconds since the epoch.
-        settings: The operator's.
-        handle: Function that takes the event in by its handler; another one may look at what the handler changes.
+        state: State of the engine, changed in place.
+        event: Event to apply.
+        now: Time of the event, in seconds since the epoch.
+        settings: Settings of the scheduler.
+        handle: Function that applies the event by its handler; tests may replace it to watch what the handler
+            changes.
 
     Returns:
-        What to do, in the order of `effects.ORDER`.
+        Effects in the order of `effects.ORDER`.
 
     Raises:
-        NotFound, Conflict, NotAccepted, TooMuch: A request of an operator cannot be granted. Nothing has changed.
+        NotFound, Conflict, NotAccepted, TooMuch: A request cannot be granted; the state has not changed.
     """
     turn = Turn(state, settings, now)
     keep_hours(turn)
@@ -103,10 +107,11 @@ def step(
 
 
 def _on_registered(turn: Turn, event: ev.Registered) -> None:
+    """Reset what depends on the subscription, store the framework's id, and begin reconciliation."""
     state = turn.state
     state.cluster.drop_offers()
     state.mesos.connected, state.mesos.master_url, state.mesos.suppressed = True, event.master_url, False
-    state.mesos.roles.asked = None  # a subscription asks for the offers of all
+    state.mesos.roles.asked = None  # a new subscription gets offers for all roles
     state.mesos.registered_at = state.mesos.swept_at = turn.now
     state.mesos.listing_at = 0.0
     if state.mesos.framework_id != event.framework_id:
@@ -116,12 +121,13 @@ def _on_registered(turn: Turn, event: ev.Registered) -> None:
 
 
 def _on_disconnected(turn: Turn, _: ev.Disconnected) -> None:
+    """Drop all offers, which are void without the subscription."""
     turn.state.mesos.connected = False
     turn.state.cluster.drop_offers()
 
 
 def _on_framework_removed(turn: Turn, _: ev.FrameworkRemoved) -> None:
-    """Tasks stay as they were: the next start's reconciliation says of each that it is gone."""
+    """Forget the framework's id; tasks stay, as reconciliation after the next start reports each of them as gone."""
     turn.state.mesos.connected = False
     turn.state.cluster.drop_offers()
     turn.state.mesos.framework_id = None
@@ -133,6 +139,7 @@ def _on_rescinded(turn: Turn, event: ev.OfferRescinded) -> None:
 
 
 def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
+    """Mark an agent as lost, and drop its offers."""
     node = turn.state.cluster.nodes.get(event.agent_id)
     turn.state.cluster.unused.pop(event.agent_id, None)
     for offer in [o for o in turn.state.cluster.offers.values() if o.agent_id == event.agent_id]:
@@ -142,6 +149,7 @@ def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
 
 
 def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
+    """Check and queue a submitted job or array."""
     check_job(turn.state, turn.settings, event.spec, event.owner)
     check_booking(turn.state, event.spec, event.owner)
     charged_to = event.owner or event.spec.user or ""
@@ -162,6 +170,7 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
 
 
 def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
+    """End a job at a user's request; one that has ended, or is being ended, stays as it is."""
     if event.wipe:
         volumes.wipe(turn, event.job_id)
     job = turn.state.work.jobs.get(event.job_id)
@@ -173,6 +182,7 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
 
 
 def _on_array_kill_requested(turn: Turn, event: ev.ArrayKillRequested) -> None:
+    """End tasks of an array: those without a job, and jobs that are not being ended already."""
     array = turn.state.work.arrays.get(event.array_id)
     if array is None or array.ended_at is not None:
         return
@@ -184,23 +194,26 @@ def _on_array_kill_requested(turn: Turn, event: ev.ArrayKillRequested) -> None:
 
 
 def _on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
+    """Save a new document of queues, unless it makes a booking unusable."""
     if event.expected_version == turn.state.quota.queues.version:
         refuse_unusable(turn.state, event.document)
     on_queues_changed(turn, event)
 
 
 def _on_match(turn: Turn) -> None:
+    """Run a match, and adjust the drafts of arrays after it."""
     match(turn)
     if turn.state.match.matched_at == turn.now:
         arrays.on_matched(turn)
 
 
 def _on_resize_requested(turn: Turn, event: ev.ResizeRequested) -> None:
+    """Request other shares for a job, beside the reservations of pending jobs."""
     forecast = Forecast(turn.state, turn.settings, turn.now, standing_of(turn.state, turn.settings, turn.now))
     on_resize_requested(turn, event, lambda: forecast.before(None), forecast.backlog.barriers.wait_of_lenders)
 
 
-#: Events that let a job start only by what they change in jobs, tasks, nodes and cards.
+#: Events that let a job start only through the jobs, tasks, nodes and GPUs that they change.
 _NO_NEWS: Final = (
     ev.Tick,
     ev.Match,

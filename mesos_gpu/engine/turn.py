@@ -22,7 +22,14 @@ from mesos_gpu.policy.queueing.backoff import delay_s
 
 @dataclass(slots=True)
 class Turn:
-    """Changes go through here, so that no change is without its Save."""
+    """Step in progress: the only way to change the state, so that each change has its `Save` effect.
+
+    Attributes:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time of the step, in seconds since the epoch.
+        effects: Effects of the step so far.
+    """
 
     state: State
     settings: Settings
@@ -30,24 +37,24 @@ class Turn:
     effects: list[Effect] = field(default_factory=list)
 
     def put(self, value: Any) -> None:
-        """Take in a value of a noun that is saved, in the place of the one with its key."""
+        """Save a value of a noun, in place of the one with its key."""
         self.state.put(value)
         self.effects.append(NOUN_OF[type(value)].save(value))
 
     def drop(self, kind: type[Any], *key: Any) -> None:
-        """Forget the value of a noun that has that key."""
+        """Remove the value of a noun that has that key."""
         self.state.drop(kind, *key)
         forget = NOUN_OF[kind].forget
         assert forget is not None, f"{kind.__name__} is never forgotten"
         self.effects.append(forget(*key))
 
     def put_job(self, job: Job) -> Job:
-        """Change a job: its version grows, it is saved and published."""
+        """Save and publish a changed job with a higher version."""
         self.state.match.unmatched = True
         return self.show_job(changed(job, version=job.version + 1) if job.id in self.state.work.jobs else job)
 
     def show_job(self, job: Job) -> Job:
-        """Publish a job of which something is shown that lets nothing start. One that holds nothing has no seat."""
+        """Save and publish a job after a change that lets no job start; a job that holds nothing loses its seat."""
         has_place = job.seat is not None or job.spared_until
         if has_place and (job.state is JobState.PENDING or job.state.ended):
             job = replace(job, seat=None, spared_until=0.0)
@@ -59,82 +66,87 @@ class Turn:
         return job
 
     def _note_member(self, job: Job) -> bool:
-        """Let an array's record say what becomes of a member; whether it says something else then."""
+        """Record the state of a member in its array; return whether the array has changed."""
         array = self.state.work.arrays.get(job.array or JobId(""))
         place = None if array is None or job.index is None else array.indexes.position(job.index)
         if array is None or place is None:
             return False
         self.state.work.members.take_up(job)
-        now = replace(array, left=without(array.left, ((place, place),))) if has(array.left, place) else array
+        updated = (
+            replace(array, left=without(array.left, ((place, place),))) if has(array.left, place) else array
+        )
         old = self.state.work.jobs.get(job.id)
         if job.state.ended and not (old is not None and old.state.ended):
-            now = now.end_of(place, job.state)
-        elif now is array:
+            updated = updated.end_of(place, job.state)
+        elif updated is array:
             return False
-        self.put_array(now)
+        self.put_array(updated)
         return True
 
     def publish_array(self, array: JobArray) -> None:
-        """Tell listeners that an array changed."""
+        """Report a change of an array to listeners."""
         self.effects.append(Publish(array.id, array.version))
 
     def put_array(self, array: JobArray) -> JobArray:
-        """Change an array: its version grows, and it is saved."""
+        """Save a changed array with a higher version."""
         array = replace(array, version=array.version + 1)
         self.put(array)
         return array
 
     def show_task(self, task: Task) -> None:
-        """Publish a task's job, for something is shown of the task that lets nothing start."""
+        """Save a task after a change that lets no job start, and publish its job."""
         self.put(task)
         job = self.state.work.current(task)
         if job is not None:
             self.show_job(changed(job, version=job.version + 1))
 
     def put_task(self, task: Task) -> None:
-        """Change a task."""
+        """Save a task."""
         self.put(task)
         self.state.match.unmatched = True
 
     def put_node(self, node: Node) -> None:
-        """Change a node."""
+        """Save a node."""
         old = self.state.cluster.nodes.get(node.id)
         self.put(node)
-        if old is None or self._tells_more(old, node):
+        if old is None or self._has_news(old, node):
             self.state.match.unmatched = True
             self.state.cluster.touched.add(node.id)
 
-    def _tells_more(self, old: Node, new: Node) -> bool:
-        """Whether it is not just the next report of the same: of a thousand nodes there are a hundred a second."""
+    def _has_news(self, old: Node, new: Node) -> bool:
+        """Return whether a change of a node is more than a further report without news.
+
+        A thousand nodes send a hundred reports a second.
+        """
         fresh_s = self.settings.programs.report_stale_s
         if old.reported_at is None or self.now - old.reported_at > fresh_s:
             return True
-        if old.inventory is not new.inventory and _lasting(old) != _lasting(new):
+        if old.inventory is not new.inventory and _report_without_use(old) != _report_without_use(new):
             return True
-        return _beside_report(old) != _beside_report(new)
+        return _without_report(old) != _without_report(new)
 
     def put_drain(self, drain: Drain) -> None:
-        """Take something out, or change why and until when."""
+        """Save a drain."""
         self.put(drain)
         self.state.cluster.table = None
 
     def drop_drain(self, drain: Drain) -> None:
-        """Give it back."""
+        """Remove a drain."""
         self.drop(Drain, drain.target, drain.name)
         self.state.cluster.table = None
 
     def put_card(self, card: Card) -> None:
-        """Change what is remembered of a card."""
+        """Save the record of a GPU."""
         self.put(card)
         self.state.match.unmatched, self.state.cluster.table = True, None
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:
-        """The job's last change."""
+        """End a job."""
         ended_at = self._ended_at(job)
         self.put_job(replace(job, state=state, message=message, exit_code=exit_code, ended_at=ended_at))
 
     def _ended_at(self, job: Job) -> float:
-        """When its tasks ended, if it was their end that was just heard of."""
+        """Return the end of a job's tasks if it was just reported, else the present time."""
         tasks = self.state.work.round_of(job)
         if not all(task.ended for task in tasks) or all(task.heard_at < self.now for task in tasks):
             return self.now
@@ -165,18 +177,19 @@ class Turn:
         )
 
     def give_way(self, job: Job, message: str) -> None:
-        """Put a job back to its place in the queue at once: another job was before it, and nothing has failed."""
+        """Put a job back to its place in the queue at once, as it made room for another job and has not failed."""
         if job.adopted:
             self._end_adopted(job, message)
             return
         self.put_job(replace(job, state=JobState.PENDING, started_at=None, message=message))
 
     def _end_adopted(self, job: Job, message: str) -> None:
-        why = f"{message}; it was adopted without its request, so it cannot start again: submit it anew"
+        """Fail a job that was adopted by its labels, as it cannot start again."""
+        why = f"{message}; it was adopted without its request, so it cannot start again: submit it again"
         self.end_job(job, JobState.FAILED, why)
 
     def retry(self, job: Job, message: str, exit_code: int | None, *, final: bool) -> None:
-        """An attempt is used up: wait for the next one, or the job has failed."""
+        """Count an attempt of a job; queue it for the next one, or fail it after the last."""
         job = replace(job, attempts=job.attempts + 1)
         if final or job.attempts >= job.spec.max_attempts:
             self.end_job(job, JobState.FAILED, message, exit_code)
@@ -196,13 +209,13 @@ class Turn:
         )
 
 
-#: All that a node has but its latest report, and when that came.
-_beside_report: Final = attrgetter(
+#: All fields of a node but its latest report and the time of that.
+_without_report: Final = attrgetter(
     *[each.name for each in fields(Node) if each.name not in ("reported_at", "inventory")]
 )
 
 
-def _lasting(node: Node) -> Inventory | None:
-    """What a node reports, without the use of cards and of shares: that is another with each report."""
-    said = node.inventory
-    return None if said is None else replace(said, uses=(), gpu_uses=(), task_uses=())
+def _report_without_use(node: Node) -> Inventory | None:
+    """Return what a node reports without the use of GPUs and shares, which differs in each report."""
+    report = node.inventory
+    return None if report is None else replace(report, uses=(), gpu_uses=(), task_uses=())

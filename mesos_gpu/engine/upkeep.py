@@ -1,4 +1,4 @@
-"""What time alone asks for: reconciliation, repeated kills, unreachable tasks, old history."""
+"""Upkeep by time: reconciliation, repeated kills, unreachable tasks, and old records."""
 
 from dataclasses import replace
 
@@ -24,13 +24,13 @@ from mesos_gpu.policy.queueing.backoff import delay_s
 
 
 def begin_reconciliation(turn: Turn) -> None:
-    """Ask about every task that has not ended, until each has had a word since now."""
+    """Request the state of every live task from the master, until each has had an update since now."""
     turn.state.mesos.reconciliation = Reconciliation(started_at=turn.now, next_at=turn.now)
     _reconcile(turn)
 
 
 def on_tick(turn: Turn) -> None:
-    """Run all that is due."""
+    """Do all upkeep that is due."""
     set_back.on_tick(turn)
     if turn.state.mesos.connected:
         _reconcile(turn)
@@ -38,23 +38,24 @@ def on_tick(turn: Turn) -> None:
         _kill_where_others_ended(turn)
     cards.on_tick(turn)
     covers.on_tick(turn)
-    # Each of these looks at every task or app, and each request and message brings a tick.
+    # Each of the following looks at every task or app, and each request and message brings a tick.
     if turn.now - turn.state.work.tended_at >= turn.settings.tasks.tend_interval_s:
         turn.state.work.tended_at = turn.now
         _tend(turn)
     elif turn.state.apps.ended_instances:
-        apps.on_tick(turn)  # before the match: what an instance held goes to the one that takes its place
+        apps.on_tick(turn)  # before the match, so that a replacement gets what the instance held
 
 
 def _tend(turn: Turn) -> None:
-    budgets.on_tick(turn)  # before notices: who need not end does not
+    """Do the upkeep that looks at all tasks, jobs or apps."""
+    budgets.on_tick(turn)  # before notices, so that jobs that need not end go on
     bookings.on_tick(turn)
     if turn.state.mesos.connected:
         _ask_about_doubtful(turn)
         unknown.on_tick(turn)
         gangs.on_tick(turn)
         resizing.on_tick(turn)
-        recalls.on_tick(turn)  # before notices: who need not end does not
+        recalls.on_tick(turn)  # before notices, so that jobs that need not end go on
         notices.on_tick(turn)
         idle.on_tick(turn)
         _repeat_kills(turn)
@@ -73,6 +74,7 @@ def _tend(turn: Turn) -> None:
 
 
 def _reconcile(turn: Turn) -> None:
+    """Continue the reconciliation in progress, or begin the next one once it is due."""
     state, settings = turn.state, turn.settings
     run = state.mesos.reconciliation
     if run is None:
@@ -82,11 +84,13 @@ def _reconcile(turn: Turn) -> None:
     if turn.now < run.next_at:
         return
     silent = [state.work.tasks[t] for t in state.work.live if state.work.tasks[t].heard_at < run.started_at]
-    # A task launched after the start of the run is known to the master by its launch.
+    # The master knows a task that was launched after the start of the run by its launch.
     silent = [task for task in silent if task.launched_at <= run.started_at]
     if not silent:
         state.mesos.reconciliation, state.mesos.reconciled_at = None, turn.now
-        turn.effects.append(Reconcile(()))  # implicit: brings what only Mesos knows
+        turn.effects.append(
+            Reconcile(())
+        )  # implicit reconciliation, which also reports tasks that only Mesos knows
         return
     run.tries += 1
     run.next_at = turn.now + delay_s(
@@ -96,60 +100,64 @@ def _reconcile(turn: Turn) -> None:
 
 
 def _ask_about_doubtful(turn: Turn) -> None:
-    """A launch whose ACCEPT was lost on the way never gets an update by itself; a cut agent may be back."""
+    """Request the state of launches without an update, as their ACCEPT may be lost, and of unreachable tasks."""
     doubt_s = turn.settings.tasks.launch_doubt_s
-    asked = []
+    tasks = []
     for task_id in _restless(turn):
         task = turn.state.work.tasks[task_id]
         silent = task.state in (TaskState.LAUNCHED, TaskState.UNREACHABLE, TaskState.ABANDONED)
         if silent and turn.now - max(task.heard_at, task.launched_at) > doubt_s:
-            asked.append(replace(task, heard_at=turn.now))
-    for task in asked:
+            tasks.append(replace(task, heard_at=turn.now))
+    for task in tasks:
         turn.state.set_task(task)
-    if asked:
-        turn.effects.append(Reconcile(tuple((task.id, task.agent_id) for task in asked)))
+    if tasks:
+        turn.effects.append(Reconcile(tuple((task.id, task.agent_id) for task in tasks)))
 
 
 def _kill_where_others_ended(turn: Turn) -> None:
+    """Send kills that waited for a turn on agents where killed tasks have ended."""
     if freed := turn.state.work.restless.freed:
         evictions.send_waiting_kills(turn, sorted(freed))
         freed.clear()
 
 
 def _repeat_kills(turn: Turn) -> None:
+    """Send kills again that have had no effect, and those that wait for their turn."""
     evictions.send_waiting_kills(
         turn, list(turn.state.work.restless.unkilled)
-    )  # also where earlier kills are old
+    )  # earlier kills may be old by now
     for task_id in _restless(turn):
         task = turn.state.work.tasks[task_id]
         job = turn.state.work.current(task)
         ended_for_excess = task.excess and task.kill_sent_at is not None
         if job is None or not (job.kill_requested or task.evicted or ended_for_excess):
             continue
-        told_at = task.kill_sent_at
-        if told_at is not None and turn.now - told_at >= turn.settings.tasks.kill_resend_s:
+        killed_at = task.kill_sent_at
+        if killed_at is not None and turn.now - killed_at >= turn.settings.tasks.kill_resend_s:
             send_kill(turn, job, task)
 
 
 def _abandon_unreachable(turn: Turn) -> None:
+    """Give up launches that were unreachable for too long."""
     limit_s = turn.settings.mesos.unreachable_timeout_s
     for task_id in _restless(turn):
         task = turn.state.work.tasks[task_id]
         since, job = task.unreachable_since, turn.state.work.current(task)
         if task.unknown is not None:
-            continue  # nobody has said that it may be ended
+            continue  # only an operator may end it
         if task.covers is not None:
-            continue  # it does nothing: whoever has a share of its card is given up, and it is there when they are back
+            continue  # a cover task stays: tasks with shares of its GPU are given up, and may return
         if job is not None and job.app_version is not None and not job.kill_requested:
-            continue  # its app's strategy says when
+            continue  # its app's strategy decides when
         if task.state is TaskState.UNREACHABLE and since is not None and turn.now - since >= limit_s:
             abandon(turn, task, f"its agent {task.hostname} was unreachable for {limit_s:g} s")
 
 
 def _forget_old(turn: Turn) -> None:
+    """Forget the oldest ended jobs beyond a limit."""
     state = turn.state
     surplus = len(state.work.ended) - turn.settings.memory.keep_ended_jobs
-    # The next instance counts on.
+    # A later instance takes over the volumes and continues the launch count of these jobs.
     kept = {volume.job_id for volume in state.work.volumes.values() if not volume.is_named}
     for job_id in list(state.work.ended)[: max(surplus, 0)]:
         if job_id in kept or any(not task.ended for task in state.work.tasks_of(job_id)):
@@ -160,7 +168,11 @@ def _forget_old(turn: Turn) -> None:
 
 
 def _forget_lost_nodes(turn: Turn) -> None:
-    """At once where another agent is in its place: one that came back without what it knew has a new id."""
+    """Forget nodes that have been lost for long.
+
+    A node is forgotten at once if another agent is at its address: an agent that restarts without its work directory
+    has a new id.
+    """
     state = turn.state
     if not state.cluster.agents.lost:
         return
@@ -176,5 +188,5 @@ def _forget_lost_nodes(turn: Turn) -> None:
 
 
 def _restless(turn: Turn) -> list[TaskId]:
-    """Live tasks that time alone may concern, in the order of their launches."""
+    """Return the live tasks that upkeep must look at, in launch order."""
     return turn.state.work.restless.in_order(turn.state.work.restless.tasks)

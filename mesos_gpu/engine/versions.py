@@ -1,4 +1,4 @@
-"""Documents that are changed as a whole, by who has read the latest version."""
+"""Versions of documents that are replaced as a whole by a user who has read the latest version."""
 
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -9,26 +9,28 @@ from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.saves import NOUN_OF
 from mesos_gpu.model.tenancy import QueueDocument
 
-MAX_VERSIONS: Final = 50  # of each document, that are kept
+MAX_VERSIONS: Final = 50  # versions of each document that are saved
 Document = TypeVar("Document", AccessDocument, QueueDocument)
 
 
 def take_next(turn: Turn, latest: Document, document: Document, read: int, again: str) -> bool:
-    """Take it as the next version, unless it says what the latest says; whether it was.
+    """Save a document as the next version, unless it equals the latest one.
 
     Args:
-        turn: The step.
-        latest: The version that holds.
-        document: What was asked for; its version and time are of no account.
-        read: The version that was read by who asks.
-        again: The command that reads the latest.
+        latest: Version that is valid now.
+        document: Document to save; its version and time do not count.
+        read: Version that the user has read.
+        again: Command that reads the latest version.
+
+    Returns:
+        Whether it was saved.
 
     Raises:
-        Conflict: Somebody else has changed it since it was read.
+        Conflict: Another version was saved since it was read.
     """
     if read != latest.version:
         raise stale(latest.version, read, again)
-    if _says(document) == _says(latest):
+    if _content(document) == _content(latest):
         return False
     turn.put(replace(document, version=latest.version + 1, at=turn.now))
     plural = NOUN_OF[type(document)].plural
@@ -39,13 +41,13 @@ def take_next(turn: Turn, latest: Document, document: Document, read: int, again
 
 
 def stale(latest: int, read: int, again: str) -> Conflict:
-    """What is told who has read an earlier version than the latest."""
+    """Return the error for a user who has read an earlier version than the latest."""
     return Conflict(
         f"the document is at version {latest}, and version {read} was read",
-        remedy=f"read it again ({again}), change that, and apply it",
+        remedy=f"read it again ({again}), repeat the change, and apply it",
     )
 
 
-def _says(document: Document) -> Document:
-    """What it says, but not when, by whom and why."""
+def _content(document: Document) -> Document:
+    """Return a document without version, time, author and comment."""
     return replace(document, version=0, at=0.0, by="", comment="")

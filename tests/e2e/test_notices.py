@@ -138,7 +138,7 @@ def test_notice_that_is_called_off_lets_the_task_go_on(stack: Stack, client: Cli
     job = client.job(low)
     assert (job["state"], job["message"]) == (
         "running",
-        "it goes on: what it runs on is not taken out any more",
+        "it goes on: its node or GPU is not drained any more",
     )
 
 

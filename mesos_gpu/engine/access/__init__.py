@@ -1,1 +1,1 @@
-"""Who may do what, as it is kept: versions of the document, and tokens."""
+"""Access rights in the state: versions of the access document, and tokens."""

@@ -1,4 +1,4 @@
-"""Versions of the document that says who may do what."""
+"""Versions of the access document, which says what each user may do."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ READ_AGAIN: Final = "mesos-gpu access show"
 
 
 def on_access_changed(turn: Turn, event: ev.AccessChanged) -> None:
-    """Take it as the next version, unless it says what the latest says.
+    """Save a new version of the access document, unless it equals the latest one.
 
     Raises:
-        Conflict: Somebody else has changed it since it was read.
+        Conflict: Another version was saved since the document was read.
     """
     take_next(turn, turn.state.rights.access, event.document, event.expected_version, READ_AGAIN)

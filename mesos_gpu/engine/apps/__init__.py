@@ -1,1 +1,1 @@
-"""Apps: their instances, deployments, delays, and services."""
+"""Apps: instances, deployments, launch delays, and services."""

@@ -1,4 +1,4 @@
-"""How long apps wait before their next launch, because instances failed."""
+"""Launch delays of apps after failures of their instances."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,11 +15,11 @@ from mesos_gpu.model.jobs.queue import Ends, LaunchDelay
 from mesos_gpu.policy.apps.rollout.history import made_after
 from mesos_gpu.policy.queueing.backoff import delay_s
 
-_STEADY_S: Final = 60.0  # an instance that ran so long was none of a row of failures
+_STEADY_S: Final = 60.0  # an instance that ran this long is not counted in a row of failures
 
 
 def was_steady(job: Job, now: float) -> bool:
-    """Whether an instance ran for long before its end, at `now`."""
+    """Return whether an instance ran for at least a minute before its end at `now`."""
     return job.started_at is not None and now - job.started_at >= _STEADY_S
 
 
@@ -59,34 +59,40 @@ def is_crashing(state: State, app: App, ends: Ends, now: float) -> bool:
 
 
 def _by_itself(state: State, job: Job) -> bool:
+    """Return whether an ended instance ended by itself or was unhealthy, rather than being killed."""
     return job.state is not JobState.KILLED or _was_unhealthy(state, job)
 
 
 def last_failures(state: State, app_ids: Collection[str]) -> dict[str, Job]:
-    """The latest instance of each app that failed, or was not healthy, since the app was made; only apps with one."""
+    """Return the latest instance of each app that failed or was unhealthy since the app was created.
+
+    Apps without one are missing.
+    """
     last: dict[str, Job] = {}
-    wanted = set(app_ids)
+    missing = set(app_ids)
     for job in map(state.work.jobs.__getitem__, reversed(state.work.ended)):
-        if not wanted:
+        if not missing:
             break
-        if job.spec.app in wanted and _failed(state, job):
-            wanted.remove(job.spec.app)
+        if job.spec.app in missing and _failed(state, job):
+            missing.remove(job.spec.app)
             if (job.app_version or 0.0) > made_after(state.apps.roots, job.spec.app):
                 last[job.spec.app] = job
     return last
 
 
 def _failed(state: State, job: Job) -> bool:
+    """Return whether an ended instance failed or was unhealthy."""
     return job.state is JobState.FAILED or _was_unhealthy(state, job)
 
 
 def _was_unhealthy(state: State, job: Job) -> bool:
+    """Return whether an ended instance was killed because it was unhealthy."""
     task = state.work.tasks.get(job.task_id) if job.task_id else None
     return task is not None and bool(task.unhealthy)
 
 
 def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
-    """Launch delays in force, of apps that want more instances than they have."""
+    """Return the current launch delays of apps that want more instances than they have."""
     if not state.apps.backoffs:
         return {}
     delays = {}
@@ -100,21 +106,21 @@ def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
 
 
 def forget_delays(state: State, app_id: str) -> None:
-    """Let an app's next launch be at once, whatever its configuration."""
+    """Remove the launch delays of an app, whatever its configuration."""
     for key in [key for key in state.apps.backoffs if key[0] == app_id]:
         del state.apps.backoffs[key]
 
 
 def launch_delay_s(app: App, failures: int) -> float:
-    """How long an app waits before its next launch, after so many failures in a row."""
+    """Return the seconds that an app waits before its next launch after a number of failures in a row."""
     return delay_s(failures, first_s=app.backoff_s, factor=app.backoff_factor, most_s=app.max_launch_delay_s)
 
 
 def on_delay_reset(turn: Turn, event: ev.DelayReset) -> None:
-    """Forget an app's failures in a row, and let what waits for its next attempt start.
+    """Forget an app's failures in a row, and let its waiting instances start now.
 
     Raises:
-        NotFound: Nothing of it waits to be launched.
+        NotFound: No instance of the app waits for a launch.
     """
     state = turn.state
     jobs = [state.work.jobs[id] for id in state.apps.instances.get(event.app, ())]

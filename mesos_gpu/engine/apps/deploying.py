@@ -1,4 +1,4 @@
-"""Apps: their instances are jobs, and a deployment brings them from what they are to what they shall be."""
+"""Deployments: they bring apps, whose instances are jobs, from their present to their new definitions."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -48,7 +48,8 @@ from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import gpu_options
 
-#: What an instance shows of its job; one whose executor has said something is STARTING, and no more STAGING.
+#: State of an instance by that of its job; STAGING becomes STARTING with the first status update of its
+#: executor.
 SHOWN: Final = {
     JobState.PENDING: InstanceState.WAITING,
     JobState.STARTING: InstanceState.STAGING,
@@ -56,7 +57,7 @@ SHOWN: Final = {
     JobState.UNREACHABLE: InstanceState.UNREACHABLE,
     JobState.KILLING: InstanceState.RUNNING,
 }
-_UNWANTED = "not wanted any more"
+_UNWANTED = "the app does not want this instance any more"
 _SLOW_S: Final = 60.0  # Mesos' default of --executor_registration_timeout
 
 
@@ -64,17 +65,17 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
     """Begin a deployment.
 
     Raises:
-        TooMuch: One user wants more than he may.
-        AppLocked: Another one is under way for one of the apps; with `force` it would be ended.
-        BadConfiguration: Apps depend on each other in a circle, or one of those that change cannot be run here.
-        NotAccepted: By the document of queues, instances of those that change could never start.
+        TooMuch: A user wants more than allowed.
+        AppLocked: Another deployment of one of the apps is in progress; `force` would end it.
+        BadConfiguration: Apps depend on each other in a circle, or a changed app cannot run here.
+        NotAccepted: By the document of queues, instances of changed apps could never start.
     """
     root, kill = _without_chosen(turn, event)
-    made = plan(turn.state.apps.catalog.root, root, restarts=event.restarts, kill=kill)
-    check_change(turn.state, turn.settings, turn.now, made)
-    known = {app.id for app in turn.state.apps.catalog.root.all_apps()}
-    _begin(turn, event.id, made, force=event.force)
-    volumes.give_up(turn, {app.id for app in made.target.all_apps()} - known)
+    new_plan = plan(turn.state.apps.catalog.root, root, restarts=event.restarts, kill=kill)
+    check_change(turn.state, turn.settings, turn.now, new_plan)
+    present_ids = {app.id for app in turn.state.apps.catalog.root.all_apps()}
+    _begin(turn, event.id, new_plan, force=event.force)
+    volumes.give_up(turn, {app.id for app in new_plan.target.all_apps()} - present_ids)
 
 
 def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[str, tuple[str, ...]]]:
@@ -88,11 +89,17 @@ def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[s
     before = {id for action in actions for id in action.kill}
     apps = {app.id: app for app in event.root.all_apps()} if event.kill else {}
     for id, named in event.kill.items():
-        live = [each for each in state.apps.instances.get(id, ()) if not state.work.jobs[each].kill_requested]
-        chosen = [each for each in live if each in named and each not in before]
-        kill[id] = tuple(each for each in live if each in named or each in before)
+        live = [
+            job_id
+            for job_id in state.apps.instances.get(id, ())
+            if not state.work.jobs[job_id].kill_requested
+        ]
+        chosen = [job_id for job_id in live if job_id in named and job_id not in before]
+        kill[id] = tuple(job_id for job_id in live if job_id in named or job_id in before)
         by[id] = (
-            sum(_has_its_place(turn, apps[id], state.work.jobs[each]) for each in chosen) if id in apps else 0
+            sum(_has_its_place(turn, apps[id], state.work.jobs[job_id]) for job_id in chosen)
+            if id in apps
+            else 0
         )
     return smaller(event.root, by), kill
 
@@ -105,18 +112,18 @@ def _has_its_place(turn: Turn, app: App, job: Job) -> bool:
 
 
 def check_change(state: State, settings: Settings, now: float, made: Plan) -> None:
-    """Refuse apps that are too much or could never run.
+    """Refuse a change of apps that is beyond limits, or with apps that could never run.
 
     Args:
-        state: The engine's.
-        settings: The operator's.
-        now: Seconds since the epoch.
-        made: The steps from the apps that there are to those that there shall be.
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        made: Steps from the present apps to the new ones.
 
     Raises:
-        TooMuch: One user wants more than he may.
-        BadConfiguration: One of those that change cannot be run here.
-        NotAccepted: By the document of queues, instances of those that change could never start.
+        TooMuch: A user wants more than allowed.
+        BadConfiguration: A changed app cannot run here.
+        NotAccepted: By the document of queues, instances of changed apps could never start.
     """
     old, wrong = {app.id: app for app in state.apps.catalog.root.all_apps()}, list[tuple[str, str]]()
     check_apps(settings, old.values(), made.target.all_apps())
@@ -128,18 +135,18 @@ def check_change(state: State, settings: Settings, now: float, made: Plan) -> No
         if before is not None and {*before.persistent_volumes} != {*action.app.persistent_volumes}:
             what = f"{action.app.id}: its persistent volumes cannot change, as instances keep them"
             raise BadConfiguration(
-                what, remedy="make another app with other volumes, or delete this one first"
+                what, remedy="create another app with other volumes, or delete this one first"
             )
         wrong += check_app(state, settings, action.app, old.get(action.app.id), job)
     if wrong:
-        raise NotAccepted(wrong, remedy="the queues and their limits: mesos-gpu queue show")
+        raise NotAccepted(wrong, remedy="see the queues and their limits: mesos-gpu queue show")
 
 
 def on_deployment_deleted(turn: Turn, event: ev.DeploymentDeleted) -> None:
-    """End a deployment where it is, or undo it with another one.
+    """End a deployment as it stands, or undo it by another one.
 
     Raises:
-        NotFound: There is none of that id.
+        NotFound: No deployment has that id.
     """
     undone = turn.state.apps.deployments.get(event.id)
     if undone is None:
@@ -151,13 +158,18 @@ def on_deployment_deleted(turn: Turn, event: ev.DeploymentDeleted) -> None:
 
 
 def _roll_back(turn: Turn, undone: Deployment, id: str) -> None:
-    """End a deployment, and begin another one, of that id, which brings back what was before it."""
+    """End a deployment, and begin another one with that id, which restores the apps as before it."""
     back = rollback(undone.plan, turn.state.apps.catalog.root)
     _end(turn, undone.id)
     _begin(turn, id, back, force=True, undone=undone)
 
 
 def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment | None = None) -> None:
+    """Begin a deployment of a plan, after ending those that are in its way.
+
+    Raises:
+        AppLocked: Another one is in its way, and `force` is not set.
+    """
     state, old = turn.state, turn.state.apps.catalog
     if not made.steps and made.original == made.target:
         return
@@ -168,7 +180,7 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
     steady = dict[str, App]()
     for other in in_the_way:
         ended = state.apps.deployments[other]
-        if other in busy and not ended.undoes:  # what a rollback begins with is what failed
+        if other in busy and not ended.undoes:  # a rollback begins with the failed apps
             steady |= {app.id: app for app in ended.plan.changed_from} | dict(ended.steady)
         _end(turn, other, done=other not in busy)
     at = moment(turn)
@@ -179,24 +191,27 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
         forget_delays(state, action.app.id)
     if made.steps:
         state.apps.changed_apps.update(made.affected)
-        undoes = undone.id if undone else ""
-        there = {app.id for app in made.changed_from}
-        steady = {id: app for id, app in steady.items() if id in there}
-        turn.put(Deployment(id, at, made, dict(old.versions), undoes=undoes, steady=steady))
+        undone_id = undone.id if undone else ""
+        present_ids = {app.id for app in made.changed_from}
+        steady = {id: app for id, app in steady.items() if id in present_ids}
+        turn.put(Deployment(id, at, made, dict(old.versions), undoes=undone_id, steady=steady))
 
 
 def _running(state: State, made: Plan) -> dict[str, float]:
-    """Return the version of instances that run already what their app shall run, by app; the latest of several.
+    """Return the version of instances that already run what their app is to run, by app; the latest of several.
 
-    Of an app that is restarted, the instances are replaced all the same: its definition stays.
+    Instances of an app that is restarted are replaced nevertheless, as its definition stays.
     """
     running = {}
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
-        known = {each.version: each.app for each in state.apps.app_versions.get(action.app.id, ())}
+        apps_by_version = {
+            app_version.version: app_version.app
+            for app_version in state.apps.app_versions.get(action.app.id, ())
+        }
         alike = [
             version
             for version in _versions_that_run(state, action.app.id)
-            if version in known and same_but_scale(known[version], action.app)
+            if version in apps_by_version and same_but_scale(apps_by_version[version], action.app)
         ]
         if alike:
             running[action.app.id] = max(alike)
@@ -210,7 +225,7 @@ def _versions_that_run(state: State, app_id: str) -> set[float]:
 
 
 def _is_over(turn: Turn, deployment: Deployment) -> bool:
-    """Whether nothing of a deployment is left to do, so that the next tick would end it."""
+    """Return whether a deployment has nothing left to do, so that the next tick would end it."""
     versions = turn.state.apps.catalog.versions
     for action in (action for step in deployment.plan.steps[deployment.step :] for action in step):
         info = versions.get(action.app.id)
@@ -221,32 +236,44 @@ def _is_over(turn: Turn, deployment: Deployment) -> bool:
 
 
 def _end(turn: Turn, id: str, *, done: bool = False) -> None:
+    """End a deployment, whether it is done or not."""
     turn.state.apps.changed_apps.update(turn.state.apps.deployments.pop(id).plan.affected)
     turn.effects.append(ForgetDeployment(id, done))
 
 
-# --- what is to be done now
+# --- actions that are due now
 
 
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    """What holds for one app at this moment."""
+    """Goal of one app at this moment.
+
+    Attributes:
+        action: Step of a deployment, or the upkeep of the app.
+        version: `last_config_change_at` of its definition.
+        began_at: Begin of the deployment in seconds since the epoch; 0 outside of a deployment.
+    """
 
     action: Action
-    version: float  # `last_config_change_at` of its definition
+    version: float
     began_at: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
-    """How far one app is."""
+class _Progress:
+    """Progress of one app.
 
-    waiting: str | None = ""  # why nothing is done for it, "" if something was done, None if it is there
-    progress: int = 0  # see `moves.progress`
+    Attributes:
+        waiting: Reason for which nothing is done for it now; "" if something was done, None if the goal is reached.
+        progress: Value of `moves.progress`.
+    """
+
+    waiting: str | None = ""
+    progress: int = 0
 
 
 def on_tick(turn: Turn) -> None:
-    """Do what is due: for the apps of which something changed at once, for all of them now and then."""
+    """Bring apps nearer to their goals: changed apps at once, and all apps at intervals."""
     state = turn.state
     _count_failures(turn)
     every = turn.now - state.apps.looked_at_apps >= turn.settings.tasks.apps_interval_s
@@ -259,20 +286,28 @@ def on_tick(turn: Turn) -> None:
     aims = _aims(
         state, None if every else changed.union(*(d.plan.affected for d in state.apps.deployments.values()))
     )
-    stands = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at}
+    stands = {
+        id: _advance_app(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at
+    }
     for deployment in list(state.apps.deployments.values()):
-        # Who asked for it sees it at least. Far in the future it was made: the clock was set back since then.
+        # It stays for one tick at least, so that its requester sees it, unless the clock was set back since.
         if 0 <= deployment.version - turn.now < turn.settings.tasks.apps_interval_s:
-            state.apps.changed_apps.update(
-                deployment.plan.affected
-            )  # the next tick goes on, and not the next look at all
+            # The next tick goes on with it, instead of the next look at all apps.
+            state.apps.changed_apps.update(deployment.plan.affected)
         else:
             _advance(turn, deployment, stands)
 
 
 def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
-    """The aim of each app of `wanted` (None: of all). While a deployment has not come to an app, it stays what it
-    was; but if instances run already what it shall be, it keeps these."""
+    """Return the goals of apps.
+
+    An app that a deployment has not reached yet keeps its present definition. If instances already run the new one,
+    the app keeps these.
+
+    Args:
+        state: State of the engine.
+        wanted: Ids of the apps; None for all apps.
+    """
     catalog = state.apps.catalog
     aims = {
         app.id: _Aim(Action(ActionKind.SCALE, app), catalog.versions[app.id].last_config_change_at, 0.0)
@@ -290,7 +325,7 @@ def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
             version = info.last_config_change_at if info else 0.0
             aims[action.app.id] = _Aim(action, version, deployment.version)
     running = state.apps.instances.keys() if wanted is None else state.apps.instances.keys() & wanted
-    for id in sorted(running - aims.keys()):  # its deletion was ended half-way
+    for id in sorted(running - aims.keys()):  # the deployment that deletes it was ended before it was done
         aims[id] = _Aim(Action(ActionKind.STOP, App(id)), 0.0, 0.0)
     return aims
 
@@ -307,14 +342,15 @@ def _aim_before(state: State, deployment: Deployment, was: App) -> _Aim:
 
 
 def _reached(deployment: Deployment) -> Iterator[Action]:
+    """Yield the actions of all steps of a deployment up to the present one."""
     for step in deployment.plan.steps[: deployment.step + 1]:
         yield from step
 
 
-def _advance(turn: Turn, deployment: Deployment, stands: Mapping[str, _Stand]) -> None:
-    """Go on to the next step when all of the current one is done; undo the deployment if it is overdue."""
+def _advance(turn: Turn, deployment: Deployment, stands: Mapping[str, _Progress]) -> None:
+    """Begin the next step of a deployment once the present one is done; undo the deployment if it is overdue."""
     step = deployment.plan.steps[deployment.step]
-    all_of_it = [(action, stands.get(action.app.id, _Stand())) for action in step]
+    all_of_it = [(action, stands.get(action.app.id, _Progress())) for action in step]
     left = [(action, stand) for action, stand in all_of_it if stand.waiting is not None]
     if left:
         _wait(turn, deployment, left)
@@ -325,15 +361,15 @@ def _advance(turn: Turn, deployment: Deployment, stands: Mapping[str, _Stand]) -
         _end(turn, deployment.id, done=True)
 
 
-def _wait(turn: Turn, deployment: Deployment, left: Sequence[tuple[Action, _Stand]]) -> None:
-    """Note what a deployment waits for, and whether it is overdue.
+def _wait(turn: Turn, deployment: Deployment, left: Sequence[tuple[Action, _Progress]]) -> None:
+    """Record what a deployment waits for, and whether it is overdue.
 
-    It is undone then, if one of the overdue apps asks for it, and was there before; a rollback never is.
+    An overdue deployment is undone if one of its overdue apps asks for that and existed before; a rollback never is.
     """
     words, progress, reverts = dict[str, str](), dict[str, Progress](), False
     old = {app.id for app in deployment.plan.changed_from}
     for action, stand in left:
-        id, said = action.app.id, stand.waiting or ""
+        id, reason = action.app.id, stand.waiting or ""
         terms = terms_of(gpu_options(action.app)) if action.kind is not ActionKind.STOP else None
         if terms is not None:
             since = turn.state.mesos.registered_at if turn.state.mesos.connected else turn.now
@@ -341,8 +377,8 @@ def _wait(turn: Turn, deployment: Deployment, left: Sequence[tuple[Action, _Stan
             progress[id] = progress_after(before, stand.progress, terms, now=turn.now, from_s=since)
             if progress[id].overdue:
                 terms = replace(terms, reverts=terms.reverts and id in old and not deployment.undoes)
-                said, reverts = overdue_words(terms, deployment.id, said), reverts or terms.reverts
-        words[id] = said
+                reason, reverts = overdue_words(terms, deployment.id, reason), reverts or terms.reverts
+        words[id] = reason
     if (words, progress) != (deployment.waiting, deployment.progress):
         deployment = replace(deployment, waiting=words, progress=progress)
         turn.put(deployment)
@@ -358,17 +394,17 @@ def _revert(turn: Turn, deployment: Deployment) -> None:
     _roll_back(turn, undone, str(uuid5(NAMESPACE_URL, f"{deployment.id} is undone")))
 
 
-def _pursue(turn: Turn, aim: _Aim) -> _Stand:
+def _advance_app(turn: Turn, aim: _Aim) -> _Progress:
     """Do what brings an app nearer to its aim, and return how far it is."""
     app, state = aim.action.app, turn.state
     if aim.action.kind is ActionKind.START:
-        return _Stand(None)
+        return _Progress(None)
     _expunge(turn, app)
     target, instances, next_moves = _next_moves(turn, aim)
     if next_moves.done:
         state.apps.vacant.pop(app.id, None)
-        return _Stand(None)
-    return _Stand(_do(turn, aim, target, next_moves), moves.progress(target, instances))
+        return _Progress(None)
+    return _Progress(_do(turn, aim, target, next_moves), moves.progress(target, instances))
 
 
 def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, list[Instance], Moves]:
@@ -417,6 +453,7 @@ def _counts_as_cut_off(state: State, task: Task, since: float, now: float) -> fl
 
 
 def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
+    """Kill and start instances; return what the app waits for then, in words."""
     app = aim.action.app
     for id in todo.kill:
         job = replace(turn.state.work.jobs[JobId(id)], nameless=True)
@@ -429,7 +466,7 @@ def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
         return f"waits {wait_s:.0f} s before its next launch: instances failed"
     spec = instance_of(app, target.version)
     if isinstance(spec, str):
-        return spec  # an earlier version of this program let it in
+        return spec  # an earlier version of this program has accepted it
     for _ in range(todo.launch):
         _start_instance(turn, app, spec, aim)
     return todo.waiting
@@ -441,15 +478,17 @@ def instance_of(app: App, version: float) -> JobSpec | str:
 
 
 def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
-    """Start an instance. If it replaces another, it keeps its app's place in the queue: a later job gets no GPU of
-    it."""
+    """Start an instance of an app.
+
+    A replacement keeps its app's place in the queue, so that no later job gets its GPU.
+    """
     state = turn.state
     new = state.work.next_sequence, None
     spec = of_app(tree_of(state, turn.settings), spec, app.id)
     replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
     sequence, since = state.apps.places.get(app.id, new) if replaces else new
     idle = volumes.idle_volumes(state, app.id, spec) if app.is_resident else ()
-    id = volumes.successor_of(state, idle) or _comes_back(turn, app, aim.version) or _new_id(turn, app)
+    id = volumes.successor_of(state, idle) or _restarted_id(turn, app, aim.version) or _new_id(turn, app)
     turn.put_job(
         Job(
             id,
@@ -466,8 +505,8 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     )
 
 
-def _comes_back(turn: Turn, app: App, version: float) -> JobId | None:
-    """The id of an instance that ended and starts again: it keeps its name and counts on, as with Marathon."""
+def _restarted_id(turn: Turn, app: App, version: float) -> JobId | None:
+    """Return the id of an ended instance for its restart, with a higher count, as in Marathon; None without one."""
     state = turn.state
     vacant = state.apps.vacant.get(app.id, [])
     while vacant:
@@ -479,7 +518,7 @@ def _comes_back(turn: Turn, app: App, version: float) -> JobId | None:
 
 
 def _new_id(turn: Turn, app: App) -> JobId:
-    """Make a job's id, by no chance: the same events give the same ids."""
+    """Return a new job id that follows from the events alone, without chance."""
     state = turn.state
     seeds = (
         f"{state.mesos.framework_id}{app.id}?{number}&{turn.now}" for number in count(len(state.work.jobs))
@@ -489,6 +528,7 @@ def _new_id(turn: Turn, app: App) -> JobId:
 
 
 def _instance(state: State, job: Job, now: float) -> Instance:
+    """Return an instance as deployments see it."""
     tasks = state.work.round_of(job)
     task = tasks[0] if tasks else None
     shown, since = SHOWN[job.state], job.started_at or job.submitted_at
@@ -497,7 +537,7 @@ def _instance(state: State, job: Job, now: float) -> Instance:
     if shown is InstanceState.UNREACHABLE and task is not None:
         since = _counts_as_cut_off(state, task, task.unreachable_since or since, now)
     elif task is not None and task.evicted:
-        shown = InstanceState.WAITING  # it is being ended here, to be placed anew
+        shown = InstanceState.WAITING  # it is being ended here, to be placed again
     healths = _healths(state, job, task)
     return Instance(
         id=job.id,
@@ -513,28 +553,34 @@ def _instance(state: State, job: Job, now: float) -> Instance:
 
 
 def _healths(state: State, job: Job, task: Task | None) -> list[bool | None]:
-    """What those say that check it: the executor, the scheduler, both or none."""
+    """Return the results of health checks of an instance: by its executor, by the scheduler, both or none."""
     by_executor = [task.healthy if task else None] if job.spec.health_checks else []
     by_scheduler = [state.apps.healths.get(task.id) if task else None] if job.checked else []
     return by_executor + by_scheduler
 
 
 def _all_well(verdicts: list[bool | None]) -> bool | None:
+    """Return False if any check failed, True if all passed, and None if some have no result or there are no checks."""
     if False in verdicts:
         return False
     return None if None in verdicts or not verdicts else True
 
 
 def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
-    """Remember it; and end an instance that failed too often. One that is cut off is left alone: it may serve."""
+    """Record health results of a task, and end an instance that failed too often.
+
+    An instance on an unreachable agent is left alone, as it may still serve.
+    """
     task = turn.state.work.tasks.get(event.task_id)
     job = turn.state.work.current(task) if task else None
     if task is None or job is None or task.ended or job.app_version is None:
         return
     turn.state.apps.healths[task.id], turn.state.apps.check_results[task.id] = event.healthy, event.healths
-    said = event.healthy if event.healthy is not None else task.healthy  # not all were made since a restart
-    if not job.spec.health_checks and task.healthy is not said:  # else the executor's word is shown
-        task = replace(task, healthy=said)
+    health = (
+        event.healthy if event.healthy is not None else task.healthy
+    )  # before all checks were made since a restart
+    if not job.spec.health_checks and task.healthy is not health:  # otherwise the executor's result is shown
+        task = replace(task, healthy=health)
         turn.show_task(task)
     turn.state.apps.changed_apps.add(job.app_id)
     if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
@@ -544,8 +590,7 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
 
 
 def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
-    """Take in that a task is ready; it is so for as long as it runs: whether it is well is for its health checks to
-    say."""
+    """Record that a task is ready; it stays so while it runs, as health checks report later failures."""
     task = turn.state.work.tasks.get(event.task_id)
     job = turn.state.work.current(task) if task else None
     if task is None or job is None or task.ended or task.ready:
@@ -557,7 +602,7 @@ def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
 
 
 def _count_failures(turn: Turn) -> None:
-    """An instance that ended by itself makes the next launch wait, longer with each in a row of its configuration."""
+    """Delay the next launch of apps with instances that ended by themselves, longer with each one in a row."""
     state = turn.state
     ended, state.apps.ended_instances = state.apps.ended_instances, []
     apps = {app.id: app for app in state.apps.catalog.root.all_apps()} if ended else {}

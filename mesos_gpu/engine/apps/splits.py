@@ -1,4 +1,4 @@
-"""Services that are split over apps: what users want of them, and which tasks serve."""
+"""Services that are split over apps: their definition, and the tasks that serve them."""
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
@@ -10,25 +10,27 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 
 
 def on_split_set(turn: Turn, event: ev.SplitSet) -> None:
-    """Replace it as a whole."""
+    """Save a service, in place of the one with its name."""
     turn.put(event.split)
 
 
 def on_split_dropped(turn: Turn, event: ev.SplitDropped) -> None:
-    """Forget it; its apps are left as they are.
+    """Delete a service; its apps are left unchanged.
 
     Raises:
-        NotFound: There is none of that name.
+        NotFound: No service has that name.
     """
     if event.name not in turn.state.apps.splits:
-        raise NotFound(f"there is no service {event.name}", remedy="list them with: mesos-gpu service list")
+        raise NotFound(
+            f"there is no service {event.name}", remedy="list the services with: mesos-gpu service list"
+        )
     turn.drop(TrafficSplit, event.name)
 
 
 def serving(state: State, app_id: str) -> list[Task]:
-    """The tasks of an app that requests may go to: they run, are ready and healthy, and were not told to end.
+    """Return the tasks of an app that may get requests: running, ready, healthy, and not being ended.
 
-    What was known of their health counts on after a restart of the scheduler, until something else is found.
+    After a restart of the scheduler the last known health counts until there is a new result.
     """
     tasks = []
     for id in state.apps.instances.get(app_id, ()):

@@ -1,1 +1,1 @@
-"""Job arrays: jobs are made of them as there is room for them."""
+"""Job arrays, whose tasks become jobs as there is room for them."""

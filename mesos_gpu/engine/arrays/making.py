@@ -1,7 +1,7 @@
-"""Job arrays: taken in, made into jobs as these may start, ended in parts, forgotten.
+"""Job arrays: submission, drafts of jobs, launches, kills, and removal.
 
-In the queue an array is its next few tasks, its drafts: one while nothing of it can start, as many as may start at once
-while all that are tried do. What no store has of them follows from the array's record, so nothing is lost with them.
+In the queue an array is represented by drafts, its next few tasks: one while none can start, more while all that are
+tried start. Drafts follow from the saved record of the array, so nothing is lost with them.
 """
 
 from dataclasses import replace
@@ -17,13 +17,13 @@ from mesos_gpu.model.saves import ForgetArray
 
 
 def take_in(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> None:
-    """Put a new array in its place in the queue."""
+    """Add a new array at its place in the queue."""
     array = JobArray(job_id, spec, turn.now, turn.state.work.next_sequence, owner)
     turn.put(replace(array, left=array.indexes.all))
 
 
 def refill(turn: Turn) -> None:
-    """Let each array that has changed have the drafts that it may have, and end those that are through."""
+    """Give each changed array the drafts that it may have, and end arrays without tasks left."""
     members = turn.state.work.members
     while members.changed:
         array = turn.state.work.arrays.get(next(iter(members.changed)))
@@ -33,6 +33,7 @@ def refill(turn: Turn) -> None:
 
 
 def _refill(turn: Turn, array: JobArray) -> None:
+    """Give an array its missing drafts, or end it."""
     members = turn.state.work.members
     if not array.left and not members.jobs.get(array.id):
         turn.publish_array(turn.put_array(replace(array, ended_at=turn.now)))
@@ -44,8 +45,10 @@ def _refill(turn: Turn, array: JobArray) -> None:
 
 
 def following(turn: Turn, job: Job) -> Job | None:
-    """Return the draft that stands next in line after a member that was launched, where priority alone decides; None if
-    there is none, or if other jobs may come between the two."""
+    """Return the draft that follows a launched member directly.
+
+    None without one, and in a tree of queues, where other jobs may come between the two.
+    """
     state = turn.state
     array = state.work.arrays.get(job.array) if job.array is not None else None
     if array is None or not state.quota.tree.is_flat or state.work.members.drafts.get(array.id):
@@ -55,8 +58,10 @@ def following(turn: Turn, job: Job) -> Job | None:
 
 
 def on_matched(turn: Turn) -> None:
-    """Let arrays whose drafts were all launched have twice as many, and others one again: who waits behind nothing but
-    room costs a match no more than a job does."""
+    """Double the drafts of arrays whose drafts were all launched, and reduce the others to one.
+
+    So an array that waits for room costs a match no more than a job.
+    """
     state, members = turn.state, turn.state.work.members
     for array_id in members.launched:
         if array_id not in members.drafts:
@@ -70,26 +75,28 @@ def on_matched(turn: Turn) -> None:
 
 
 def members_of(turn: Turn, array: JobArray, positions: Runs) -> list[Job]:
-    """The members of an array at some positions that have not ended, drafts too."""
+    """Return the members of an array at some positions that have not ended, with drafts."""
     jobs = (turn.state.work.jobs[job_id] for job_id in turn.state.work.members.jobs.get(array.id, ()))
     places = ((array.indexes.position(job.index or 0), job) for job in jobs)
     return [job for place, job in places if place is not None and has(positions, place)]
 
 
 def kill_left(turn: Turn, array: JobArray, positions: Runs) -> None:
-    """End those at some positions of which there is no job yet, or a draft."""
-    gone = both(array.left, positions)
-    if not gone:
+    """Kill the tasks of an array at some positions that have no job yet, or a draft."""
+    killed_positions = both(array.left, positions)
+    if not killed_positions:
         return
-    for job in members_of(turn, array, gone):
+    for job in members_of(turn, array, killed_positions):
         if job.id in turn.state.work.members.drafts.get(array.id, ()):
             turn.state.drop_draft(job)
-    killed = replace(array, left=without(array.left, gone), killed=union(array.killed, gone))
+    killed = replace(
+        array, left=without(array.left, killed_positions), killed=union(array.killed, killed_positions)
+    )
     turn.publish_array(turn.put_array(killed))
 
 
 def forget_old(turn: Turn) -> None:
-    """Forget the arrays that ended first, as jobs are; one with a member that is remembered stays."""
+    """Forget the arrays that ended first, beyond a limit, unless a member is still remembered."""
     members = turn.state.work.members
     surplus = len(members.ended) - turn.settings.memory.keep_ended_jobs
     if surplus <= 0:
@@ -102,6 +109,6 @@ def forget_old(turn: Turn) -> None:
 
 
 def positions_of(array: JobArray, event: ev.ArrayKillRequested) -> Runs:
-    """What a kill names, as positions."""
+    """Return the positions that a kill request names."""
     indexes = array.indexes
     return indexes.all if event.indexes is None else indexes.positions(parsed(event.indexes))

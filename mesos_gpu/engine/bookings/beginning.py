@@ -1,4 +1,4 @@
-"""The begin of a booking's time, and the words for nodes that it lacks."""
+"""Begin of a booking's time, and messages about its begin and the nodes that it lacks."""
 
 from dataclasses import replace
 from typing import Final
@@ -12,23 +12,23 @@ _OFFERS_S: Final = 2.0  # time after a subscription in which Mesos offers free r
 
 
 def offered_at(turn: Turn) -> float | None:
-    """Return when all free resources have been offered, in seconds since the epoch; None if they are offered now.
+    """Return when all free resources will have been offered, in seconds since the epoch; None if they are by now.
 
-    They are taken as offered if the clock was set back after the subscription.
+    They count as offered if the clock was set back after the subscription.
     """
     since = turn.state.mesos.registered_at
     return since + _OFFERS_S if since <= turn.now < since + _OFFERS_S else None
 
 
 def is_to_begin(turn: Turn, booking: Booking) -> bool:
-    """Return whether the time of a booking has come that has not begun."""
+    """Return whether a booking is not active although its time has come."""
     return not booking.is_active and booking.begins <= turn.now < booking.ends
 
 
 def begin(turn: Turn, booking: Booking) -> Booking:
-    """Let a booking be active with the nodes that it has.
+    """Activate a booking with the nodes that it has.
 
-    If its message does not say that nodes are lacking, that is not known yet.
+    If its message does not mention missing nodes, it is not known yet whether any are missing.
     """
     lacks = lacking_words(booking)
     then = lacks if booking.told or not lacks else "its nodes are chosen as soon as Mesos offers any"

@@ -1,4 +1,4 @@
-"""Choice of the nodes of bookings: when a job must get notice to leave them, and again if a node becomes unsound.
+"""Choice of nodes for bookings: when the first job there must get notice, and again if a node becomes unsound.
 
 Before that a booking has provisional nodes, so that no job starts there that could not leave in time. Chosen nodes
 displace the least work, and leave room for all other bookings.
@@ -36,13 +36,13 @@ from mesos_gpu.policy.calendar.book import Chosen, Ground, Item, laid_out
 from mesos_gpu.policy.calendar.local_times import shown
 
 # Ranks of jobs that would be displaced.
-_IN_TIME: Final = 0  # leaves before the begin
-_LATE: Final = 1  # leaves only after the begin
+_IN_TIME: Final = 0  # ends before the begin of the booking
+_LATE: Final = 1  # ends only after the begin
 _STAYS: Final = 2  # ends by itself, at an unknown time
 
 
 def choose_nodes(turn: Turn, backlog: Backlog) -> None:
-    """Choose the nodes that are due, let bookings begin, and update provisional nodes.
+    """Choose nodes of bookings when due, begin bookings, and update provisional nodes.
 
     It runs in each match while there are bookings.
     """
@@ -59,9 +59,12 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
             choice.provide(booking)
         if is_to_begin(turn, turn.state.calendar.bookings[booking.id]):
             begin(turn, turn.state.calendar.bookings[booking.id])
-    known = {each.id for each in unfinished(turn.state)}
-    now.places = {key: places for key, places in now.places.items() if key in known}
-    now.next_at = min((_next_of(turn, each, now) for each in unfinished(turn.state)), default=inf)
+    unfinished_ids = {unfinished_booking.id for unfinished_booking in unfinished(turn.state)}
+    now.places = {key: places for key, places in now.places.items() if key in unfinished_ids}
+    now.next_at = min(
+        (_next_of(turn, unfinished_booking, now) for unfinished_booking in unfinished(turn.state)),
+        default=inf,
+    )
     turn.state.calendar.provisional = now
     if now.is_soon(turn.now):
         for node in turn.state.cluster.nodes.values():
@@ -71,8 +74,8 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
 def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
     """Return when a booking needs something next, in seconds since the epoch; now if something is due."""
     places = booking.places if booking.state.has_nodes else now.places.get(booking.id, ())
-    there = [job for job in on_places(turn, booking, places).values() if job.spec.preemptible]
-    leave = [(notice_at(turn, booking, job), job) for job in there]
+    jobs_there = [job for job in on_places(turn, booking, places).values() if job.spec.preemptible]
+    leave = [(notice_at(turn, booking, job), job) for job in jobs_there]
     if booking.is_active:
         moments = [float(booking.ends)]
         if (purge_at := purged_at(turn, booking)) is not None:
@@ -90,7 +93,7 @@ def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
 
 @dataclass
 class _Choice:
-    """The choices of one match."""
+    """Choice of nodes for bookings in one match."""
 
     turn: Turn
     backlog: Backlog
@@ -98,11 +101,12 @@ class _Choice:
 
     @cached_property
     def _ground(self) -> Ground:
+        """Bookable capacity without regard to other bookings."""
         return ground_of(self.turn.state)
 
     @cached_property
     def _nodes(self) -> list[Node]:
-        """All nodes, the smaller ones first: larger ones are left for bookings that need them."""
+        """Nodes, the smaller ones first: larger ones are left for bookings that need them."""
         nodes = self.turn.state.cluster.nodes.values()
         return sorted(nodes, key=lambda node: (len(node.gpus), node.hostname, node.id))
 
@@ -113,13 +117,13 @@ class _Choice:
         if lacks or not self._are_there(booking, places) or self._is_taken(booking, places):
             places = self._choose(booking, firm=False)
             self.now.places[booking.id] = places
-        there = on_places(self.turn, booking, places).values()
-        notices = [notice_at(self.turn, booking, job) for job in there if job.spec.preemptible]
+        jobs_there = on_places(self.turn, booking, places).values()
+        notices = [notice_at(self.turn, booking, job) for job in jobs_there if job.spec.preemptible]
         if self.turn.now >= min([booking.begins, *notices]):
             self._begin_with(booking, self._choose(booking, firm=True))
 
     def _begin_with(self, booking: Booking, chosen: tuple[Place, ...]) -> None:
-        """Give a booking its nodes, or as many as there are; the others are looked for until its end."""
+        """Give a booking its nodes, or as many as there are; missing ones are looked for until its end."""
         if chosen:
             self.now.places.pop(booking.id, None)
             booking = replace(booking, state=BookingState.PREPARING)
@@ -140,7 +144,7 @@ class _Choice:
             self._put_places(booking, (*sound, *more), _changed_words(booking, sound, more))
 
     def _put_places(self, booking: Booking, places: tuple[Place, ...], message: str) -> None:
-        """Give a booking other places with a message about what it lacks; jobs on its former places go on."""
+        """Give a booking other places, with a message on what it lacks; jobs on its former places go on."""
         lacks = "" if self._is_new() else lacking_words(replace(booking, places=places))
         short = f"{lacks}: no other is sound, or can be free in time" if lacks else ""
         message = "; ".join(filter(None, (message, short))) or booking.message
@@ -150,17 +154,18 @@ class _Choice:
         call_off(self.turn, left, f"booking {booking.spec.name} has other nodes")
 
     def _is_new(self) -> bool:
-        """Return whether Mesos may have offers that have not come yet: what is lacking is unknown then."""
+        """Return whether offers of Mesos may still be missing, so that it is unknown how many nodes are missing."""
         return offered_at(self.turn) is not None
 
     def _is_sound(self, place: Place) -> bool:
+        """Return whether the node of a place is open, has reported lately, and reports the place's GPUs as healthy."""
         state = self.turn.state
         node = state.cluster.nodes.get(place.agent_id)
         if node is None or node.lost_at is not None or is_closed(state, node):
             return False
         heard_at = max(node.reported_at or 0.0, state.mesos.registered_at)
         if self.turn.now - heard_at > self.turn.settings.programs.report_stale_s:
-            return False  # unknown is not healthy
+            return False  # a node without a recent report does not count as healthy
         return {*place.gpus} <= {gpu.id for gpu in sound_of(state, node, node.gpus)}
 
     def _are_there(self, booking: Booking, places: Collection[Place]) -> bool:
@@ -170,17 +175,20 @@ class _Choice:
         return pools <= {booking.spec.pool} and all(map(self._is_sound, places))
 
     def _is_obstructed(self, booking: Booking, places: Collection[Place]) -> bool:
-        """Return whether a job on some places cannot leave them before the begin: other places may be free now."""
-        there = on_places(self.turn, booking, places).values()
+        """Return whether a job on some places cannot leave them in time; other places may be free by now."""
+        jobs_there = on_places(self.turn, booking, places).values()
         latest = self.turn.now - SLACK_S
-        return any(not job.spec.preemptible or notice_at(self.turn, booking, job) < latest for job in there)
+        return any(
+            not job.spec.preemptible or notice_at(self.turn, booking, job) < latest for job in jobs_there
+        )
 
     def _is_taken(self, booking: Booking, places: Collection[Place]) -> bool:
+        """Return whether other bookings have some GPUs of some places."""
         taken = self._taken(booking)
         return any(gpu in taken for place in places for gpu in place.gpus)
 
     def _taken(self, booking: Booking) -> set[GpuId]:
-        """Return the GPUs of other bookings that overlap this one; of provisional nodes those of earlier bookings."""
+        """Return the GPUs of other bookings that overlap this one, and of provisional nodes of earlier bookings."""
         taken = set[GpuId]()
         for other in unfinished(self.turn.state):
             if other.id == booking.id or not other.overlaps(booking):
@@ -192,10 +200,10 @@ class _Choice:
         return taken
 
     def _choose(self, booking: Booking, *, firm: bool, beside: tuple[Place, ...] = ()) -> tuple[Place, ...]:
-        """Return the places that displace the least work and leave room for the other bookings, as many as there are.
+        """Return the places that displace the least work and leave room for other bookings, as many as there are.
 
         Args:
-            booking: The booking without nodes, or with too few.
+            booking: Booking without nodes, or with too few.
             firm: Whether GPUs must be free, now or soon: jobs that are not preemptible stay.
             beside: Places that the booking has.
         """
@@ -207,7 +215,8 @@ class _Choice:
         return cheapest if len(other) < len(cheapest) else other
 
     def _items(self, booking: Booking, chosen: tuple[Chosen, ...]) -> list[Item]:
-        mine = Item(
+        """Return a booking with chosen GPUs and all others as items of the calendar."""
+        own_item = Item(
             booking.id,
             booking.spec,
             booking.begins,
@@ -215,25 +224,29 @@ class _Choice:
             chosen,
             owner_of(self.turn.state, booking.spec),
         )
-        return [mine, *booked_items(self.turn.state, self.turn.now, booking.id, booking.ends + MAX_S)]
+        return [own_item, *booked_items(self.turn.state, self.turn.now, booking.id, booking.ends + MAX_S)]
 
     def _leaves_room(self, booking: Booking, places: tuple[Place, ...]) -> bool:
+        """Return whether all bookings fit if one gets some places."""
         chosen = tuple(Chosen(place.agent_id, self._model(place), len(place.gpus)) for place in places)
         return laid_out(self._ground, self._items(booking, chosen), booking.id) is not None
 
     def _planned(self, booking: Booking) -> set[AgentId] | None:
+        """Return the nodes of a booking in a layout in which all bookings fit; None without such a layout."""
         places = laid_out(self._ground, self._items(booking, ()), booking.id)
         if places is None:
             return None
-        return {AgentId(each.node) for each in places[booking.id, booking.begins]}
+        return {AgentId(place.node) for place in places[booking.id, booking.begins]}
 
     def _model(self, place: Place) -> str:
-        known = self.turn.state.cluster.place_of(place.gpus[0])
-        return "" if known is None else known[1].model
+        """Return the model of the GPUs of a place; "" if not known."""
+        gpu_place = self.turn.state.cluster.place_of(place.gpus[0])
+        return "" if gpu_place is None else gpu_place[1].model
 
     def _cheapest(
         self, booking: Booking, only: Collection[AgentId] | None, *, firm: bool, beside: tuple[Place, ...]
     ) -> tuple[Place, ...]:
+        """Return places on some nodes that displace the least work, for the nodes that a booking still lacks."""
         used = {place.agent_id for place in beside}
         room = BookingRoom(
             self.turn, self.backlog, booking, self._taken(booking), partial(self._rank, booking, firm)
@@ -245,6 +258,7 @@ class _Choice:
         return room.find(self._nodes, booking.spec.nodes - len(beside), serves)
 
     def _serves(self, booking: Booking, node: Node) -> bool:
+        """Return whether a node may be used for a booking: open, in its pool, and with enough GPUs."""
         state = self.turn.state
         if node.lost_at is not None or is_closed(state, node) or len(node.gpus) < booking.spec.gpus:
             return False
@@ -258,14 +272,15 @@ class _Choice:
 
 
 def _changed_words(booking: Booking, kept: tuple[Place, ...], more: tuple[Place, ...]) -> str:
-    """Return what replaces places of a booking that has begun, or is to begin; "" if nothing replaces them."""
+    """Return the message on replaced places of a booking; "" if nothing replaces them."""
     if not more:
         return ""
-    if not booking.places and not booking.told:  # none were looked for before
+    if not booking.places and not booking.told:  # the booking has got nodes for the first time
         return f"its nodes are chosen: {_names(more)}; {lasts_words(booking)}"
-    gone = _names([place for place in booking.places if place not in kept]) or "what was lacking"
-    return f"{gone} is replaced by {_names(more)}"
+    former = _names([place for place in booking.places if place not in kept]) or "what was lacking"
+    return f"{former} is replaced by {_names(more)}"
 
 
 def _names(places: Iterable[Place]) -> str:
+    """Return the host names of places, for messages."""
     return ", ".join(place.hostname for place in places)

@@ -1,4 +1,4 @@
-"""Bookings beside a tree of queues: whether they may be made in it, and whether they are kept with another one."""
+"""Bookings and trees of queues: the check of a booking against a tree, and of a new tree against bookings."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,12 +19,12 @@ _MAX_NAMED: Final = 5  # bookings in a message
 
 
 def faults_of(tree: Tree, document: QueueDocument, spec: BookingSpec) -> Iterator[tuple[str, str]]:
-    """Yield the faults of a booking whose queue, pool or guarantee does not exist: field and fault in words.
+    """Yield the faults of a booking that names an unknown queue, pool or guarantee: JSON pointer and reason.
 
     Args:
         tree: Tree of the queues.
         document: Document of the queues with their hours.
-        spec: The booking that is asked for.
+        spec: Request of the booking.
     """
     if tree.is_flat:
         if spec.pool != DEFAULT_POOL:
@@ -46,17 +46,17 @@ def refuse_unusable(state: State, document: QueueDocument) -> None:
     """Refuse a document that removes the queue, pool or guarantee of a booking.
 
     Raises:
-        Conflict: It does; the error names the bookings and what is removed.
+        Conflict: The document does so; the error names the bookings and what is removed.
     """
-    tree, gone = Tree(document), list[str]()
+    tree, unusable = Tree(document), list[str]()
     for booking in unfinished(state):
         if not any(faults_of(state.quota.tree, state.quota.queues, booking.spec)):
             whys = [why.partition(";")[0] for _, why in faults_of(tree, document, booking.spec)]
-            gone += [f"{booking.spec.name} ({', '.join(whys)})"] if whys else []
-    if gone:
-        more = f", and {len(gone) - _MAX_NAMED} more" if len(gone) > _MAX_NAMED else ""
+            unusable += [f"{booking.spec.name} ({', '.join(whys)})"] if whys else []
+    if unusable:
+        more = f", and {len(unusable) - _MAX_NAMED} more" if len(unusable) > _MAX_NAMED else ""
         raise Conflict(
-            f"with the document nobody could use what is booked: {'; '.join(gone[:_MAX_NAMED])}{more}",
+            f"with this document these bookings could not be used: {'; '.join(unusable[:_MAX_NAMED])}{more}",
             remedy="keep these queues and pools, or cancel the bookings first (mesos-gpu reserve cancel)",
         )
 
@@ -91,7 +91,7 @@ def _crowded(state: State, document: QueueDocument, now: float) -> str:
     misfit = clash(ground_of(state, document), then)
     if misfit is None or misfit == clash(ground_of(state), items):
         return ""
-    there = [state.calendar.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
-    names = ", ".join(sorted({each.spec.name for each in there})[:_MAX_NAMED])
-    at = shown(misfit.at, there[0].spec.zone) if there else ""
-    return f"what is booked is not kept beside it: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"
+    crowded = [state.calendar.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
+    names = ", ".join(sorted({booking.spec.name for booking in crowded})[:_MAX_NAMED])
+    at = shown(misfit.at, crowded[0].spec.zone) if crowded else ""
+    return f"it leaves too little for bookings: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"

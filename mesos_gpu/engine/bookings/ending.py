@@ -1,4 +1,4 @@
-"""The end of a booking's time, and of bookings."""
+"""End of a booking's current time, and of bookings for good."""
 
 from dataclasses import replace
 
@@ -22,9 +22,9 @@ def end_booking(
 
     Args:
         turn: Turn of the engine.
-        booking: The booking that has not ended.
+        booking: Booking that has not ended.
         outcome: State in which its current time ends.
-        why: The outcome in words.
+        why: Outcome in words.
         for_good: Whether it is not repeated any more.
     """
     words = f"booking {booking.spec.name} has ended: {why}"

@@ -1,4 +1,4 @@
-"""Amounts that may be booked: sound GPUs beside guarantees of queues; and the times of bookings."""
+"""Bookable capacity: sound GPUs beyond guarantees of queues; and the times of bookings."""
 
 from bisect import bisect
 from collections import Counter
@@ -19,7 +19,7 @@ from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.times.hours import Spans
 
-_SPAN_S: Final = 30 * DAY_S  # times are worked out up to a multiple of it, and serve many matches
+_SPAN_S: Final = 30 * DAY_S  # times are computed up to a multiple of this, to serve many matches
 
 
 def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
@@ -38,17 +38,21 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
         bins += [
             Bin(node.id, model, pool, count, tree.cost_milli(model, 1)) for model, count in models.items()
         ]
-    known = state.cluster.agents.models
+    known_models = state.cluster.agents.models
     if tree.is_flat:
-        return Ground(bins, models=known)
-    return Ground(bins, _Guarantees(document or state.quota.queues, bins).at, known)
+        return Ground(bins, models=known_models)
+    return Ground(bins, _Guarantees(document or state.quota.queues, bins).at, known_models)
 
 
 class _Guarantees:
-    """The guarantees at any time, by the hours of queues."""
+    """Guarantees at any time, by the hours of queues.
+
+    Args:
+        written: Document of the queues.
+        bins: Sound GPUs by node and model.
+    """
 
     def __init__(self, written: QueueDocument, bins: list[Bin]) -> None:
-        """Look at no time yet."""
         self._spans, self._bins = Spans(written), bins
         self._known: list[tuple[float, Guaranteed]] = []  # guarantees by the begin of their hours
         self._of_document: dict[int, Guaranteed] = {}  # by the id of a document, which the spans keep
@@ -59,26 +63,27 @@ class _Guarantees:
         if place and moment < self._known[place - 1][1].until:
             return self._known[place - 1][1]
         span = self._spans.at(moment)
-        made = replace(self._by(span.document), until=span.until)
-        self._known.insert(place, (span.since, made))
-        return made
+        guaranteed = replace(self._by(span.document), until=span.until)
+        self._known.insert(place, (span.since, guaranteed))
+        return guaranteed
 
     def _by(self, document: QueueDocument) -> Guaranteed:
-        made = self._of_document.get(id(document))
-        if made is None:
+        """Return the guarantees by a document without hours, computed on first use."""
+        guaranteed = self._of_document.get(id(document))
+        if guaranteed is None:
             tree = Tree(document)
-            made = self._of_document[id(document)] = Guaranteed(_free(tree, self._bins), _owed(tree))
-        return made
+            guaranteed = self._of_document[id(document)] = Guaranteed(_free(tree, self._bins), _owed(tree))
+        return guaranteed
 
 
 def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
-    """Return the cost of each pool beyond all guarantees, in thousandths.
+    """Return the capacity of each pool beyond all guarantees, in thousandths of cost.
 
     A booking takes nothing of the guarantees of others, because it does not give GPUs back before its end.
     """
     free = {pool.name: 0 for pool in tree.document.pools} | {DEFAULT_POOL: 0}
-    for each in bins:
-        free[each.pool] += each.gpus * each.cost * WHOLE
+    for gpus in bins:
+        free[gpus.pool] += gpus.gpus * gpus.cost * WHOLE
     cells = cells_of(tree, free) if tree.document.overbook else whole_cells(tree)
     for (_, pool), sizes in cells.items():
         free[pool] = max(free.get(pool, 0) - sum(sizes), 0)
@@ -86,6 +91,7 @@ def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
 
 
 def _owed(tree: Tree) -> dict[tuple[str, str], int]:
+    """Return the guarantee of each queue in each pool, in thousandths of cost."""
     return {
         (path, pool): guarantee.milli
         for path, queue in tree.queues.items()
@@ -98,17 +104,20 @@ def booked_items(state: State, now: float, without: str = "", until: float | Non
 
     Args:
         state: State of the engine.
-        now: Seconds since the epoch.
-        without: Id of a booking that is left out.
-        until: Moment before which times begin, in seconds since the epoch; the horizon of bookings if None.
+        now: Time, in seconds since the epoch.
+        without: Id of a booking that is left out; "" for none.
+        until: Moment before which times begin, in seconds since the epoch; None for the horizon of bookings.
     """
     bookings = (
-        each for each in state.calendar.bookings.values() if not each.state.ended and each.id != without
+        booking
+        for booking in state.calendar.bookings.values()
+        if not booking.state.ended and booking.id != without
     )
     return [item for booking in bookings for item in _items(state, booking, now, until or horizon(now))]
 
 
 def _items(state: State, booking: Booking, now: float, until: float) -> Iterator[Item]:
+    """Yield the present and later times of a booking that begin before a moment."""
     owner = owner_of(state, booking.spec)
     yield Item(booking.id, booking.spec, booking.begins, booking.ends, chosen_of(state, booking), owner)
     since, ahead = int(now // DAY_S), int(-(-until // _SPAN_S))
@@ -121,7 +130,7 @@ def _items(state: State, booking: Booking, now: float, until: float) -> Iterator
 
 @lru_cache(maxsize=512)
 def _later(booking: str, spec: BookingSpec, since: int, until: int, owner: str, after: str) -> Sequence[Item]:
-    """Return the times of a booking on later days, cached: each match asks for them, and they take long."""
+    """Return the times of a booking on later days, cached as each match needs them."""
     return tuple(items_of(booking, spec, since, until, owner=owner, after=after))
 
 
@@ -130,7 +139,7 @@ def chosen_of(state: State, booking: Booking) -> tuple[Chosen, ...]:
     counts = Counter[tuple[str, str]]()
     for place in booking.places:
         for gpu_id in place.gpus:
-            known = state.cluster.place_of(gpu_id)
-            if known is not None:
-                counts[place.agent_id, known[1].model] += 1
+            gpu_place = state.cluster.place_of(gpu_id)
+            if gpu_place is not None:
+                counts[place.agent_id, gpu_place[1].model] += 1
     return tuple(Chosen(node, model, count) for (node, model), count in counts.items())

@@ -1,4 +1,4 @@
-"""Notices of bookings: to jobs that end for the begin of one, or at its end."""
+"""Notices of bookings to jobs: before a booking begins on their GPUs, and before it ends."""
 
 from collections.abc import Collection, Iterable
 from math import inf
@@ -22,7 +22,7 @@ def notice_at(turn: Turn, booking: Booking, job: Job) -> float:
 
 
 def end_notice_at(turn: Turn, booking: Booking, job: Job) -> float:
-    """Return when a job on a booking gets notice so that it has ended with the booking, in seconds since the epoch.
+    """Return when a job on a booking gets notice so that it ends with the booking, in seconds since the epoch.
 
     Infinity if the job goes on.
     """
@@ -41,16 +41,16 @@ def goes_on(booking: Booking, job: Job) -> bool:
 
 
 def has_notice(turn: Turn, job: Job) -> bool:
-    """Return whether a job has a notice that stands for the begin or the end of a booking."""
+    """Return whether a job has a standing notice for the begin or end of a booking."""
     standing = notices.stands(turn.state, job)
     return standing is not None and standing.reason is NoticeReason.CALENDAR
 
 
 def call_off(turn: Turn, jobs: Iterable[Job], why: str) -> None:
-    """Call off the notices of jobs that no booking needs to end any more.
+    """Recall the notices of jobs that no booking needs to end any more.
 
     Args:
-        turn: Turn of the engine, whose bookings have changed already.
+        turn: Turn of the engine, in which the booking has changed already.
         jobs: Jobs that may have a notice because of the changed booking.
         why: Change of the booking, in words.
     """
@@ -60,6 +60,7 @@ def call_off(turn: Turn, jobs: Iterable[Job], why: str) -> None:
 
 
 def _may_go_on(turn: Turn, job: Job) -> bool:
+    """Return whether no booking needs the end of a job any more."""
     named = None if job.spec.booking is None else booking_called(turn.state, job.spec.booking)
     if job.spec.booking is not None and (named is None or not named.is_active):
         return False  # it runs on that booking alone
@@ -67,7 +68,7 @@ def _may_go_on(turn: Turn, job: Job) -> bool:
 
 
 def _ends_for(turn: Turn, booking: Booking, job: Job) -> bool:
-    """Return whether a booking has a job end now, for its begin or with its end."""
+    """Return whether a booking needs the end of a job now, for its begin or with its end."""
     if job in jobs_of(turn.state, booking):
         return booking.is_active and turn.now >= end_notice_at(turn, booking, job)
     if job.id not in on_places(turn, booking, booking.places):

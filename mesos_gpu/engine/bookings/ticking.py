@@ -18,10 +18,10 @@ _KEPT_S: Final = 30 * DAY_S  # time for which ended bookings are kept
 
 
 def on_tick(turn: Turn) -> None:
-    """Do what is due; no booking is looked at before the known moment of the next change."""
+    """Begin and end bookings that are due; nothing is examined before the known time of the next change."""
     state = turn.state
-    known = state.calendar.provisional
-    if not state.calendar.bookings or (known is not None and turn.now < known.next_at):
+    provisional = state.calendar.provisional
+    if not state.calendar.bookings or (provisional is not None and turn.now < provisional.next_at):
         return
     for booking in unfinished(state):
         _look(turn, booking)
@@ -31,8 +31,9 @@ def on_tick(turn: Turn) -> None:
 
 
 def _look(turn: Turn, booking: Booking) -> None:
+    """Begin, follow or end one booking."""
     if not booking.is_active and turn.now >= booking.ends:
-        end_booking(turn, booking, BookingState.FAILED, "no scheduler ran while it was to be there")
+        end_booking(turn, booking, BookingState.FAILED, "no scheduler ran during its time")
         return
     if is_to_begin(turn, booking):
         _begin(turn, booking)
@@ -43,7 +44,7 @@ def _look(turn: Turn, booking: Booking) -> None:
 
 
 def _begin(turn: Turn, booking: Booking) -> None:
-    """Let the following match choose the nodes of a booking; if no match is possible it begins without nodes."""
+    """Have the next match choose the nodes of a booking; if no match is possible it begins without nodes."""
     state = turn.state
     if not state.mesos.connected or state.mesos.doubtful:
         begin(turn, booking)
@@ -52,7 +53,7 @@ def _begin(turn: Turn, booking: Booking) -> None:
 
 
 def _make_room(turn: Turn, booking: Booking) -> None:
-    """Give notice to the jobs on the nodes of a booking, each as long before its begin as the notice lasts."""
+    """Give notice to the jobs on the nodes of a booking, each by its notice time before the begin."""
     for job in on_places(turn, booking, booking.places).values():
         if job.spec.preemptible and turn.now >= notice_at(turn, booking, job):
             left_s = _left_s(turn, job, booking.begins)
@@ -60,9 +61,10 @@ def _make_room(turn: Turn, booking: Booking) -> None:
 
 
 def _look_at_active(turn: Turn, booking: Booking) -> None:
+    """Give notice to jobs that may not use an active booking, and end it when it is over or unused."""
     spec = booking.spec
     for job in on_places(turn, booking, booking.places).values():
-        if job.spec.preemptible:  # it started there before these nodes were chosen
+        if job.spec.preemptible:  # it started before its node was chosen for the booking
             _give_notice(turn, job, f"booking {spec.name} has begun", None)
     if turn.now >= booking.ends:
         never = booking.used_at is None and not booking.used_gpus
@@ -73,7 +75,7 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
         return
     purge_at = purged_at(turn, booking)
     if purge_at is not None and turn.now >= purge_at:
-        why = f"nobody used it for {spec.purge_after_s} s, so it was given back"
+        why = f"no job used it for {spec.purge_after_s} s, so it was given back"
         end_booking(turn, booking, BookingState.RETURNED, why)
         return
     for job in jobs_of(turn.state, booking):
@@ -84,7 +86,8 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
 def _left_s(turn: Turn, job: Job, moment: float) -> float:
     """Return the seconds from now to SIGTERM by which a job has ended at a moment.
 
-    A job that gets notice too late for that, because the booking was made or moved late, has all of its notice.
+    A job that gets notice too late for that, because the booking was created or moved late, gets its whole notice
+    time.
     """
     left_s = max(moment - job.spec.kill_grace_s - turn.now, 0.0)
     owed_s = notice_of(turn.state, turn.settings, job)
@@ -92,12 +95,13 @@ def _left_s(turn: Turn, job: Job, moment: float) -> float:
 
 
 def _give_notice(turn: Turn, job: Job, why: str, left_s: float | None) -> None:
+    """Give a job notice for a booking, unless it has one already."""
     if not has_notice(turn, job):
         notices.give(turn, turn.state.work.jobs[job.id], NoticeReason.CALENDAR, why, notice_s=left_s)
 
 
 _WHY: Final = {
     BookingState.OVER: "its time is over",
-    BookingState.RETURNED: "its time is over, and nobody used it",
+    BookingState.RETURNED: "its time is over, and no job used it",
     BookingState.FAILED: "its time is over, and there were no nodes for it",
 }

@@ -1,4 +1,4 @@
-"""Use of booked GPUs, idle time, and the charge for it."""
+"""Use of booked GPUs, their idle time, and the charge for it."""
 
 from dataclasses import replace
 from typing import Final
@@ -33,13 +33,13 @@ def count_used(turn: Turn, booking: Booking) -> Booking:
 
 
 def counted_up(booking: Booking, now: float) -> Booking:
-    """Return a booking with its idle time up to now, before its places or its used GPUs change."""
+    """Return a booking with its idle time counted up to now, before its places or used GPUs change."""
     counted_at = now if booking.counted_at else 0.0
     return replace(booking, idle_gpu_ms=idle_gpu_ms(booking, now), counted_at=counted_at)
 
 
 def idle_gpu_ms(booking: Booking, now: float) -> int:
-    """Return the unused GPUs of the current time of a booking, times milliseconds.
+    """Return the idle time of a booking's GPUs in its current period, in GPU milliseconds.
 
     It counts from the begin to now, at most to the end, which may have passed while no scheduler ran. The begin may
     come again when the clock is set back.
@@ -66,7 +66,7 @@ def purged_at(turn: Turn, booking: Booking) -> float | None:
 
 
 def charge(turn: Turn, booking: Booking) -> None:
-    """Charge the queue of a booking for unused GPUs, if the booking says so, by a record like those of tasks.
+    """Charge the queue of a booking for idle GPUs, if the booking asks for that, by a record like those of tasks.
 
     The charge is at most for all that was booked, also if the clock was set back and some of its time came twice.
     """
@@ -77,10 +77,10 @@ def charge(turn: Turn, booking: Booking) -> None:
     if booking.spec.charge is not Charge.IDLE or not idle_ms or not chosen or lasted_ms <= 0:
         return
     document = turn.state.quota.queues
-    every = sum(each.gpus for each in chosen)
+    every = sum(group.gpus for group in chosen)
     parts = []
-    for model in sorted({each.model for each in chosen}):
-        count = sum(each.gpus for each in chosen if each.model == model)
+    for model in sorted({group.model for group in chosen}):
+        count = sum(group.gpus for group in chosen if group.model == model)
         milli = idle_ms * WHOLE * count // (every * lasted_ms)
         parts.append(Part(model, milli, milli * document.cost_of(model)))
     node = turn.state.cluster.nodes.get(booking.places[0].agent_id)
@@ -90,5 +90,5 @@ def charge(turn: Turn, booking: Booking) -> None:
         borrowed=False, charge_percent=_ALL, begins_ms=booking.begins * MS,
     )  # fmt: skip
     day = booking.begins // DAY_S
-    did = tuple([Did(day, part.model, idle=part.gpu_milli * lasted_ms) for part in parts])
-    turn.effects.append(KeepRecord(Closed(span, ends_ms, 0, 0, SpanEnd.CALENDAR, did)))
+    work = tuple([Did(day, part.model, idle=part.gpu_milli * lasted_ms) for part in parts])
+    turn.effects.append(KeepRecord(Closed(span, ends_ms, 0, 0, SpanEnd.CALENDAR, work)))

@@ -1,1 +1,1 @@
-"""Bookings as the queue and tasks meet them."""
+"""Bookings as the queue order and tasks depend on them."""

@@ -1,4 +1,4 @@
-"""Bookings as jobs meet them: which of them a job may use, what it waits for, and who holds what is booked."""
+"""Bookings for jobs: which of them a job may use, what is reserved for them, and the jobs on their GPUs."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
@@ -22,34 +22,37 @@ Nodes = Mapping[AgentId, NodeCapacity]
 
 
 def booking_called(state: State, name: str) -> Booking | None:
-    """The booking of that id; else the one of that name that has not ended; None: there is none."""
-    known = state.calendar.bookings.get(name)
-    if known is not None:
-        return known
+    """Return the booking with an id, else the one with that name that has not ended; None without one."""
+    booking_of_id = state.calendar.bookings.get(name)
+    if booking_of_id is not None:
+        return booking_of_id
     return next(
         (
-            each
-            for each in state.calendar.bookings.values()
-            if each.spec.name == name and not each.state.ended
+            booking
+            for booking in state.calendar.bookings.values()
+            if booking.spec.name == name and not booking.state.ended
         ),
         None,
     )
 
 
 def booking_over(state: State, job: Job) -> str:
-    """Why a job that asks for a booking can never start again, in words; "": it may."""
+    """Return why a job that asks for a booking can never start again, in words; "" if it may."""
     name = job.spec.booking
     if name is None:
         return ""
-    known = booking_called(state, name)
-    return "" if known and not known.state.ended else f"its booking {name} has ended"
+    booking = booking_called(state, name)
+    return "" if booking and not booking.state.ended else f"its booking {name} has ended"
 
 
 def check_booking(state: State, spec: JobSpec, owner: str) -> None:
-    """Refuse a job that asks for a booking that it could never use. `owner`: as of `Job`.
+    """Refuse a job that asks for a booking which it could never use.
+
+    Args:
+        owner: Authenticated owner of the job, as of `Job`; "" without one.
 
     Raises:
-        NotAccepted: There is none, or it is for others.
+        NotAccepted: There is no such booking, or it is for other queues or users.
     """
     if spec.booking is None:
         return
@@ -59,13 +62,16 @@ def check_booking(state: State, spec: JobSpec, owner: str) -> None:
     elif not booking.spec.is_for(spec.queue, owner or spec.user or ""):
         faults.append(("/booking", f"booking {spec.booking} is for other queues, or for other users"))
     if spec.is_share or not spec.gpus:
-        faults.append(("/gpus", "must be whole GPUs, at least one, where a booking is asked for"))
+        faults.append(("/gpus", "must be whole GPUs, at least one, for a job with a booking"))
     if faults:
-        raise NotAccepted(faults, remedy="see what is booked with: mesos-gpu reserve list")
+        raise NotAccepted(faults, remedy="list the bookings with: mesos-gpu reserve list")
 
 
 def may_use(booking: Booking, job: Job) -> bool:
-    """Whether a job may run on what is booked: it asks for that booking, or for none and is of its queue and users."""
+    """Return whether a job may run on the GPUs of a booking.
+
+    It may if it asks for the booking, or asks for none and is of the queue and users of the booking.
+    """
     if job.spec.booking is not None and not booking.is_called(job.spec.booking):
         return False
     spec = job.spec
@@ -73,29 +79,32 @@ def may_use(booking: Booking, job: Job) -> bool:
 
 
 def unfinished(state: State) -> list[Booking]:
-    """The bookings that have not ended, the first to begin first."""
-    bookings = (each for each in state.calendar.bookings.values() if not each.state.ended)
+    """Return the bookings that have not ended, ordered by their begin."""
+    bookings = (booking for booking in state.calendar.bookings.values() if not booking.state.ended)
     return sorted(bookings, key=lambda each: (each.begins, each.id))
 
 
 def owner_of(state: State, spec: BookingSpec) -> str:
-    """The queue whose guarantee a booking is taken out of: as of `owner_in`, of the document that there is."""
+    """Return the queue from whose guarantee a booking is taken, by the present document; see `owner_in`."""
     return owner_in(state.quota.queues, spec)
 
 
 def owner_in(document: QueueDocument, spec: BookingSpec) -> str:
-    """The queue whose guarantee a booking is taken out of: its own, or the next above it that is guaranteed anything
-    of the pool, at any hours; "": of none, or there is none."""
+    """Return the queue from whose guarantee a booking is taken; "" if it is taken from none.
+
+    It is the queue of the booking, or the next one above it with a guarantee in the pool at any hours.
+    """
     above = (path for path in lineage(spec.queue) if spec.from_guarantee and path in document.queues)
     return next((path for path in above if _guarantees(document.queues[path], spec.pool)), "")
 
 
 def _guarantees(queue: QueueSpec, pool: str) -> bool:
+    """Return whether a queue has a guarantee in a pool at any hours."""
     return pool in queue.guarantee_gpus or any(pool in entry.guarantee_gpus for entry in queue.hours)
 
 
 def named_jobs(state: State, booking: Booking) -> list[Job]:
-    """The jobs that have not ended and ask for a booking by its name."""
+    """Return the jobs that have not ended and ask for a booking by its name."""
     every = state.work.jobs.values()
     return [
         job
@@ -105,7 +114,7 @@ def named_jobs(state: State, booking: Booking) -> list[Job]:
 
 
 def holders_of(state: State, gpus: Iterable[GpuId]) -> dict[GpuId, Job]:
-    """The jobs that hold some GPUs, wholly or in part."""
+    """Return by GPU the jobs that hold some GPUs, wholly or in part."""
     held = {}
     for gpu in gpus:
         for task in state.tenants(gpu):
@@ -116,54 +125,56 @@ def holders_of(state: State, gpus: Iterable[GpuId]) -> dict[GpuId, Job]:
 
 
 def users_of(state: State, booking: Booking) -> dict[GpuId, Job]:
-    """The jobs that hold GPUs of a booking and may, by GPU."""
+    """Return by GPU the jobs that hold GPUs of a booking and may use it."""
     return {gpu: job for gpu, job in holders_of(state, booking.gpus).items() if may_use(booking, job)}
 
 
 def others_on(state: State, booking: Booking, gpus: Iterable[GpuId]) -> list[Job]:
-    """The jobs that hold some GPUs and may not use a booking, each once."""
+    """Return the jobs that hold some GPUs and may not use a booking."""
     return _once(job for job in holders_of(state, gpus).values() if not may_use(booking, job))
 
 
 def jobs_of(state: State, booking: Booking) -> list[Job]:
-    """The jobs that hold GPUs of a booking and may, each once."""
+    """Return the jobs that hold GPUs of a booking and may use it."""
     return _once(users_of(state, booking).values())
 
 
 def _once(jobs: Iterable[Job]) -> list[Job]:
+    """Return jobs without repetitions."""
     return list({job.id: job for job in jobs}.values())
 
 
 def booked_for(state: State, job: Job) -> Booking | None:
-    """The active booking on whose GPUs a job runs, and may; None: on none."""
+    """Return the active booking that a running job uses; None without one."""
     if not state.calendar.bookings or job.state is JobState.PENDING:
         return None
     held = {gpu for task in state.work.round_of(job) for gpu in task.gpus}
-    active = (each for each in state.calendar.bookings.values() if each.is_active and may_use(each, job))
-    return next((each for each in active if held & set(each.gpus)), None)
+    active = (
+        booking for booking in state.calendar.bookings.values() if booking.is_active and may_use(booking, job)
+    )
+    return next((booking for booking in active if held & set(booking.gpus)), None)
 
 
 class Booked:
-    """Bookings during one match, or one look of a reader."""
+    """Bookings during one match or one read."""
 
     def __init__(self, state: State, settings: Settings, now: float) -> None:
-        """Nothing is computed before it is needed: most schedulers have no bookings."""
         self._state, self._settings, self._now = state, settings, now
         self.any = bool(state.calendar.bookings)
         self._uses: dict[Hashable, tuple[Booking, ...]] = {}
 
     def active_for(self, job: Job) -> tuple[Booking, ...]:
-        """The active bookings on whose GPUs a job may start."""
+        """Return the active bookings on whose GPUs a job may start."""
         if not self.any:
             return ()
         key = self.kind(job), job.spec.timeout_s, job.spec.is_share, bool(job.spec.gpus)
         if key not in self._uses:
-            active = (each for each in unfinished(self._state) if each.is_active)
-            self._uses[key] = tuple([each for each in active if self._has_time(each, job)])
+            active = (booking for booking in unfinished(self._state) if booking.is_active)
+            self._uses[key] = tuple([booking for booking in active if self._has_time(booking, job)])
         return self._uses[key]
 
     def _has_time(self, booking: Booking, job: Job) -> bool:
-        """Whether a job may use a booking, and not only to be told at once that it ends."""
+        """Return whether a job may use a booking for long enough that it does not get its notice at once."""
         if not may_use(booking, job):
             return False
         if ends_by(job.spec, self._now) <= booking.ends or (booking.spec.overrun and job.spec.preemptible):
@@ -171,42 +182,52 @@ class Booked:
         return self._now + 2 * lead_of(self._state, self._settings, job) < booking.ends
 
     def kind(self, job: Job) -> Hashable:
-        """Jobs with one key may use the same of what is booked."""
+        """Return a key of a job; jobs with one key may use the same bookings."""
         if not self.any:
             return None
         spec = job.spec
         return spec.booking, spec.queue, job.charged_to, spec.preemptible, spec.notice_s, spec.kill_grace_s
 
     def in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
-        """Whether a job that starts now may be in the way of a booking: it is not over when that begins, does not end
-        with a notice before, and may not use it."""
+        """Return whether a job that starts now could delay a booking.
+
+        It does if it may not use the booking, has not ended when the booking begins, and is not ended before by a
+        notice.
+        """
         booking = self._state.calendar.bookings.get(kept.booking)
         if booking is None or not (booking.is_active or outlasts(ends_at, kept)):
             return False
         if may_use(booking, job) and (not booking.is_active or self._has_time(booking, job)):
             return False
         if booking.is_active:
-            return True  # even if its begin is to come again, as the clock was set back
+            return True  # even if the clock was set back to before its begin
         lead_s = lead_of(self._state, self._settings, job)
         return not (job.spec.preemptible and self._now + 2 * lead_s < booking.begins)
 
     def only(self, job: Job, nodes: Nodes) -> Nodes:
-        """The nodes of active bookings that a job may use, with the GPUs that are booked alone; of these none that is
-        shared still, though nobody has a share of it: it is not wholly free before what holds it in Mesos has ended."""
+        """Return the nodes of active bookings that a job may use, with their booked GPUs alone.
+
+        GPUs that are still shared are left out, also without any share: they are free only after their cover tasks
+        ended.
+        """
         able: dict[AgentId, NodeCapacity] = {}
         for booking in self.active_for(job):
             for place in booking.places:
                 node = nodes.get(place.agent_id)
                 if node is not None:
-                    here = able.get(place.agent_id)
-                    more = () if here is None else here.gpus
+                    others = able.get(place.agent_id)
+                    more = () if others is None else others.gpus
                     shared = {part.gpu_id for part in node.parts}
                     gpus = tuple([gpu for gpu in node.gpus if gpu.id in place.gpus and gpu.id not in shared])
                     able[place.agent_id] = replace(node, gpus=(*more, *gpus), parts=())
         return able
 
     def kept(self, capacity: Callable[[Node], NodeCapacity]) -> list[Reservation]:
-        """What is kept of nodes for bookings, those that begin first before others. `capacity`: of a node."""
+        """Return the reservations for bookings, those that begin first before others.
+
+        Args:
+            capacity: Function that returns the capacity of a node.
+        """
         if not self.any:
             return []
         provisional = self._state.calendar.provisional
@@ -220,7 +241,7 @@ class Booked:
         return kept
 
     def _reservation(self, booking: Booking, place: Place, node: NodeCapacity) -> Reservation:
-        """What is kept of a node: the GPUs, and their part of everything else that it has."""
+        """Return the reservation of a node for a booking: its GPUs, and their part of all other resources."""
         gpus = frozenset(place.gpus)
         part = part_of(node, len(gpus))
         goes = [
@@ -238,11 +259,12 @@ class Booked:
 
 
 def _moment(booking: Booking) -> str:
+    """Return the begin of a booking in its time zone, for messages."""
     return shown(booking.begins, booking.spec.zone)
 
 
 def part_of(node: NodeCapacity, gpus: int) -> Resources:
-    """The part of a node's processors, memory and disk that so many of its GPUs have."""
+    """Return the part of a node's CPUs, memory and disk that belongs to a number of its GPUs."""
     installed = max(len(node.installed), gpus, 1)
     whole = (node.free + node.given_back).with_gpus(0)
     return Resources.of_milli([max(value, 0) * gpus // installed for value in whole.milli])

@@ -1,4 +1,4 @@
-"""How long before its end a job is told of it, and when it has ended for certain."""
+"""Notice times of jobs, and the times at which they have certainly ended."""
 
 from math import inf
 
@@ -10,17 +10,20 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 
 def notice_of(state: State, settings: Settings, job: Job) -> float:
-    """Seconds from a notice to SIGTERM. What the job asks for, and if it asks for nothing what its queue gives; never
-    more than its queue gives, where the document says that for it or a queue above."""
-    given_s = _of_queue(state.quota.tree, job.spec.queue)
+    """Return the seconds from a notice to SIGTERM.
+
+    It is what the job asks for, else what its queue gives. Where the document sets a time for the queue or one above,
+    a job gets no more than that.
+    """
+    queue_s = _of_queue(state.quota.tree, job.spec.queue)
     asked_s = job.spec.notice_s
-    if given_s is None:
+    if queue_s is None:
         return min(asked_s or 0.0, settings.tasks.most_notice_s)
-    return given_s if asked_s is None else min(asked_s, given_s)
+    return queue_s if asked_s is None else min(asked_s, queue_s)
 
 
 def lead_of(state: State, settings: Settings, job: Job) -> float:
-    """Seconds from a notice until a job has ended for certain."""
+    """Return the seconds from a notice until a job has certainly ended."""
     return notice_of(state, settings, job) + job.spec.kill_grace_s
 
 
@@ -35,6 +38,7 @@ def ends_by_limit(state: State, now: float, job: Job) -> float:
 
 
 def _end_of_limit(state: State, now: float, job: Job) -> float:
+    """Return when the time limit and grace of a job end, in seconds since the epoch; infinity without a limit."""
     started = [task.started_at or now for task in state.work.round_of(job)]
     if job.spec.timeout_s is None or not started:
         return inf
@@ -51,5 +55,6 @@ def has_ended_by(state: State, now: float, held: Allocation, at: float) -> bool:
 
 
 def _of_queue(tree: Tree, queue: str) -> float | None:
+    """Return the notice time of a queue or the next one above it that sets one; None if none does."""
     specs = (tree.document.queues.get(path) for path in lineage(queue))
     return next((spec.notice_s for spec in specs if spec is not None and spec.notice_s is not None), None)

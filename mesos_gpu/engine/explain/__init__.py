@@ -1,1 +1,1 @@
-"""What those who ask are told of what a match would do. It changes nothing."""
+"""Explanations of what a match would do, for readers. They do not change the state."""

@@ -1,4 +1,4 @@
-"""Room that will be made for jobs that wait: what the next matches would plan, as things stand. It changes nothing."""
+"""Room that the next matches would make for pending jobs, as things stand. It does not change the state."""
 
 from bisect import bisect_left
 from collections.abc import Hashable
@@ -26,18 +26,18 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.tenancy.cells import could_hold
 from mesos_gpu.policy.tenancy.tree import lineage
 
-_MAX_TRIED: Final = 16  # kinds of jobs: each is a look at every node
+_MAX_TRIED: Final = 16  # kinds of jobs, as each costs a look at every node
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What is expected of one job, for all planners to count in.
+class _ExpectedRoom:
+    """Expected room of one job, which all planners take into account.
 
     Attributes:
-        at: From when on, seconds since the epoch.
-        job: It.
-        request: What it takes.
-        way: Who makes room for it, or the node where others leave it room.
+        at: Time from which on the room is made, in seconds since the epoch.
+        job: Job that waits.
+        request: Request of each of its tasks.
+        way: Plan with victims, or the node on which other jobs leave room.
     """
 
     at: float
@@ -46,7 +46,7 @@ class _Told:
     way: Plan | AgentId
 
     def to(self, planner: Planner, at: float) -> None:
-        """Count it in at a moment: before room is made, the nodes of that are left alone."""
+        """Take the room into account in a planner for a time; before the room is made, its nodes are only reserved."""
         if isinstance(self.way, Plan):
             if at < self.at:
                 planner.leave(self.way)
@@ -57,26 +57,32 @@ class _Told:
 
 
 class Coming:
-    """What is expected of jobs, asked in the order of the line: who ends for one does not for the next."""
+    """Expected room of pending jobs. Jobs are asked for in queue order, as a victim of one is no victim of the next.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+    """
 
     def __init__(self, state: State, settings: Settings, now: float) -> None:
-        """Look at nothing yet."""
         self._state, self._settings, self._now = state, settings, now
         self._running = stoppable(state) if settings.queue.preemption else {}
-        self._told: list[_Told] = []
-        self._made: dict[AgentId, RoomToCome] = {}  # the latest on each node
+        self._told: list[_ExpectedRoom] = []
+        self._made: dict[AgentId, RoomToCome] = {}  # latest room on each node
         self._in_vain = set[tuple[Request, Hashable]]()
         self._known: dict[JobId, RoomToCome | None] = {}
-        self._asked: Backlog | None = None  # whose line is asked for now
-        self._ways: dict[float, tuple[Reclaim, Planner]] = {}  # by moment, with that line
+        self._asked: Backlog | None = None  # backlog of the present reader
+        self._ways: dict[float, tuple[Reclaim, Planner]] = {}  # rule and planner by time, for that backlog
 
     def of(self, backlog: Backlog, job: Job) -> RoomToCome | None:
-        """What is going to be made for a job; None: nothing is known, or it is being made already."""
+        """Return the room that will be made for a job; None if none is known, or if it is being made already."""
         if job.id not in self._known:
             self._known[job.id] = self._find(backlog, job)
         return self._known[job.id]
 
     def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
+        """Return the room that will be made for a job, as `of`, and take it into account for later jobs."""
         if not (self._running or is_pressing(self._state)) or job.id in backlog.ended_for:
             return None
         if not backlog.barriers.may_be_seated(job) and not backlog.barriers.shortages(job):
@@ -89,9 +95,9 @@ class Coming:
         key = request, rule.kind(job)
         if key in self._in_vain or len(self._in_vain) >= _MAX_TRIED:
             return None
-        way = self._look(backlog, job, request, begun_at)
+        way = self._way_at(backlog, job, request, begun_at)
         if way is None:
-            moments = sorted(each for each in rule.moments if each < FOR_EVER)
+            moments = sorted(moment for moment in rule.moments if moment < FOR_EVER)
             later = self._later(backlog, job, request, moments)
             if later is None:
                 self._in_vain.add(key)
@@ -99,17 +105,20 @@ class Coming:
             begun_at, way = later
         if isinstance(way, Plan):
             return self._take(job, request, self._way(backlog, begun_at)[0], way, begun_at)
-        self._tell(_Told(begun_at, job, request, way))
+        self._expect(_ExpectedRoom(begun_at, job, request, way))
         return self._made.get(way)
 
-    def _look(self, backlog: Backlog, job: Job, request: Request, at: float) -> Plan | AgentId | None:
-        """Who makes room for a job at a moment, or the node where others leave it room; None: nothing does."""
+    def _way_at(self, backlog: Backlog, job: Job, request: Request, at: float) -> Plan | AgentId | None:
+        """Return the plan that makes room for a job at a time, or a node with room left by others; None for neither."""
         planner = self._way(backlog, at)[1]
-        there = planner.room_for(job, request)
-        return planner.find(job, request) if there is None else there
+        node = planner.room_for(job, request)
+        return planner.find(job, request) if node is None else node
 
     def owed(self, backlog: Backlog, job: Job) -> Owed | None:
-        """What of a guarantee a job has, or would have; None: nothing is guaranteed to its queue, or it needs none."""
+        """Return what a job has, or would have, of a guarantee.
+
+        None if no queue above it has a guarantee, or if it needs no GPUs.
+        """
         tree = self._state.quota.tree
         if not job.spec.gpus:
             return None
@@ -130,7 +139,10 @@ class Coming:
         return Owed(queue, seat is not None, in_nodes, *held, room, too_large=not small)
 
     def _held_against(self, backlog: Backlog, job: Job) -> tuple[int, int]:
-        """Thousandths of GPUs where it may go: of jobs within guarantees, and of others that are not stopped for it."""
+        """Return what jobs within guarantees hold on nodes of a job, and what other jobs hold that it cannot end.
+
+        Both are thousandths of GPUs.
+        """
         rule = self._rule(backlog, FOR_EVER)
         victims, seated, spared = rule.victims_of(job), 0, 0
         for task_id in self._state.work.live:
@@ -146,56 +158,58 @@ class Coming:
         return seated, spared
 
     def _rule(self, backlog: Backlog, at: float) -> Reclaim:
-        """The rule at a moment, with those who are not stopped for anybody yet; it has noted no later moment."""
+        """Return the rule at a time, without the later times that earlier questions have noted."""
         rule = self._way(backlog, at)[0]
         rule.moments = set()
         return rule
 
     def _way(self, backlog: Backlog, at: float) -> tuple[Reclaim, Planner]:
-        """The rule, and who plans by it: one of each for all jobs, as in a match."""
+        """Return the rule at a time and a planner that uses it, shared by all jobs as in a match."""
         if self._asked is not backlog:
             self._asked = backlog
             self._ways.clear()
-        known = self._ways.get(at)
-        if known is None:
+        pair = self._ways.get(at)
+        if pair is None:
             rule = Reclaim(Turn(self._state, self._settings, at), self._seating, backlog, self._running)
             planner = Planner(Turn(self._state, self._settings, self._now), backlog, rule, self._seating)
-            for told in self._told:
-                told.to(planner, at)
-            known = self._ways[at] = rule, planner
-        return known
+            for expected in self._told:
+                expected.to(planner, at)
+            pair = self._ways[at] = rule, planner
+        return pair
 
     @cached_property
     def _seating(self) -> Seating:
-        """Who had a seat in the latest match."""
+        """Guaranteed admission as of the latest match."""
         return Seating(Ground(self._state, self._state.quota.tree, self._now), self._state.quota.seats_given)
 
     def _later(
         self, backlog: Backlog, job: Job, request: Request, moments: list[float]
     ) -> tuple[float, Plan | AgentId] | None:
-        """The first moment at which there is room, when more jobs may be stopped than now, and how."""
-        made: dict[float, tuple[float, Plan | AgentId]] = {}
+        """Return the first of some times at which there is room, as more jobs may be ended then, and how it is made."""
+        found_at: dict[float, tuple[float, Plan | AgentId]] = {}
 
         def is_enough(moment: float) -> bool:
+            """Return whether there is room at a moment, and record how it is made."""
             self._rule(backlog, moment)
-            way = self._look(backlog, job, request, moment)
+            way = self._way_at(backlog, job, request, moment)
             if way is not None:
-                made[moment] = moment, way
+                found_at[moment] = moment, way
             return way is not None
 
         first = bisect_left(
             moments, True, key=is_enough
-        )  # whoever may be stopped at one may be at a later one
-        return made[moments[first]] if first < len(moments) else None
+        )  # jobs that may be ended at one time may be ended later, too
+        return found_at[moments[first]] if first < len(moments) else None
 
     def _take(self, job: Job, request: Request, by: Reclaim, way: Plan, at: float) -> RoomToCome:
+        """Record a plan as the room of a job; return the room with its victims and times."""
         protected = max((by.protection_of(job, victim) for victim in way.chosen), default=(0.0, ""))
         after = protected[1] if protected[0] > self._now else ""
         patient_until = by.is_patient_until(job, way.chosen)
         if patient_until > at:
             at, after = (
                 patient_until,
-                "its wait has cost as much as the work that is lost, as its queue weighs them",
+                "its wait weighs as much as the work that is lost (patience of its queue)",
             )
         turn = Turn(self._state, self._settings, self._now)
         givers: dict[str, list[Job]] = {}
@@ -204,13 +218,13 @@ class Coming:
             other = self._state.work.jobs[victim.job_id]
             givers.setdefault(leaf_of(self._state.quota.tree, other), []).append(other)
             until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)
-        self._tell(_Told(at, job, request, way))
+        self._expect(_ExpectedRoom(at, job, request, way))
         room = RoomToCome(
             tuple(
                 Giver(
                     queue,
-                    tuple(sorted(each.id for each in jobs)),
-                    sum(each.spec.gpu_milli_in_all for each in jobs),
+                    tuple(sorted(giver.id for giver in jobs)),
+                    sum(giver.spec.gpu_milli_in_all for giver in jobs),
                 )
                 for queue, jobs in sorted(givers.items())
             ),
@@ -222,8 +236,8 @@ class Coming:
         self._made |= dict.fromkeys(way.room_on, room)
         return room
 
-    def _tell(self, told: _Told) -> None:
-        """Let all planners, and those to come, count something in."""
+    def _expect(self, told: _ExpectedRoom) -> None:
+        """Take an expected room into account in all planners, also in later ones."""
         self._told.append(told)
         for at, (_, planner) in self._ways.items():
             told.to(planner, at)

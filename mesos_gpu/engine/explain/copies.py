@@ -9,17 +9,17 @@ def copy_for_readers(state: State) -> State:
 
     The time depends on the number of jobs, tasks and nodes, and not on their size.
     """
-    made = STATES.duplicate(state)
-    made.quota.made_hours, made.quota.seats_given, made.match.next_moment = (
+    copy = STATES.duplicate(state)
+    copy.quota.made_hours, copy.quota.seats_given, copy.match.next_moment = (
         state.quota.made_hours,
         state.quota.seats_given,
         state.match.next_moment,
     )
-    made.mesos.disbelieved, made.cluster.unused = state.mesos.disbelieved, dict(state.cluster.unused)
-    made.cluster.most_offered = dict(state.cluster.most_offered)
-    made.work.made_room = {job_id: dict(tasks) for job_id, tasks in state.work.made_room.items()}
-    made.quota.leaves = None if state.quota.leaves is None else state.quota.leaves.copied()
-    made.quota.charges = None if state.quota.charges is None else state.quota.charges.copied()
-    made.quota.moved_jobs, made.quota.uncharged = set(state.quota.moved_jobs), set(state.quota.uncharged)
-    made.quota.made_books = None if state.quota.made_books is None else state.quota.made_books.copied()
-    return made
+    copy.mesos.disbelieved, copy.cluster.unused = state.mesos.disbelieved, dict(state.cluster.unused)
+    copy.cluster.most_offered = dict(state.cluster.most_offered)
+    copy.work.made_room = {job_id: dict(tasks) for job_id, tasks in state.work.made_room.items()}
+    copy.quota.leaves = None if state.quota.leaves is None else state.quota.leaves.copied()
+    copy.quota.charges = None if state.quota.charges is None else state.quota.charges.copied()
+    copy.quota.moved_jobs, copy.quota.uncharged = set(state.quota.moved_jobs), set(state.quota.uncharged)
+    copy.quota.made_books = None if state.quota.made_books is None else state.quota.made_books.copied()
+    return copy

@@ -1,4 +1,4 @@
-"""Known coming end of a running job. It changes nothing."""
+"""Expected end of a running job, as far as it is known. It does not change the state."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,24 +22,26 @@ _OVER: Final = "it is then not started again"
 
 
 def coming_end(state: State, now: float, job: Job) -> ComingEnd | None:
-    """Return the first known end of a job that runs, or None if no end is known or the job is being ended already.
+    """Return the first known end of a running job; None without one, or if the job is being ended already.
 
-    Sources are notices that stand, deadlines of drains, bookings of its GPUs, and its own time limit.
+    Sources are standing notices, deadlines of drains, bookings of its GPUs, and its own time limit.
 
     Args:
         state: State of the engine.
-        now: Time in seconds since the epoch.
+        now: Time, in seconds since the epoch.
         job: Job of the state.
     """
     if job.state is JobState.PENDING or job.state.ended or job.kill_requested:
         return None
     if any(task.evicted and not task.ended for task in state.work.round_of(job)):
         return None
-    return min(_ends(state, now, job), key=lambda end: end.at, default=None)  # of several at once the first
+    return min(
+        _ends(state, now, job), key=lambda end: end.at, default=None
+    )  # the first of several at one time
 
 
 def with_coming_end(answer: Why, end: ComingEnd | None, job: Job, now: float) -> Why:
-    """Return the answer for a job that runs with its coming end; the end by idle GPUs is in the answer already."""
+    """Return an explanation of a running job with its expected end; an end for idle GPUs is in it already."""
     if end is None or end.reason is NoticeReason.IDLE:
         return answer
     # The message of a job with notice is about this end, as it was when the notice was given.
@@ -49,6 +51,7 @@ def with_coming_end(answer: Why, end: ComingEnd | None, job: Job, now: float) ->
 
 
 def _ends(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
+    """Yield the known ends of a running job."""
     notice = notices.stands(state, job)
     if notice is not None:
         then = _after_limit(job) if notice.reason is NoticeReason.TIME_LIMIT else _QUEUED
@@ -65,7 +68,8 @@ def _ends(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
 
 
 def _by_bookings(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
-    chosen = [each for each in state.calendar.bookings.values() if each.state.has_nodes]
+    """Yield the ends of a running job by bookings of its GPUs."""
+    chosen = [booking for booking in state.calendar.bookings.values() if booking.state.has_nodes]
     held = {gpu for task in state.work.round_of(job) for gpu in task.gpus} if chosen else set()
     for booking in chosen:
         if held.isdisjoint(booking.gpus):
@@ -81,13 +85,14 @@ def _by_bookings(state: State, now: float, job: Job) -> Iterator[ComingEnd]:
 
 
 def _booked(booking: Booking) -> str:
+    """Return the reason of an end for a booking of the job's GPUs."""
     spec = booking.spec
     begins = shown(booking.begins, spec.zone)
     return f"its GPUs are booked from {begins} ({spec.zone}) on for queue {spec.queue}, as {spec.name}"
 
 
 def _after_limit(job: Job) -> str:
-    """Say what follows the end of a time limit, which uses an attempt."""
+    """Return what follows the end of a time limit, which uses an attempt."""
     tried = job.attempts + 1
     return (
         f"attempt {tried + 1} of {job.spec.max_attempts} follows" if tried < job.spec.max_attempts else _OVER

@@ -1,4 +1,4 @@
-"""What other hours change for a queue, and for a job that waits in it. It changes nothing."""
+"""Effects of the next hours of queues on a queue and on its pending jobs. It does not change the state."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.policy.times.hours import Span, changed, span_at
 
-_MAX_SPANS: Final = 16  # that are looked at
+_MAX_SPANS: Final = 16  # number of changes of hours that are examined
 _WORDS: Final = {
     "guarantee_gpus": "is guaranteed",
     "limit_gpus": "may hold",
@@ -33,7 +33,7 @@ _WORDS: Final = {
 
 
 def next_hours(state: State, path: str) -> Span | None:
-    """The next hours in which figures of a queue, or of one above it, are others; None: there are none."""
+    """Return the next hours that change figures of a queue or of one above it; None without such hours."""
     now = span = state.quota.hours.span
     for _ in range(_MAX_SPANS if state.quota.tree.has_hours(path) else 0):
         if span.until == float("inf"):
@@ -45,20 +45,21 @@ def next_hours(state: State, path: str) -> Span | None:
 
 
 def hours_words(state: State, path: str, now: float) -> str:
-    """What the next hours change for a queue, in words; "": nothing does."""
+    """Return what the next hours change for a queue, in words; "" if nothing."""
     span = next_hours(state, path)
     if span is None:
         return ""
     figures = changed(state.quota.hours.span.document, span.document)
-    said = "; ".join(
-        f"queue {each} {' and '.join(_said(state, each, figures[each]))}"
-        for each in lineage(path)
-        if each in figures
+    changes = "; ".join(
+        f"queue {queue} {' and '.join(_figure_words(state, queue, figures[queue]))}"
+        for queue in lineage(path)
+        if queue in figures
     )
-    return f"from {clock(span.since, now)} on {said}"
+    return f"from {clock(span.since, now)} on {changes}"
 
 
-def _said(state: State, path: str, figures: Any) -> Iterator[str]:
+def _figure_words(state: State, path: str, figures: Any) -> Iterator[str]:
+    """Yield the figures of a queue that the next hours change, in words."""
     before = state.quota.hours.span.document.queues[path]
     for name, value in figures.items():
         if not isinstance(value, dict):
@@ -73,13 +74,13 @@ def _said(state: State, path: str, figures: Any) -> Iterator[str]:
 
 
 def estimate_then(state: State, settings: Settings, now: float, job: Job) -> Estimate | None:
-    """When a job may start in the next hours that change anything for it; None: nobody knows.
+    """Return when a job may start in the next hours that matter to it; None if that is not known.
 
     Args:
-        state: The engine's; it is tried on a copy.
-        settings: The operator's.
-        now: Seconds since the epoch.
-        job: One that waits.
+        state: State of the engine, which is copied for the trial.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        job: Job that waits.
     """
     span = next_hours(state, job.spec.queue)
     if span is None:
@@ -92,8 +93,8 @@ def estimate_then(state: State, settings: Settings, now: float, job: Job) -> Est
     then.quota.seats_given = seating.given
     forecast = Forecast(then, settings, now, standing, Coming(then, settings, now), until=job.id)
     forecast.before(job.id)
-    made = forecast.estimate(then.work.jobs[job.id])
-    if made.at is None:
+    estimate = forecast.estimate(then.work.jobs[job.id])
+    if estimate.at is None:
         return None
-    basis = f"{made.basis}, with the hours from {clock(span.since, now)} on"
-    return replace(made, at=max(made.at, span.since), basis=basis)
+    basis = f"{estimate.basis}, with the hours from {clock(span.since, now)} on"
+    return replace(estimate, at=max(estimate.at, span.since), basis=basis)

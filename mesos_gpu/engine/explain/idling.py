@@ -1,4 +1,4 @@
-"""What is told of idle GPUs: of a job that has them, and of one that may get them. It changes nothing."""
+"""Explanation of idle GPUs: for the job that holds them, and for jobs that may get them. It changes no state."""
 
 from dataclasses import replace
 from typing import Final
@@ -15,26 +15,26 @@ from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.explain.why import state_words
 from mesos_gpu.policy.tenancy.tree import Tree
 
-_IF: Final = {IdlePolicy.PRESSURE: " if somebody waits for them", IdlePolicy.ALWAYS: ""}
+_IF: Final = {IdlePolicy.PRESSURE: " if another job needs them", IdlePolicy.ALWAYS: ""}
 
 
 def with_idle(answer: Why, state: State, settings: Settings, job: Job, now: float) -> Why:
-    """The answer with what of idle GPUs matters to a job: its own, or, while it waits, those that may be returned."""
+    """Return an answer extended by idle GPUs: those of a running job, or those that a pending job may get."""
     if job.state is JobState.PENDING:
         words = _may_come(state, settings, job, now)
         return replace(answer, summary=f"{answer.summary}; {words}") if words else answer
     shown = None if job.state.ended else idle_of(state, job, now)
     if shown is None:
         return answer
-    known, rules = shown
-    words = _standing(state, job, known, rules, now)
-    # From the warning on, and while it is kept, the job's message is of that, and as it was then.
-    before = answer.summary if known.state is IdleState.SUSPECT else state_words(job.state)
+    idleness, rules = shown
+    words = _standing(state, job, idleness, rules, now)
+    # From the warning on, and while it is kept, the job's message is an earlier version of these words.
+    before = answer.summary if idleness.state is IdleState.SUSPECT else state_words(job.state)
     return replace(answer, summary=f"{before}; {words}")
 
 
 def _standing(state: State, job: Job, known: Idleness, rules: Idle, now: float) -> str:
-    """Where a job with idle GPUs stands."""
+    """Return the idle state of a job with idle GPUs, in words."""
     if known.keep_until is not None:
         return kept_words(known.keep_until, known.kept_by, now)
     words = idle_words(known)
@@ -55,11 +55,12 @@ def _standing(state: State, job: Job, known: Idleness, rules: Idle, now: float) 
 
 
 def _ends_at(known: Idleness, rules: Idle, now: float) -> float:
+    """Return the earliest end of a job for idle GPUs, in seconds since the epoch."""
     return now + max(rules.return_after_s - known.idle_ms / 1000, 0)
 
 
 def _may_come(state: State, settings: Settings, job: Job, now: float) -> str:
-    """How many jobs that were warned for idle GPUs may be ended for one that waits, and when the first of them."""
+    """Return how many jobs with a warning for idle GPUs may be ended for a pending job, and from when on, in words."""
     tree = state.quota.tree
     if not settings.queue.preemption or not job.spec.gpus:
         return ""
@@ -82,17 +83,17 @@ def _may_come(state: State, settings: Settings, job: Job, now: float) -> str:
 
 
 def _serves(state: State, tree: Tree, job: Job, other: Job) -> bool:
-    """Whether GPUs of another job are of a model that a job asks for, and no fence is between the two."""
-    ours, theirs = tree.queues[leaf_of(tree, job)], tree.queues.get(leaf_of(tree, other))
-    if theirs is None or tree.is_fenced(ours, theirs):
+    """Return whether another job has GPUs of a model for a job, and no reclaim boundary (fence) is between them."""
+    queue, other_queue = tree.queues[leaf_of(tree, job)], tree.queues.get(leaf_of(tree, other))
+    if other_queue is None or tree.is_fenced(queue, other_queue):
         return False
     tasks = [task for task in state.work.round_of(other) if not task.ended]
-    wanted = state.cluster.models_of(job.spec.gpu_model)
+    models = state.cluster.models_of(job.spec.gpu_model)
     nodes = [
         (task.gpus, state.cluster.nodes[task.agent_id])
         for task in tasks
         if task.agent_id in state.cluster.nodes
     ]
     return any(
-        gpu.id in held and (not wanted or gpu.model in wanted) for held, node in nodes for gpu in node.gpus
+        gpu.id in held and (not models or gpu.model in models) for held, node in nodes for gpu in node.gpus
     )

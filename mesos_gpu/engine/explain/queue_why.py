@@ -1,4 +1,4 @@
-"""Why the jobs of a queue wait: how many for what, and the first of them in full. It changes nothing."""
+"""Explanation of why the jobs of a queue wait: counts by reason, and the first job in full. It changes no state."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -24,21 +24,22 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 _RETRY: Final = "retry"
 _SECRETS: Final = "secrets"
-#: Kinds of jobs that are looked at for the pace of launches, on the engine's thread; others count as without room.
+#: Kinds of jobs that are examined for the pace of launches, on the engine's thread; others count as without
+#: room.
 MAX_KINDS: Final = 100
 
 
 def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueWhy:
-    """What keeps a queue's jobs, and those of all below it.
+    """Return why the jobs of a queue and of those below it wait.
 
     Args:
-        state: The engine's.
-        settings: The operator's.
-        path: Of a queue.
-        now: Seconds since the epoch.
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        path: Path of the queue.
+        now: Time, in seconds since the epoch.
 
     Raises:
-        NotFound: There is no such queue.
+        NotFound: The queue does not exist.
     """
     share, tree = path_share(state, settings, path, now), state.quota.tree
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), Coming(state, settings, now))
@@ -54,7 +55,7 @@ def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueW
 
 
 def _seated(state: State, tree: Tree, path: str, now: float) -> dict[str, int]:
-    """What jobs of a queue hold within guarantees, by pool, thousandths of cost."""
+    """Return what jobs of a queue hold within guarantees, by pool, in thousandths of cost."""
     ground, sums = Ground(state, tree, now), dict[str, int]()
     jobs = {
         job.id: job
@@ -71,8 +72,9 @@ def _seated(state: State, tree: Tree, path: str, now: float) -> dict[str, int]:
 def _grouped(
     state: State, settings: Settings, now: float, forecast: Forecast, waiting: Sequence[Job]
 ) -> tuple[WaitGroup, ...]:
+    """Return pending jobs grouped by the reason for which they wait."""
     groups: dict[str, tuple[list[Job], str]] = {}
-    paced: dict[Hashable, bool] = {}  # by the kind of job
+    paced: dict[Hashable, bool] = {}  # whether the pace of launches blocks a kind of jobs
     for job in waiting:
         reason, words = _wait_of(state, settings, now, forecast, job, paced)
         if reason == Stage.PACE.value and reason not in groups:
@@ -85,7 +87,7 @@ def _grouped(
 
 
 def _sums(forecast: Forecast, jobs: Sequence[Job]) -> tuple[int, int]:
-    """How many jobs wait, those of arrays with what stands behind them, and for how many thousandths of GPUs."""
+    """Return how many jobs wait, with tasks of arrays without a job, and for how many thousandths of GPUs."""
     counts = [(forecast.stands_for(job.id), job) for job in jobs]
     return sum(n for n, _ in counts), sum(n * job.spec.gpu_milli_in_all for n, job in counts)
 
@@ -93,7 +95,11 @@ def _sums(forecast: Forecast, jobs: Sequence[Job]) -> tuple[int, int]:
 def _wait_of(
     state: State, settings: Settings, now: float, forecast: Forecast, job: Job, paced: dict[Hashable, bool]
 ) -> tuple[str, str]:
-    """The kind of thing that a job waits for, and what that is. `paced`: what is known of kinds of jobs."""
+    """Return the kind of reason for which a job waits, and the reason in words.
+
+    Args:
+        paced: Results of `waits_for_turn` by kind of job, which are added.
+    """
     if job.not_before > now:
         return _RETRY, f"waits {job.not_before - now:.0f} s before its next launch: {job.message}"
     if problem := problem_of(state, settings, now, job):
@@ -112,11 +118,11 @@ def _wait_of(
 def _summary(
     tree: Tree, path: str, forecast: Forecast, waiting: Sequence[Job], pools: Sequence[QueuePool]
 ) -> str:
-    """What matters most, in one sentence."""
-    stopped = next((each for each in lineage(path) if tree.specs[each].stop is not Stop.NONE), None)
+    """Return the most important facts in one sentence."""
+    stopped = next((queue for queue in lineage(path) if tree.specs[queue].stop is not Stop.NONE), None)
     held = f": queue {stopped} is on hold" if stopped is not None else ""
     if not waiting:
-        has = counted(number_of(sum(each.share.held for each in pools)), "GPU")
+        has = counted(number_of(sum(pool.share.held for pool in pools)), "GPU")
         return f"no job waits; {has} allocated" + (f", and no job starts{held}" if held else "")
     number, milli = _sums(forecast, waiting)
     wants, jobs = counted(number_of(milli), "GPU"), counted(number, "job")

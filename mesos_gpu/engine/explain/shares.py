@@ -1,4 +1,4 @@
-"""What queues are due, with each number that it follows from, for those who ask."""
+"""Fair shares of queues for readers, with all numbers from which they follow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,10 +26,10 @@ def queue_shares(state: State, settings: Settings, now: float) -> tuple[QueueSha
 
 
 def path_share(state: State, settings: Settings, path: str, now: float) -> PathShare:
-    """A queue with those above it, and its users.
+    """Return the shares of a queue and of those above it, and its users.
 
     Raises:
-        NotFound: There is no such queue.
+        NotFound: The queue does not exist.
     """
     charges = charges_of(state, settings)
     queue = None if state.quota.tree.is_flat else charges.tree.queues.get(path)
@@ -39,17 +39,18 @@ def path_share(state: State, settings: Settings, path: str, now: float) -> PathS
     steps = {(share.pool, share.path): share for share in _all(state, charges, now)}
     pools = dict.fromkeys(pool for pool, _ in steps)
     users = _users(state, charges, path, now) if queue.is_leaf else ()
-    return PathShare(path, tuple(steps[pool, each] for pool in pools for each in above), users)
+    return PathShare(path, tuple(steps[pool, queue_path] for pool in pools for queue_path in above), users)
 
 
 def _all(state: State, charges: Charges, now: float) -> tuple[QueueShare, ...]:
+    """Return the shares of all queues in all pools, by path and pool."""
     tree, shares = charges.tree, Shares(state, charges, now)
     percent = tree.document.history_percent
     uses = shares.uses()
-    counted = uses if percent else {}
+    counted_uses = uses if percent else {}
     listed: list[QueueShare] = []
     for pool in shares.pools:
-        layout, steps = shares.layout(pool), shares.explained(pool, counted)
+        layout, steps = shares.layout(pool), shares.explained(pool, counted_uses)
         held, pending = with_above(shares.held(pool)), with_above(shares.pending(pool))
         weights = _weights(tree, steps)
         for path, step in steps.items():
@@ -79,8 +80,10 @@ def _all(state: State, charges: Charges, now: float) -> tuple[QueueShare, ...]:
 
 
 def _lent(shares: Sequence[QueueShare]) -> dict[tuple[str, str], int]:
-    """What each queue's siblings hold of its guarantee, by pool and path: what they hold over theirs, beyond what is
-    guaranteed to none of them."""
+    """Return what siblings of each queue hold of its guarantee, by pool and path.
+
+    That is what they hold beyond their own guarantees, less what is guaranteed to no sibling.
+    """
     families: dict[tuple[str, str], list[QueueShare]] = {}
     by_path = {(share.pool, share.path): share for share in shares}
     for share in shares:
@@ -88,8 +91,8 @@ def _lent(shares: Sequence[QueueShare]) -> dict[tuple[str, str], int]:
     lent: dict[tuple[str, str], int] = {}
     for (pool, path), children in families.items():
         parent = by_path.get((pool, path))
-        there = children[0].given if parent is None else max(parent.guarantee, parent.held)
-        free = max(0, there - sum(child.guarantee for child in children))
+        total = children[0].given if parent is None else max(parent.guarantee, parent.held)
+        free = max(0, total - sum(child.guarantee for child in children))
         taken = max(0, sum(child.over for child in children) - free)
         parts = shrink(taken, [child.idle for child in children])
         lent |= {(pool, child.path): part for child, part in zip(children, parts, strict=True)}
@@ -97,11 +100,12 @@ def _lent(shares: Sequence[QueueShare]) -> dict[tuple[str, str], int]:
 
 
 def _band(tree: Tree, path: str) -> tuple[str, int]:
-    """The queues that divide with it."""
+    """Return the key of the queues that divide GPUs with a queue."""
     return parent_of(path), tree.queues[path].spec.band
 
 
 def _weights(tree: Tree, steps: Mapping[str, Share]) -> Mapping[tuple[str, int], int]:
+    """Return the sum of weights of each group of queues that divide GPUs."""
     sums: dict[tuple[str, int], int] = {}
     for path, step in steps.items():
         band = _band(tree, path)
@@ -110,12 +114,12 @@ def _weights(tree: Tree, steps: Mapping[str, Share]) -> Mapping[tuple[str, int],
 
 
 def _users(state: State, charges: Charges, leaf: str, now: float) -> tuple[UserShare, ...]:
-    """List who is remembered, and who waits."""
+    """Return the users of a leaf with past use or pending jobs, by rank."""
     tree, shares = charges.tree, Shares(state, charges, now)
     half_life_s, at = tree.document.half_life_s, micro(now)
-    known = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
+    past_uses = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
     waiting = (state.work.jobs[job_id] for _, job_id in state.work.queue)
-    new = {job.charged_to for job in waiting if tree.leaf_of(job.spec.queue) == leaf} - set(known)
+    new = {job.charged_to for job in waiting if tree.leaf_of(job.spec.queue) == leaf} - set(past_uses)
     users = [
         UserShare(
             user,
@@ -124,7 +128,7 @@ def _users(state: State, charges: Charges, leaf: str, now: float) -> tuple[UserS
             use.rate,
             shares.rank(leaf, user),
         )
-        for user, use in known.items()
+        for user, use in past_uses.items()
     ]
     users += [
         UserShare(

@@ -23,22 +23,22 @@ from mesos_gpu.model.jobs.why import RoomToCome
 from mesos_gpu.model.queue_plan import PlannedBlock, PlannedKind, PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument
 
-_MAX_LOOKED_AT: Final = 1000  # jobs of the line: it is done on the engine's thread
+_MAX_LOOKED_AT: Final = 1000  # jobs examined in queue order, as this blocks the engine's thread
 
 
 class Trial:
-    """Copy of the state in which a document of queues is the next version, and all jobs without room in it give back
-    what they hold at once."""
+    """Copy of the state in which a document of queues is the next version.
+
+    All jobs beyond their guarantees in it give back what they hold at once.
+
+    Args:
+        state: State of the engine, which stays unchanged.
+        settings: Settings of the scheduler.
+        document: Document that is the next version in the copy.
+        now: Time, in seconds since the epoch.
+    """
 
     def __init__(self, state: State, settings: Settings, document: QueueDocument, now: float) -> None:
-        """Copy the state, which stays as it is.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            document: Document that is the next version in the copy.
-            now: Seconds since the epoch.
-        """
         self._state, self._settings, self._now = state, settings, now
         self._trial = trial = STATES.duplicate(state)
         trial.put(replace(document, version=state.quota.queues.version + 1, at=now, reclaim_at=now))
@@ -50,10 +50,11 @@ class Trial:
         self._forecast = Forecast(trial, settings, now, standing, self._coming)
 
     def blocks(self) -> tuple[PlannedBlock, ...]:
-        """Return the pending jobs, the apps and the commands that may start now, and would not in the copy."""
+        """Return the pending jobs, apps and commands that may start now, but could not in the copy."""
         return (*self._blocked_jobs(), *self._blocked_apps(), *self._refused_commands())
 
     def _blocked_jobs(self) -> Iterator[PlannedBlock]:
+        """Yield pending jobs that limits block in the copy only."""
         before = _read_backlog(self._state, self._settings, self._now)[0].barriers
         after = self._forecast.backlog.barriers
         for job in islice(self._forecast.jobs, _MAX_LOOKED_AT):
@@ -62,6 +63,7 @@ class Trial:
                 yield PlannedBlock(PlannedKind.JOB, job.id, job.spec.queue, wait.words)
 
     def _blocked_apps(self) -> Iterator[PlannedBlock]:
+        """Yield apps whose instances could not start, or not all, in the copy only."""
         tree = tree_of(self._trial, self._settings)
         for app in self._state.apps.catalog.root.all_apps():
             spec = instance_of(app, self._now)
@@ -69,13 +71,16 @@ class Trial:
                 continue
             before = {*check_app(self._state, self._settings, app, None, spec)}
             wrong = [
-                each for each in check_app(self._trial, self._settings, app, None, spec) if each not in before
+                fault
+                for fault in check_app(self._trial, self._settings, app, None, spec)
+                if fault not in before
             ]
             if wrong:
                 queue = of_app(tree, spec, app.id).queue
                 yield PlannedBlock(PlannedKind.APP, app.id, queue, "; ".join(why for _, why in wrong))
 
     def _refused_commands(self) -> Iterator[PlannedBlock]:
+        """Yield the simplest command for each queue that would be refused in the copy only."""
         before = tree_of(self._state, self._settings)
         for leaf in tree_of(self._trial, self._settings).leaves():
             spec = JobSpec("job", command="true", gpus=1, queue=leaf.path)
@@ -85,10 +90,10 @@ class Trial:
                 yield PlannedBlock(PlannedKind.COMMAND, f"mesos-gpu run{named} --gpus 1", leaf.path, reason)
 
     def reclaims(self) -> tuple[PlannedReclaim, ...]:
-        """Return the room that would be made for jobs that wait, each with the first of these jobs."""
+        """Return the room that would be made for pending jobs, each with the first of these jobs."""
         jobs = islice(self._forecast.jobs, _MAX_LOOKED_AT)
         rooms = [(job, self._coming.of(self._forecast.backlog, job)) for job in jobs]
-        first: dict[RoomToCome, Job] = {}  # others have room beside it
+        first: dict[RoomToCome, Job] = {}  # further jobs share this room
         for job, room in rooms:
             if room is not None:
                 first.setdefault(room, job)
@@ -105,15 +110,15 @@ def _refusal(state: State, settings: Settings, spec: JobSpec) -> str:
 
 
 def give_seats(trial: State, settings: Settings, now: float) -> Shares:
-    """Give the seats of guarantees on a copy of the state, as the next match does.
+    """Give free places of guarantees to jobs on a copy of the state, as the next match does.
 
     Args:
         trial: Copy of the state, which is changed.
         settings: Settings of the scheduler.
-        now: Seconds since the epoch.
+        now: Time, in seconds since the epoch.
 
     Returns:
-        The standing of queues by which they were given.
+        Fair shares of the queues, by which places were given.
     """
     backlog, standing = _read_backlog(trial, settings, now)
     trial.quota.seats_given = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated).given
@@ -121,6 +126,6 @@ def give_seats(trial: State, settings: Settings, now: float) -> Shares:
 
 
 def _read_backlog(state: State, settings: Settings, now: float) -> tuple[Backlog, Shares]:
-    """Return the jobs that wait, for a reader, and the standing of queues by which they are ordered."""
+    """Return the queue order for a reader, and the fair shares of queues by which it is made."""
     standing = standing_of(state, settings, now)
     return Backlog(state, settings, now, offered_of(state), reading=True, standing=standing), standing

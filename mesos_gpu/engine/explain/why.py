@@ -1,4 +1,4 @@
-"""Why a job waits, asked of the state: what a match would see. It changes nothing."""
+"""Explanation of why a job waits, by what a match would see. It does not change the state."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -42,8 +42,8 @@ from mesos_gpu.policy.explain.why import QueueView, explain
 
 _ONE_POOL: Final = "and all its tasks start in one pool"
 _NOT_FOUND: Final = (
-    "no placement was found within the bound of the search; constraints on fields whose values lie within each other, "
-    "as hosts in racks, need no bound"
+    "the search for a placement ended at its bound, so there may be one; constraints on nested fields, as hosts within "
+    "racks, are searched without a bound"
 )
 
 
@@ -69,6 +69,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
 
 
 def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past_offers: bool) -> Why:
+    """Return the explanation of a pending job."""
     queue, kept, backlog = _queue_view(state, settings, now, job)
     neighbours, request = Neighbours(state, settings.placing.levels), request_of(job, settings, state)
     views = _node_views(
@@ -82,17 +83,18 @@ def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past
         past_offers=past_offers,
     )
     nodes = [
-        replace(view, kept=tuple([_kept_of(view, job, each) for each in its]))
-        if (its := kept.get(view.agent_id))
+        replace(view, kept=tuple([_kept_of(view, job, reservation) for reservation in reservations]))
+        if (reservations := kept.get(view.agent_id))
         else view
         for view in views
     ]
     level = _level_of(job, neighbours)
 
     def answer_on(part: Sequence[NodeCapacity], queue: QueueView = queue) -> Why:
+        """Return the explanation by some of the nodes."""
         apart = _Apart(job, neighbours) if job.spec.tasks > 1 and neighbours.key(job) is not None else None
-        made = explain(job, request, part, queue=queue, now=now, apart=apart, level=level)
-        return made if apart is None or apart.is_proven else _with_words(made, _NOT_FOUND)
+        part_answer = explain(job, request, part, queue=queue, now=now, apart=apart, level=level)
+        return part_answer if apart is None or apart.is_proven else _with_words(part_answer, _NOT_FOUND)
 
     pools = [] if queue.limit else _pools_for(state, backlog, job, nodes)
     if not queue.limit and job.spec.booking is not None:
@@ -101,7 +103,7 @@ def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past
         if rule is not None and all(node.stage for node in answer_on([*booked.values()]).nodes):
             queue = replace(queue, limit=rule.words, stage=rule.stage)
     answer = answer_on(pools[0] if pools else nodes, queue)
-    # What fits in all pools together may fit in none of them.
+    # A gang that fits in all pools together may fit in none of them.
     if len(pools) > 1 and answer.tasks_fit == job.spec.tasks:
         answer = max(map(answer_on, pools[1:]), key=lambda each: each.tasks_fit or 0)
     waits = problem_of(state, settings, now, job)
@@ -109,8 +111,8 @@ def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
     answer = _with_words(answer, waits_for_role(state, settings, job))
     if (later := backlog.held.pools.next(job)) is not None:
-        here, (pool, at) = " and ".join(backlog.held.pools.now(job)), later
-        words = f"it waits for pool {here}, and may use pool {pool} from {clock(at, now)} on"
+        present_pools, (pool, at) = " and ".join(backlog.held.pools.now(job)), later
+        words = f"it waits for pool {present_pools}, and may use pool {pool} from {clock(at, now)} on"
         answer = _with_words(answer, words)
     return _with_words(answer, hours_words(state, job.spec.queue, now))
 
@@ -140,6 +142,7 @@ def _pools_for(
     why = _ONE_POOL if seat is None else f"and what it is guaranteed is in pool {seat.pool}"
 
     def bar(node: NodeCapacity) -> NodeCapacity:
+        """Return a node with the reason for which its pool is not searched."""
         pool, is_open = held.pool_of(node.agent_id), held.is_in(node.agent_id, open_pools)
         words = f"{pool}, {why}" if is_open else f"{pool}, whose limits leave no room for the job"
         return replace(node, barred=f"{OF_POOL}{words}")
@@ -210,7 +213,7 @@ def _node_views(
 
 
 class _ByPools:
-    """Words that keep a job off the nodes of pools that it may not use now, once for all nodes of the same pools."""
+    """Reasons that keep a job off nodes of pools that it may not use now, computed once for each pool."""
 
     def __init__(self, state: State, held: Held, job: Job, now: float) -> None:
         self._tree, self._held, self._job, self._now = state.quota.tree, held, job, now
@@ -227,8 +230,10 @@ class _ByPools:
         return self._known[key]
 
     def _words(self, able: frozenset[str], pool: str) -> tuple[str, str]:
-        """Say of which pool a node is: of one that is for others; of one that the job may use only later; or of one
-        that is not known yet."""
+        """Return what rules out nodes of a pool and what bars them now, in words.
+
+        The pool may be for other jobs, or for this job only later, or not known yet.
+        """
         pools = self._held.pools
         if not able & {*pools.every(self._job)}:
             return f"{OF_POOL}{pool}, and {self._others(pool)}", ""
@@ -239,16 +244,19 @@ class _ByPools:
         return "", f"{OF_POOL}{pool}, which it may use from {clock(at, self._now)} on"
 
     def _others(self, pool: str) -> str:
-        """Say which other pools the class of the job is for, or its queue."""
+        """Return which other pools the class or the queue of the job is for, in words."""
         name, queue = self._job.spec.job_class, self._job.spec.queue
-        known = class_of(self._tree, name) if name is not None else None
-        if known is not None and known.pools and pool not in known.pools:
-            return f"class {known.name} is for {', '.join(known.pools)}"
+        class_spec = class_of(self._tree, name) if name is not None else None
+        if class_spec is not None and class_spec.pools and pool not in class_spec.pools:
+            return f"class {class_spec.name} is for {', '.join(class_spec.pools)}"
         return f"queue {queue} uses {', '.join(self._tree.pools_of(queue))}"
 
 
 def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
-    """A card that is open, and idle, is not closed for a job that wants all of it while a share of it is kept."""
+    """Return a reservation that also covers idle shared GPUs with a reserved share, for a job with whole GPUs.
+
+    Such GPUs are not closed to shares for the job.
+    """
     if job.spec.is_share or not kept.shares:
         return kept
     closed = {gpu_id for gpu_id, _ in kept.shares} - {part.gpu_id for part in node.parts}
@@ -256,7 +264,7 @@ def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
 
 
 def _offers(state: State, settings: Settings, role: str, *, past_offers: bool) -> dict[AgentId, list[Offer]]:
-    """What agents offer to a role."""
+    """Return the offers of agents to a role."""
     offers: dict[AgentId, list[Offer]] = {}
     for offer in state.cluster.offers.values():
         if not settings.mesos.role_of or is_of(settings, offer, role):
@@ -268,9 +276,9 @@ def _offers(state: State, settings: Settings, role: str, *, past_offers: bool) -
 
 
 def _deployment_waits(state: State, job: Job) -> str:
-    """What the deployment that started an app's instance waits for; "": there is none, or it does not wait."""
+    """Return what the deployment of an app's instance waits for, in words; "" if it does not wait, or without one."""
     deployments = state.apps.deployments.values() if job.app_version is not None else ()
-    words = (each.waiting.get(job.spec.app or "", "") for each in deployments)
+    words = (deployment.waiting.get(job.spec.app or "", "") for deployment in deployments)
     return next(filter(None, words), "")
 
 
@@ -285,7 +293,7 @@ class _Apart:
         self._job, self._neighbours, self.is_proven = job, neighbours, True
 
     def __call__(self, room: Mapping[AgentId, int]) -> dict[AgentId, int]:
-        """Return how many tasks each node can take beside the others, of those that there is room for on each."""
+        """Return for each node how many tasks it can take beside the others, at most the given number."""
         whole = self._neighbours.place(self._job, room)
         self.is_proven = whole.is_proven
         counts = self._neighbours.most(self._job, room) if whole.counts is None else whole.counts
@@ -295,6 +303,7 @@ class _Apart:
 def _queue_view(
     state: State, settings: Settings, now: float, job: Job
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]], Backlog]:
+    """Return how the queue order and limits affect a pending job, its reservations by node, and the backlog."""
     coming = Coming(state, settings, now)
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), coming, until=job.id)
     keep_rooms(Turn(state, settings, now), forecast.backlog)
@@ -319,18 +328,18 @@ def _queue_view(
 
 
 def _ending_for(state: State, job: Job) -> list[tuple[Task, Job]]:
-    """What is being ended for a job."""
+    """Return the tasks that are being ended for a job, with their jobs."""
     live = (state.work.tasks[task_id] for task_id in state.work.live)
     held = ((task, state.work.holding_job(task)) for task in live if task.preempted_for == job.id)
     return [(task, other) for task, other in held if other is not None]
 
 
 def _ends_by(task: Task, job: Job) -> float:
-    """When a task that was told to end has done so at the latest, seconds since the epoch."""
-    told_at = task.kill_sent_at
-    if told_at is None:
-        told_at = task.notice.until if task.notice is not None else task.launched_at
-    return told_at + job.spec.kill_grace_s
+    """Return the latest end of a task that is being ended, in seconds since the epoch."""
+    ends_from = task.kill_sent_at
+    if ends_from is None:
+        ends_from = task.notice.until if task.notice is not None else task.launched_at
+    return ends_from + job.spec.kill_grace_s
 
 
 def _node_view(
@@ -343,6 +352,7 @@ def _node_view(
     ruled_out: str,
     waits: str,
 ) -> NodeCapacity:
+    """Return a node as it is for an explanation, without what other jobs reserve there."""
     drain, holders, installed = state.cluster.drain_of(node.hostname), _holders(state, node, now), node.gpus
     if state.cluster.drains or state.gpus.resets:
         installed = tuple([_as_it_stands(state, node, gpu) for gpu in installed])
@@ -369,12 +379,11 @@ def _node_view(
         paced=waits,
         ports=tuple(ports for offer in offers for ports in offer.ports) if offers else None,
     )
-    return (
-        view.closed()
-    )  # a card that is open, with no share on it, is a whole one as soon as it is waited for
+    return view.closed()  # an open shared GPU without shares is whole as soon as a job waits for it
 
 
 def _as_it_stands(state: State, node: Node, gpu: Gpu) -> Gpu:
+    """Return a GPU with its effective health."""
     stands = gpu_status(state, node, gpu)
     if (stands.health, stands.reason, stands.since) == (gpu.health, gpu.reason, gpu.since):
         return gpu
@@ -382,11 +391,11 @@ def _as_it_stands(state: State, node: Node, gpu: Gpu) -> Gpu:
 
 
 def _holders(state: State, node: Node, now: float) -> dict[GpuId, str]:
-    """Who has each of its GPUs that is not free, or shares of it."""
+    """Return the jobs that hold each GPU of a node, or shares of it, as text; free GPUs are missing."""
     holders: dict[GpuId, str] = {}
     for gpu in node.gpus:
         whole = state.gpus.holders.get(gpu.id)
-        if whole is not None and gpu.id not in state.gpus.sharers:  # most of a full cluster
+        if whole is not None and gpu.id not in state.gpus.sharers:  # the usual case on a full cluster
             holders[gpu.id] = str(state.work.tasks[whole].job_id)
             continue
         tenants = dict.fromkeys(str(task.job_id) for task in state.tenants(gpu.id))

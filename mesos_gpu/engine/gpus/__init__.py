@@ -1,1 +1,1 @@
-"""Cards over time: their history, their drains, whether each can be granted."""
+"""GPUs over time: history, drains, sharing, and whether each may be granted."""

@@ -1,4 +1,4 @@
-"""What a node has: what is free there, and what its tasks will give back."""
+"""Capacity of a node: free resources, and those that its tasks will give back."""
 
 from collections.abc import Sequence
 
@@ -25,24 +25,23 @@ def capacity_of(
     *,
     reading: bool,
 ) -> NodeCapacity:
-    """The node with what its tasks hold.
+    """Return the capacity of a node with the holdings of its tasks.
 
     Args:
-        state: The engine's.
-        settings: The operator's.
-        now: Seconds since the epoch.
-        node: It.
-        tasks: All that live there.
-        allocations: What those hold that cover no shared card.
-        offered: What is left of its offers.
-        reading: Whether the state is to remember nothing of it.
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        tasks: Live tasks of the node.
+        allocations: Holdings of these tasks but cover tasks.
+        offered: Rest of the node's offers.
+        reading: Whether the state must not remember the result.
     """
-    held = total(each.resources for each in allocations)
+    held = total(allocation.resources for allocation in allocations)
     covered, closing = covers.held_for_covers(state, settings, tasks)
-    # What is neither offered nor held was given back a moment ago: its offer is on the way.
+    # Resources neither offered nor held were given back a moment ago: their offer is on the way.
     seen = offered + held + covered + closing
-    most = most_seen(state, settings, now, node, seen, reading=reading)
-    free = most - held - covered
+    total_seen = most_seen(state, settings, now, node, seen, reading=reading)
+    free = total_seen - held - covered
     parts = covers.open_parts(state, node, settings)
     if uncovered := covers.uncovered_parts(state, node, settings, free.gpus):
         parts, free = (*parts, *uncovered), free - settings.programs.cover.scaled(len(uncovered))
@@ -67,11 +66,17 @@ def capacity_of(
 
 
 def idle_gpus(state: State, settings: Settings, now: float, node: Node) -> tuple[Gpu, ...]:
-    """Held by nobody, or held in Mesos for a moment only; one whose claim was refused a moment ago is left alone only
-    for a moment."""
+    """Return the GPUs of a node that no task holds, or that a closing cover task holds for a moment.
+
+    GPUs whose claim was refused a moment ago are included.
+    """
     covered, holders = state.gpus.covers, state.gpus.holders
     able = [
         gpu.id for gpu in node.gpus if gpu.id not in holders or gpu.id in covered
-    ]  # few of a full cluster
-    idle = {each for each in able if (covers.is_closing if each in covered else covers.is_free)(state, each)}
+    ]  # few on a full cluster
+    idle = {
+        gpu_id
+        for gpu_id in able
+        if (covers.is_closing if gpu_id in covered else covers.is_free)(state, gpu_id)
+    }
     return well(state, node, now, settings, idle)

@@ -1,6 +1,6 @@
-"""Cover tasks: each holds one shared card in Mesos, for all that have shares of it, so that nobody else is offered it.
+"""Cover tasks: each holds one shared GPU in Mesos for all tasks with shares of it, so that Mesos offers it to no one.
 
-They run in the keeper of their agent, an executor that does nothing. A task that has a share takes no GPU in Mesos.
+They run in the keeper of their agent, an executor that does nothing. A task with a share takes no GPU in Mesos.
 """
 
 import json
@@ -25,32 +25,32 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.backoff import delay_s
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 
-PREFIX: Final = "gpu-cover."  # of the ids of cover tasks; a job's has a dash behind its name
+PREFIX: Final = "gpu-cover."  # prefix of ids of cover tasks; ids of jobs have a dash after the name
 _ID: Final = re.compile(r"gpu-cover\.[0-9]+\.[0-9]+\.(.+)", re.DOTALL)
 _OPEN: Final = (TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING)
-ROLE_LABEL: Final = "mesos_gpu.role"  # of keepers of queues' own roles
-_REMEMBERED: Final = 1000  # cover tasks that have ended
-STEADY_S: Final = 10.0  # what lived so long did not fail at its start: a keeper, or a monitor
+ROLE_LABEL: Final = "mesos_gpu.role"  # label of keepers with another role than the framework's default
+_REMEMBERED: Final = 1000  # ended cover tasks that are remembered
+STEADY_S: Final = 10.0  # a keeper or monitor that ran this long did not fail at its start
 
 
-# --- ids: a card can be taken up by them when the state does not know its task
+# --- ids: they name the GPU, so that an unknown cover task can be adopted
 
 
 def new_cover_id(state: State, gpu_id: GpuId) -> TaskId:
-    """An id that no task had before, of a task that covers the card."""
+    """Return a new id of a cover task for a GPU."""
     state.gpus.keepers += 1
-    # The start of this scheduler makes it new even if it counts from 0 again.
+    # The start time of this scheduler makes the id new even if the count begins at 0 again.
     return TaskId(f"{PREFIX}{round(state.started_at * 1000)}.{state.gpus.keepers}.{gpu_id}")
 
 
 def new_keeper_id(state: State, agent_id: AgentId) -> str:
-    """An executor id that no keeper had before."""
+    """Return a new executor id of a keeper."""
     state.gpus.keepers += 1
     return f"gpu-keeper.{agent_id}.{round(state.started_at * 1000)}.{state.gpus.keepers}"
 
 
 def card_of(task_id: TaskId) -> GpuId | None:
-    """The card that a cover task holds, by its id; None: it is another's task."""
+    """Return the GPU of a cover task by its id; None for other tasks."""
     match = _ID.fullmatch(task_id)
     return GpuId(match[1]) if match else None
 
@@ -59,12 +59,12 @@ def card_of(task_id: TaskId) -> GpuId | None:
 
 
 def is_open(task: Task) -> bool:
-    """Whether more shares may be placed on the card that a cover task holds."""
+    """Return whether more shares may be placed on the GPU of a cover task."""
     return task.state in _OPEN and task.kill_sent_at is None
 
 
 def is_free(state: State, gpu_id: GpuId) -> bool:
-    """Whether something of a card may be free: nobody holds it wholly, and if it is shared, it is held in Mesos."""
+    """Return whether a GPU may have free capacity: not held wholly, and if shared, with an open cover task."""
     if gpu_id in state.gpus.holders:
         return False
     cover = state.gpus.covers.get(gpu_id)
@@ -72,7 +72,7 @@ def is_free(state: State, gpu_id: GpuId) -> bool:
 
 
 def is_closing(state: State, gpu_id: GpuId) -> bool:
-    """Whether a card is about to be a whole one again: nobody has a share of it, and its task is being ended."""
+    """Return whether a shared GPU is about to be whole again: it has no shares, and its cover task is being ended."""
     cover = state.gpus.covers.get(gpu_id)
     if cover is None or gpu_id in state.gpus.sharers:
         return False
@@ -81,7 +81,7 @@ def is_closing(state: State, gpu_id: GpuId) -> bool:
 
 
 def open_parts(state: State, node: Node, settings: Settings) -> tuple[GpuPart, ...]:
-    """What is free of each card of a node that is open to shares."""
+    """Return the free parts of the GPUs of a node that are open to shares."""
     if not state.gpus.covers:
         return ()
     cards = (gpu for gpu in node.gpus if gpu.id in state.gpus.covers and is_free(state, gpu.id))
@@ -89,8 +89,11 @@ def open_parts(state: State, node: Node, settings: Settings) -> tuple[GpuPart, .
 
 
 def uncovered_parts(state: State, node: Node, settings: Settings, most: int) -> tuple[GpuPart, ...]:
-    """What is free of a node's cards that have shares, and that no task holds in Mesos. They are held again with the
-    GPUs that are free there: so many of them are looked at."""
+    """Return the free parts of a node's GPUs that have shares but no cover task.
+
+    Args:
+        most: Free GPUs of the node, with which these GPUs will be covered again; more are not returned.
+    """
     if not state.gpus.sharers:
         return ()
     cards = [gpu for gpu in node.gpus if gpu.id in state.gpus.sharers and gpu.id not in state.gpus.covers]
@@ -98,20 +101,25 @@ def uncovered_parts(state: State, node: Node, settings: Settings, most: int) -> 
 
 
 def _part(state: State, gpu: Gpu, settings: Settings) -> GpuPart:
+    """Return what is free of a shared GPU."""
     return unshared(gpu, compute_milli(settings)).less(*state.gpus.sharers.get(gpu.id, {}).values())
 
 
 def compute_milli(settings: Settings) -> int:
-    """Thousandths of a card's compute that all its shares together may have."""
+    """Return the compute that all shares of a GPU together may have, in thousandths of the GPU."""
     return round(WHOLE * settings.placing.gpu_compute_overcommit)
 
 
-# --- what opening takes
+# --- cost of opening a GPU to shares
 
 
 def keeper_of(state: State, agent_id: AgentId, label: str | None = None) -> Task | None:
-    """A cover task whose keeper another one can join; None: a keeper is to be started. `label`: what the keeper says of
-    its role, for Mesos lets no executor have resources of two; None: of whichever."""
+    """Return a cover task whose keeper another cover task can join; None if a keeper must be started.
+
+    Args:
+        label: Role of the keeper as of `role_label`, as Mesos lets no executor have resources of two roles; None for
+            any.
+    """
     if not state.gpus.covers:
         return None
     node = state.cluster.nodes.get(agent_id)
@@ -131,21 +139,21 @@ def keeper_of(state: State, agent_id: AgentId, label: str | None = None) -> Task
 
 
 def role_label(keeper: str) -> str:
-    """The role that a keeper, ExecutorInfo as JSON, names as its own; "": none, it has the framework's default one."""
+    """Return the role that a keeper (ExecutorInfo as JSON) names; "" for the default role of the framework."""
     if ROLE_LABEL not in keeper:
         return ""
     labels = json.loads(keeper).get("labels", {}).get("labels", ())
-    return next((str(each["value"]) for each in labels if each["key"] == ROLE_LABEL), "")
+    return next((str(label["value"]) for label in labels if label["key"] == ROLE_LABEL), "")
 
 
 def may_cover(state: State, agent_id: AgentId, now: float) -> bool:
-    """Whether a card may be covered there now: a keeper that does not start is not started again and again."""
+    """Return whether a cover task may be launched on an agent now, after failures of its keeper to start."""
     failed = state.gpus.keeper_failures.get(agent_id)
     return failed is None or failed[1] <= now
 
 
 def cost_of_cover(state: State, settings: Settings, agent_id: AgentId, now: float) -> Resources:
-    """What holding one more card takes; where none may be covered now, more GPUs than there are."""
+    """Return the resources of a cover task; more GPUs than exist where none may be launched now."""
     return (
         settings.programs.cover
         if may_cover(state, agent_id, now)
@@ -156,15 +164,22 @@ def cost_of_cover(state: State, settings: Settings, agent_id: AgentId, now: floa
 def cost_of_keeper(
     state: State, settings: Settings, agent_id: AgentId, label: str | None = None
 ) -> Resources:
-    """What the keeper takes beside that; NOTHING: one is there that a task can join. `label` as of `keeper_of`."""
+    """Return the resources of a keeper; `NOTHING` if a cover task can join a running one.
+
+    Args:
+        label: Role of the keeper, as of `keeper_of`.
+    """
     return settings.programs.keeper if keeper_of(state, agent_id, label) is None else NOTHING
 
 
 def held_for_covers(
     state: State, settings: Settings, on_agent: Iterable[Task]
 ) -> tuple[Resources, Resources]:
-    """What cover tasks hold for longer, with their keepers, and what those hold whose cards are about to be whole ones
-    again. `on_agent`: all tasks of one agent."""
+    """Return what cover tasks and keepers of an agent hold, and what cover tasks that are being closed hold.
+
+    Args:
+        on_agent: Live tasks of the agent.
+    """
     covers = [(task, task.covers) for task in on_agent if task.covers is not None]
     if not covers:
         return NOTHING, NOTHING
@@ -174,15 +189,15 @@ def held_for_covers(
     return settings.programs.cover.scaled(len(stay)) + settings.programs.keeper.scaled(keepers), closing
 
 
-# --- their life
+# --- life of cover tasks
 
 
 def adopt(turn: Turn, task_id: TaskId, agent_id: AgentId | None, state: TaskState) -> None:
-    """Take up a cover task that the state does not know. One that nobody needs is ended: another one has its card."""
-    gpu_id, known = card_of(task_id), turn.state
-    is_held = gpu_id in known.gpus.covers or gpu_id in known.gpus.holders
-    # What was said before an end may arrive after it.
-    if gpu_id is None or agent_id is None or is_held or task_id in known.gpus.gone_covers:
+    """Adopt a cover task that the state does not know, or kill it if its GPU does not need it."""
+    gpu_id, state_now = card_of(task_id), turn.state
+    is_held = gpu_id in state_now.gpus.covers or gpu_id in state_now.gpus.holders
+    # A status update sent before the end of a task may arrive after it.
+    if gpu_id is None or agent_id is None or is_held or task_id in state_now.gpus.gone_covers:
         turn.effects.append(Kill(task_id, agent_id))
         return
     node = turn.state.cluster.nodes.get(agent_id)
@@ -203,7 +218,7 @@ def adopt(turn: Turn, task_id: TaskId, agent_id: AgentId | None, state: TaskStat
 
 
 def on_changed(turn: Turn, task: Task, status: Status) -> None:
-    """Forget one that has ended; if nobody told it to, the next one may have to wait."""
+    """Forget a cover task that has ended; if it failed, the next one may be delayed."""
     state = turn.state
     if task.state is TaskState.RUNNING and turn.now - task.launched_at >= STEADY_S:
         state.gpus.keeper_failures.pop(task.agent_id, None)
@@ -216,7 +231,7 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
             state.gpus.keeper_failures.pop(task.agent_id, None)
         return
     if status.state == "TASK_ERROR" and turn.settings.mesos.reserves:
-        # The master drops an operation that it does not allow, and then what needs its resources.
+        # The master drops an operation that it does not allow, and with it the tasks that need its resources.
         state.mesos.reserve_from = turn.now + turn.settings.mesos.reserve_again_s
     failures = 1
     if turn.now - task.launched_at < STEADY_S:
@@ -226,8 +241,10 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
 
 
 def _give_back_offers(turn: Turn, agent_id: AgentId) -> None:
-    """Let all that an agent has come in one offer: a GPU alone is less than masters offer
-    (--min_allocatable_resources), and what it came with may be held."""
+    """Give back the offers of an agent, so that all its resources come in one offer.
+
+    A GPU alone is less than masters offer (--min_allocatable_resources), and the offer that it came with may be held.
+    """
     held = tuple(offer.id for offer in turn.state.cluster.offers.values() if offer.agent_id == agent_id)
     if held:
         turn.effects.append(Decline(held, 0.0))
@@ -236,6 +253,7 @@ def _give_back_offers(turn: Turn, agent_id: AgentId) -> None:
 
 
 def _forget(turn: Turn, task: Task) -> None:
+    """Remove a cover task from the state, and remember its id for late status updates."""
     state = turn.state
     del state.work.tasks[task.id]
     state.gpus.gone_covers[task.id] = None
@@ -245,38 +263,38 @@ def _forget(turn: Turn, task: Task) -> None:
 
 
 def _give_up(turn: Turn, task: Task) -> None:
-    """Let a card go that nobody has a share of, and whose agent is cut off; should its task be back, it is ended."""
+    """Remove the cover task of a GPU without shares on an unreachable agent; if the task returns, it is killed."""
     task = replace(task, state=TaskState.LOST, ended_at=turn.now)
     turn.put_task(task)
     _forget(turn, task)
 
 
 def close(turn: Turn, task: Task) -> None:
-    """Give its card back to Mesos."""
+    """Kill a cover task, which gives its GPU back to Mesos."""
     turn.put_task(replace(task, kill_sent_at=turn.now))
     turn.effects.append(Kill(task.id, task.agent_id))
 
 
 def is_uncovered(state: State) -> bool:
-    """Whether a card has shares, and no task holds it in Mesos."""
+    """Return whether any GPU has shares but no cover task."""
     return len(state.gpus.sharers.keys() - state.gpus.covers.keys()) > 0
 
 
 def on_tick(turn: Turn) -> None:
-    """Note which cards are idle or uncovered; close the idle ones in time, and repeat what was not heard."""
+    """Record idle and uncovered GPUs, close idle ones in time, and repeat kills."""
     state, settings = turn.state, turn.settings
-    for known, now_so in (
+    for since_by_gpu, gpus_now in (
         (state.gpus.idle, state.gpus.covers.keys() - state.gpus.sharers.keys()),
         (state.gpus.uncovered, state.gpus.sharers.keys() - state.gpus.covers.keys()),
     ):
-        for gpu_id in known.keys() - now_so:
-            del known[gpu_id]
-        for gpu_id in sorted(now_so - known.keys()):
-            known[gpu_id] = turn.now
+        for gpu_id in since_by_gpu.keys() - gpus_now:
+            del since_by_gpu[gpu_id]
+        for gpu_id in sorted(gpus_now - since_by_gpu.keys()):
+            since_by_gpu[gpu_id] = turn.now
     if not state.mesos.connected:
         return
     for task in [state.work.tasks[task_id] for task_id in state.gpus.covers.values()]:
-        assert task.covers is not None, "covers has cover tasks"
+        assert task.covers is not None, "`covers` has cover tasks only"
         cut_off_at = task.unreachable_since if task.state is TaskState.UNREACHABLE else None
         if cut_off_at is not None and task.covers in state.gpus.idle:
             if turn.now - cut_off_at >= settings.mesos.unreachable_timeout_s:
@@ -294,7 +312,10 @@ def on_tick(turn: Turn) -> None:
 
 
 def _is_unwanted(state: State, task: Task) -> bool:
-    """Whether nobody is to have a share of its card from now on: it is drained, or chosen for a booking."""
+    """Return whether no job may get a share of the task's GPU: it is drained, or belongs to a booking."""
     if state.cluster.drain_of(task.hostname, task.covers) is not None:
         return True
-    return any(each.state.has_nodes and task.covers in each.gpus for each in state.calendar.bookings.values())
+    return any(
+        booking.state.has_nodes and task.covers in booking.gpus
+        for booking in state.calendar.bookings.values()
+    )

@@ -1,4 +1,4 @@
-"""Drains: what operators take out of scheduling, and give back."""
+"""Drains of GPUs and nodes, requested and ended by operators."""
 
 from mesos_gpu.engine.events import DrainRequested, UndrainRequested
 from mesos_gpu.engine.gpus.cards import record
@@ -12,7 +12,7 @@ from mesos_gpu.model.nodes.node import GpuStatus
 
 
 def on_drain(turn: Turn, event: DrainRequested) -> None:
-    """Take it out; again: change the reason and the deadline.
+    """Drain a GPU or node, or change the reason and deadline of its drain.
 
     Raises:
         NotFound: No node has that GPU, or no agent of that host is known.
@@ -28,33 +28,35 @@ def on_drain(turn: Turn, event: DrainRequested) -> None:
     drain = Drain(event.target, event.name, event.reason, event.by, since, deadline_at)
     before = _statuses(turn, drain)
     turn.put_drain(drain)
-    for was in before:
-        record(turn, was.gpu.id, [Transition(turn.now, was.health, Health.DRAINED, drain.words_of_gpu)])
+    for status in before:
+        record(turn, status.gpu.id, [Transition(turn.now, status.health, Health.DRAINED, drain.words_of_gpu)])
 
 
 def on_undrain(turn: Turn, event: UndrainRequested) -> None:
-    """Give it back. What was ended for it stays ended.
+    """End a drain. Jobs that were ended for it stay ended.
 
     Raises:
-        NotFound: It is not drained.
-        Conflict: The GPU is out with its node.
+        NotFound: The GPU or node is not drained.
+        Conflict: The GPU is drained with its node.
     """
     drain = turn.state.cluster.drains.get((event.target, event.name))
     if drain is None:
         place = turn.state.cluster.place_of(GpuId(event.name)) if event.target is Target.GPU else None
         if place and turn.state.cluster.drain_of(place[0].hostname):
             what = f"{event.name} is drained with its node {place[0].hostname}"
-            raise Conflict(what, remedy=f"give the node back: mesos-gpu node undrain {place[0].hostname}")
-        raise NotFound(f"{event.name} is not drained", remedy=f"see: mesos-gpu {event.target.value} list")
+            raise Conflict(what, remedy=f"undrain the node: mesos-gpu node undrain {place[0].hostname}")
+        raise NotFound(
+            f"{event.name} is not drained", remedy=f"see the drains: mesos-gpu {event.target.value} list"
+        )
     turn.drop_drain(drain)
     what = "its node is undrained" if event.target is Target.NODE else "undrained"
     words = what + (f" by {event.by}" if event.by else "")
-    for now in _statuses(turn, drain):
-        record(turn, now.gpu.id, [Transition(turn.now, Health.DRAINED, now.health, words)])
+    for status in _statuses(turn, drain):
+        record(turn, status.gpu.id, [Transition(turn.now, Health.DRAINED, status.health, words)])
 
 
 def _statuses(turn: Turn, drain: Drain) -> list[GpuStatus]:
-    """How the drain's GPUs stand at this moment."""
+    """Return the present status of the GPUs of a drain."""
     if drain.target is Target.GPU:
         place = turn.state.cluster.place_of(GpuId(drain.name))
         places = [] if place is None else [place]

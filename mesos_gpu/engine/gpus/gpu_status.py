@@ -1,4 +1,4 @@
-"""The status of a GPU: what its node reports of it, under what operators say."""
+"""Status of GPUs: what their node reports, overruled by drains and resets."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -13,12 +13,12 @@ from mesos_gpu.policy.explain.silence import unknown
 
 
 def is_closed(state: State, node: Node) -> bool:
-    """Whether no job may start there: it is drained, or its programs are too old or too new for this one."""
+    """Return whether no job may start on a node: it is drained, or its programs are too old or too new."""
     return not node.wire or (bool(state.cluster.drains) and state.cluster.drain_of(node.hostname) is not None)
 
 
 def gpu_status(state: State, node: Node, gpu: Gpu) -> GpuStatus:
-    """The GPU with its effective health: drained, or in a reset, whatever its node says."""
+    """Return a GPU with its effective health: drained or in a reset, whatever its node reports."""
     drain, card = state.cluster.drain_of(node.hostname, gpu.id), state.gpus.cards.get(gpu.id)
     reset = card.reset if card else None
     health, reason, since = gpu.health, gpu.reason, gpu.since
@@ -32,9 +32,9 @@ def gpu_status(state: State, node: Node, gpu: Gpu) -> GpuStatus:
 def reported(
     state: State, settings: Settings, now: float, places: Iterable[tuple[Node, Gpu]]
 ) -> list[GpuStatus]:
-    """GPUs as they are shown: unknown while their node says nothing, unless they are drained."""
-    silent: dict[AgentId, str] = {}  # why nothing is known of a node: each is asked once
-    said = []
+    """Return GPUs with the health that is shown: unknown while their node does not report, unless they are drained."""
+    silent: dict[AgentId, str] = {}  # reason for which a node does not report, by node
+    statuses = []
     for node, gpu in places:
         if (why := silent.get(node.id)) is None:
             why = silent[node.id] = unknown(node, now, settings.programs.report_stale_s)
@@ -42,12 +42,12 @@ def reported(
         if why and status.health is not Health.DRAINED:
             since = node.lost_at or node.reported_at or 0.0
             status = replace(status, health=Health.UNKNOWN, reason=why, since=since)
-        said.append(status)
-    return said
+        statuses.append(status)
+    return statuses
 
 
 def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
-    """GPUs of the node that may be given out, wholly or in part: healthy by a fresh report, and not contested."""
+    """Return the GPUs of a node that may be granted, wholly or in part: healthy by a fresh report, not contested."""
     if not _is_fresh(node, now, settings):
         return ()
     free = [
@@ -59,14 +59,14 @@ def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gp
 def well(
     state: State, node: Node, now: float, settings: Settings, chosen: Collection[GpuId]
 ) -> tuple[Gpu, ...]:
-    """GPUs of the chosen ones that could be given out if nobody held them."""
+    """Return those of some GPUs that could be granted if no task held them."""
     if not chosen or not _is_fresh(node, now, settings):
         return ()
     return tuple(sound_of(state, node, [gpu for gpu in node.gpus if gpu.id in chosen]))
 
 
 def sound_of(state: State, node: Node, gpus: Iterable[Gpu]) -> list[Gpu]:
-    """GPUs whose `gpu_status` is OK; a thousand nodes are asked for at each match."""
+    """Return the GPUs whose effective health is OK, faster than `gpu_status`, as each match needs a thousand nodes."""
     sound = [gpu for gpu in gpus if gpu.health is Health.OK]
     if state.cluster.drains and state.cluster.drain_of(node.hostname):
         return []
@@ -76,6 +76,7 @@ def sound_of(state: State, node: Node, gpus: Iterable[Gpu]) -> list[Gpu]:
 
 
 def _is_fresh(node: Node, now: float, settings: Settings) -> bool:
+    """Return whether a node has reported lately, is not lost, and has a monitor that this version can talk to."""
     return (
         node.reported_at is not None
         and now - node.reported_at <= settings.programs.report_stale_s

@@ -1,7 +1,7 @@
-"""What Mesos lets the scheduler's roles have, and the size of agents whose offers that shrinks.
+"""Limits of Mesos on the roles of the scheduler, and the size of agents whose offers these limits shrink.
 
-A role with a limit of GPUs is offered no more than it may have still (docs/quota.md of Mesos 1.11): an agent with four
-may offer three for as long as others of the role's GPUs are used.
+A role with a limit of GPUs is offered no more than it may still get (docs/quota.md of Mesos 1.11): an agent with four
+GPUs may offer three as long as other GPUs of the role are in use.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ ASK_AGAIN_S = 30.0
 
 
 def on_tick(turn: Turn) -> None:
-    """Ask for it while jobs wait."""
+    """Request the state of the roles from the master while jobs wait."""
     state = turn.state
     if state.work.queue and turn.now - state.mesos.role_asked_at >= ASK_AGAIN_S:
         state.mesos.role_asked_at = turn.now
@@ -32,21 +32,23 @@ def on_tick(turn: Turn) -> None:
 
 
 def on_read(turn: Turn, event: ev.RoleRead) -> None:
-    """Keep what the master says."""
+    """Store the state of a role."""
     turn.state.mesos.roles.known[event.role.name] = event.role
 
 
 def waits_for_role(state: State, settings: Settings, job: Job) -> str:
-    """What Mesos does not let a job's role have for it, in words; "": it has enough."""
+    """Return why Mesos does not let a job's role have what the job needs, in words; "" if it does."""
     name = settings.mesos.role_for(job.spec.queue)
     role = state.mesos.roles.known.get(name)
     need = 0 if job.spec.is_share else job.spec.gpus_in_all
     if role is None or need <= role.gpus_left:
-        offered = not settings.mesos.role_of or any(
-            is_of(settings, each, name) for each in state.cluster.offers.values()
+        has_offers = not settings.mesos.role_of or any(
+            is_of(settings, offer, name) for offer in state.cluster.offers.values()
         )
         return (
-            "" if offered or not is_asked(state, name) else f"Mesos offers nothing to its queue's role {name}"
+            ""
+            if has_offers or not is_asked(state, name)
+            else f"Mesos offers nothing to its queue's role {name}"
         )
     return (
         f"by Mesos' quota the role {role.name} may have {role.limits[GPUS]:g} GPUs, "
@@ -55,13 +57,15 @@ def waits_for_role(state: State, settings: Settings, job: Job) -> str:
 
 
 def is_of(settings: Settings, offer: Offer, role: str) -> bool:
-    """Whether an offer was made to a role; of one that says nothing, to the default role."""
+    """Return whether an offer was made to a role; an offer without a role counts for the default role."""
     return (offer.role or settings.mesos.role) == role
 
 
 def is_for_others(state: State, settings: Settings, job: Job, agent_id: AgentId) -> bool:
-    """Whether an agent's GPUs (of a job without any: all that it offers) are reserved for other roles than a job's,
-    as far as offers that are held show it."""
+    """Return whether what an agent offers is reserved for other roles than a job's, as far as held offers show.
+
+    For a job with GPUs only the GPUs count.
+    """
     scalars = _offered(state, agent_id)
     if job.spec.gpus:
         scalars = [scalar for scalar in scalars if scalar.name == GPUS]
@@ -70,18 +74,19 @@ def is_for_others(state: State, settings: Settings, job: Job, agent_id: AgentId)
 
 
 def reserved_for_others(state: State, role: str, agent_id: AgentId) -> int:
-    """How many GPUs of an agent are reserved for other roles than that, as far as offers that are held show it."""
+    """Return how many GPUs of an agent are reserved for other roles, as far as held offers show."""
     gpus = (scalar for scalar in _offered(state, agent_id) if scalar.name == GPUS)
     return round(sum(scalar.amount for scalar in gpus if role_of(scalar) not in (ANY_ROLE, role)))
 
 
 def _offered(state: State, agent_id: AgentId) -> list[Scalar]:
+    """Return the resources of all held offers of an agent."""
     held = state.cluster.agents.offers.get(agent_id, {}).values()
-    return [scalar for each in held for scalar in each.offer.resources]
+    return [scalar for held_offer in held for scalar in held_offer.offer.resources]
 
 
 def is_asked(state: State, role: str) -> bool:
-    """Whether the master is asked for offers to a role."""
+    """Return whether offers to a role are requested from the master."""
     return (
         state.mesos.connected and not state.mesos.suppressed and role in (state.mesos.roles.asked or (role,))
     )
@@ -90,15 +95,17 @@ def is_asked(state: State, role: str) -> bool:
 def most_seen(
     state: State, settings: Settings, now: float, node: Node, seen: Resources, *, reading: bool
 ) -> Resources:
-    """The most of an agent that was seen of late; while its offers may be shrunk, the GPUs that its host reports, too.
+    """Return the highest resources of an agent seen of late.
+
+    While a limit of a role may shrink offers, GPUs that the host reports count too.
 
     Args:
-        state: Remembers it.
-        settings: The operator's.
-        now: Seconds since the epoch.
-        node: Of the agent.
-        seen: What it offers and what is held of it, now.
-        reading: The state is to remember nothing.
+        state: State of the engine, which remembers the result.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        node: Node of the agent.
+        seen: Offered and held resources now.
+        reading: Whether the state must not remember the result.
     """
     if any(role.gpus_left < len(node.gpus) for role in state.mesos.roles.known.values()):
         seen = seen.most(Resources(gpus=len(node.gpus)))

@@ -1,7 +1,8 @@
-"""Monitors that run an earlier program than this scheduler starts: replaced, the first alone, then a few at a time.
+"""Rolling replacement of monitors that run an earlier program: first one alone, then a few at a time.
 
-What tasks run is left alone: a monitor only reports. One is asked to end, the next match starts another on the offer of
-what it held, and the node is done with that one's first good report. A new one that brings none ends the roll there.
+Tasks of jobs go on, as a monitor only reports. An old monitor is killed, the next match starts a new one from the
+resources that it held, and the node is done with the first good report. A new monitor without a good report stops the
+roll.
 """
 
 from dataclasses import dataclass, replace
@@ -19,19 +20,19 @@ from mesos_gpu.model.nodes.roll import Roll
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.policy.explain.silence import unfit
 
-MAX_STARTS: Final = 3  # of new monitors that bring no good report, on one node
-_PART: Final = 100  # of so many nodes, one is without a monitor at a time
+MAX_STARTS: Final = 3  # starts of new monitors without a good report, on one node
+_PART: Final = 100  # one of this many nodes is without a monitor at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Rolling:
-    """How far the roll is.
+    """Progress of the rolling replacement of monitors.
 
     Attributes:
-        outdated: Nodes whose monitors are to be replaced, each with why.
-        under_way: Those whose monitors are being replaced.
-        done: How many were, since this scheduler started.
-        problems: Where it does not go on, and why.
+        outdated: Nodes whose monitors are to be replaced, each with the reason.
+        under_way: Nodes whose monitors are being replaced.
+        done: Number of monitors replaced since this scheduler started.
+        problems: Nodes on which the replacement is stuck, each with the reason.
     """
 
     outdated: tuple[tuple[AgentId, str], ...]
@@ -41,7 +42,7 @@ class Rolling:
 
 
 def on_tick(turn: Turn) -> None:
-    """Go on with what is under way; begin with the next, if all that was begun went well."""
+    """Follow the replacements in progress, and begin the next ones if those before went well."""
     state = turn.state
     for agent_id, roll in list(state.cluster.rolls.under_way.items()):
         _follow(turn, agent_id, roll)
@@ -54,20 +55,20 @@ def on_tick(turn: Turn) -> None:
         or problems_of(state, turn.settings.tasks.roll_timeout_s, turn.now)
     ):
         return
-    most = max(1, len(state.cluster.nodes) // _PART) if state.cluster.rolls.done else 1
-    if len(state.cluster.rolls.under_way) >= most:
+    max_at_once = max(1, len(state.cluster.nodes) // _PART) if state.cluster.rolls.done else 1
+    if len(state.cluster.rolls.under_way) >= max_at_once:
         return
     made_by, stale_s = turn.settings.programs.monitor_made_by, turn.settings.programs.report_stale_s
     old = [node for node in state.cluster.nodes.values() if outdated(state, node, made_by)]
     due = [node for node in old if _may_begin(state, node, turn.now, stale_s)]
     for node in sorted(due, key=lambda node: (node.hostname, node.id))[
-        : most - len(state.cluster.rolls.under_way)
+        : max_at_once - len(state.cluster.rolls.under_way)
     ]:
         _begin(turn, node)
 
 
 def rolling(state: State, settings: Settings, now: float) -> Rolling:
-    """How far it is, for who asks."""
+    """Return the progress for readers."""
     nodes = sorted(state.cluster.nodes.values(), key=lambda node: (node.hostname, node.id))
     made_by = settings.programs.monitor_made_by
     return Rolling(
@@ -79,12 +80,12 @@ def rolling(state: State, settings: Settings, now: float) -> Rolling:
 
 
 def outdated(state: State, node: Node, made_by: str) -> str:
-    """Why the monitor of a node is to be replaced; "": it is what would be started now, or there is none.
+    """Return why the monitor of a node is to be replaced; "" if it is up to date, or if the node has no monitor.
 
     Args:
-        state: The engine's.
-        node: Whose.
-        made_by: `Settings.monitor_made_by`: of thousands of nodes it is made once.
+        state: State of the engine.
+        node: Node with the monitor.
+        made_by: `Settings.monitor_made_by`, computed once for thousands of nodes.
     """
     task = state.work.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None:
@@ -92,13 +93,11 @@ def outdated(state: State, node: Node, made_by: str) -> str:
     if task.made_by != made_by:
         return "it was started by an earlier scheduler, or with other settings"
     program = node.inventory.program if node.inventory is not None else None
-    return (
-        "another program lies where it was started from" if program is not None and program.replaced else ""
-    )
+    return "its program on the host was replaced" if program is not None and program.replaced else ""
 
 
 def _may_begin(state: State, node: Node, now: float, stale_s: float) -> bool:
-    """Whether its monitor runs well: what fails is started anew without this."""
+    """Return whether the monitor of a node runs well; one that fails is restarted anyway."""
     task = state.work.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None or node.lost_at is not None or node.id in state.cluster.rolls.under_way:
         return False
@@ -108,6 +107,7 @@ def _may_begin(state: State, node: Node, now: float, stale_s: float) -> bool:
 
 
 def _begin(turn: Turn, node: Node) -> None:
+    """Kill the monitor of a node, so that a match starts a new one."""
     assert node.monitor is not None, "it is outdated"
     well = tuple(gpu.id for gpu in node.gpus if gpu.health is Health.OK)
     turn.state.cluster.rolls.under_way[node.id] = Roll(
@@ -117,9 +117,10 @@ def _begin(turn: Turn, node: Node) -> None:
 
 
 def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
+    """Follow the replacement of one monitor: repeat the kill, finish, or try again after a fix."""
     state = turn.state
     node = state.cluster.nodes.get(agent_id)
-    if node is None or node.lost_at is not None:  # its next monitor is a new one anyway
+    if node is None or node.lost_at is not None:  # the next monitor of a lost node is a new one anyway
         del state.cluster.rolls.under_way[agent_id]
     elif node.monitor == roll.old:
         if turn.now - roll.asked_at >= turn.settings.tasks.kill_resend_s:
@@ -128,9 +129,8 @@ def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
     elif not _lacking(state, node, roll):
         del state.cluster.rolls.under_way[agent_id]
         state.cluster.rolls.done += 1
-    elif node.monitor is not None and outdated(
-        state, node, turn.settings.programs.monitor_made_by
-    ):  # a remedy lies there by now
+    elif node.monitor is not None and outdated(state, node, turn.settings.programs.monitor_made_by):
+        # The program on the host was replaced again, perhaps by one that works.
         launched_at = state.work.tasks[node.monitor].launched_at
         if turn.now - launched_at >= STEADY_S:
             again = replace(roll, old=node.monitor, since=turn.now, asked_at=turn.now, failed="")
@@ -139,10 +139,10 @@ def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
 
 
 def _lacking(state: State, node: Node, roll: Roll) -> str:
-    """What the new monitor has not shown yet; "": all is well."""
+    """Return what the new monitor has not shown yet; "" if all is well."""
     task = state.work.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None:
-        return "no new monitor runs there" + (f": the last one said: {roll.failed}" if roll.failed else "")
+        return "no new monitor runs there" + (f": its last message: {roll.failed}" if roll.failed else "")
     if node.reported_at is None or node.reported_at <= task.launched_at:
         return "its new monitor has not reported"
     if why := unfit(node):
@@ -151,14 +151,17 @@ def _lacking(state: State, node: Node, roll: Roll) -> str:
     for gpu_id in roll.well:
         gpu = gpus.get(gpu_id)
         if gpu is None:
-            return f"its new monitor does not find {gpu_id}, which was well"
+            return f"its new monitor does not find {gpu_id}, which was healthy"
         if gpu.health is Health.UNKNOWN:
-            return f"its new monitor cannot read {gpu_id}, which was well: {gpu.reason}"
+            return f"its new monitor cannot read {gpu_id}, which was healthy: {gpu.reason}"
     return ""
 
 
 def problems_of(state: State, timeout_s: float, now: float) -> tuple[tuple[AgentId, str], ...]:
-    """What takes longer than `timeout_s`, or failed too often, and why. Before that is mended nothing more is begun."""
+    """Return replacements that take longer than `timeout_s` or failed too often, with the reason.
+
+    While there are any, no further replacement begins.
+    """
     problems = []
     for agent_id, roll in state.cluster.rolls.under_way.items():
         node = state.cluster.nodes.get(agent_id)

@@ -1,4 +1,4 @@
-"""What is granted of each shared GPU, for those who look."""
+"""Shares granted of each shared GPU, for readers."""
 
 from mesos_gpu.engine.gpus.covers import compute_milli
 from mesos_gpu.engine.settings import Settings
@@ -8,7 +8,7 @@ from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 
 
 def shared_gpu(state: State, settings: Settings, gpu: Gpu) -> SharedGpu | None:
-    """What is granted of a GPU; None: it is not shared."""
+    """Return the shares of a GPU, with what is left of it; None if it is not shared."""
     shares, cover = state.gpus.sharers.get(gpu.id, {}), state.gpus.covers.get(gpu.id)
     if not shares and cover is None:
         return None

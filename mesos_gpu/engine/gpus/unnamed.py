@@ -1,4 +1,4 @@
-"""GPUs that tasks hold, and that a report of their node does not name: they stay known, and their health is not."""
+"""GPUs that tasks hold but that reports of their node lack: they stay known, with unknown health."""
 
 from dataclasses import replace
 from typing import Final
@@ -13,15 +13,15 @@ NAMED: Final = "its node's reports name it again"
 
 
 def is_unnamed(gpu: Gpu) -> bool:
-    """Whether the GPU is known from earlier reports only."""
+    """Return whether a GPU is known from earlier reports only."""
     return gpu.health is Health.UNKNOWN and gpu.reason == UNNAMED
 
 
 def with_held(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
-    """A report with the GPUs that it lacks and tasks on its node hold, as they were named last, of unknown health.
+    """Return a report with GPUs added that it lacks and that tasks on its node hold, of unknown health.
 
-    One that another node's report names was moved there, and one whose minor number another GPU has was replaced by it:
-    these are not added. How the GPUs come and go is put into their history.
+    A GPU that another node's report names was moved there, and one whose minor number another GPU has was replaced:
+    these are not added. The changes are recorded in the history of the GPUs.
     """
     if not node.gpus:
         return inventory
@@ -36,12 +36,14 @@ def with_held(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
 
 
 def _is_held(turn: Turn, node: Node, gpu: Gpu) -> bool:
+    """Return whether a task on a node holds a GPU that no other node reports."""
     if turn.state.cluster.agents.others_naming(node, [gpu.id]):
         return False
     return any(task.agent_id == node.id for task in turn.state.tenants(gpu.id))
 
 
 def _unnamed(turn: Turn, gpu: Gpu) -> Gpu:
+    """Return a GPU that is missing in a report, of unknown health, and record the change in its history."""
     if is_unnamed(gpu):
         return gpu
     record(turn, gpu.id, [Transition(turn.now, gpu.health, Health.UNKNOWN, UNNAMED)])

@@ -1,4 +1,4 @@
-"""What was reserved for shared cards, given back: a master may refuse that, and does not say so."""
+"""Unreserving of resources reserved for shared GPUs; a master may refuse it without an answer."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,23 +12,23 @@ from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.policy.queueing.backoff import delay_s
 from mesos_gpu.wire.mesos.reservations import is_ours
 
-_FIRST_S: Final = 1.0  # after the first refusal, until it is tried again
+_FIRST_S: Final = 1.0  # delay after the first refusal
 _MAX_S: Final = 300.0
 
 
 def unreserved_of(state: State, offer: Offer) -> tuple[Scalar, ...]:
-    """What jobs may use of an offer: what is reserved for shared cards only those may have, until it is given back."""
-    return tuple([each for each in offer.resources if not is_ours(each, state.mesos.framework_id)])
+    """Return the resources of an offer that jobs may use: those that are not reserved for shared GPUs."""
+    return tuple([scalar for scalar in offer.resources if not is_ours(scalar, state.mesos.framework_id)])
 
 
 def may_unreserve(state: State, agent_id: AgentId, scalars: Sequence[Scalar], now: float) -> bool:
-    """Whether to give that back now: what comes again after it was given back is tried less and less."""
+    """Return whether to unreserve resources now; those that are offered again are tried less and less often."""
     last = state.cluster.unreserved.get(agent_id)
     return last is None or now >= last.until or not _comes_again(last, scalars)
 
 
 def note_unreserve(turn: Turn, launch: Launch) -> None:
-    """Count what is given back, should it come again."""
+    """Record that resources were unreserved, in case they are offered again."""
     if not launch.unreserve:
         return
     state, scalars = turn.state, launch.unreserve
@@ -40,7 +40,7 @@ def note_unreserve(turn: Turn, launch: Launch) -> None:
 
 
 def forget_unreserve(turn: Turn, offer: Offer) -> None:
-    """What an agent offers shows that all was taken back."""
+    """Forget earlier tries for an agent whose offer has no reserved resources any more."""
     if offer.agent_id in turn.state.cluster.unreserved and not any(
         is_ours(scalar, turn.state.mesos.framework_id) for scalar in offer.resources
     ):
@@ -48,6 +48,9 @@ def forget_unreserve(turn: Turn, offer: Offer) -> None:
 
 
 def _comes_again(last: Unreserved, scalars: Sequence[Scalar]) -> bool:
-    """Whether all of it is there still. What an executor leaves comes later than what its task leaves, and is less."""
-    there = {(scalar.name, scalar.kind): scalar.amount for scalar in scalars}
-    return all(there.get((each.name, each.kind), 0.0) >= each.amount for each in last.scalars)
+    """Return whether all resources of the last try are offered again.
+
+    What an executor leaves comes later than what its task leaves, so more may be offered than before.
+    """
+    amounts = {(scalar.name, scalar.kind): scalar.amount for scalar in scalars}
+    return all(amounts.get((scalar.name, scalar.kind), 0.0) >= scalar.amount for scalar in last.scalars)

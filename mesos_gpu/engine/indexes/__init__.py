@@ -1,1 +1,1 @@
-"""What follows from the state, kept so that a step need not look at all agents or tasks."""
+"""Indexes derived from the state, so that a step need not look at all agents or tasks."""

@@ -1,6 +1,6 @@
-"""What follows from nodes and offers, and would cost a look at all agents.
+"""Indexes of nodes and offers, without which a step would look at all agents.
 
-Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
+They are not saved. They are built on first use, and each change of the state updates them.
 """
 
 from collections import Counter
@@ -20,17 +20,21 @@ K = TypeVar("K", AgentId, GpuId)
 
 
 class Held(NamedTuple):
-    """An offer that is held."""
+    """Offer that is held.
 
-    number: int  # grows with each that arrives
+    Attributes:
+        number: Number in the order of arrival.
+    """
+
+    number: int
     offer: Offer
 
 
 class Report(NamedTuple):
-    """A report as its bytes were, and what they were read as.
+    """Latest report of a monitor: its bytes, and the inventory that was read from them.
 
-    They are kept themselves, 30 MB of ten thousand agents: to make a digest lets go of Python's lock, and other threads
-    have the engine wait for it at each report.
+    The bytes themselves are kept (30 MB for ten thousand agents): computing a digest would release Python's lock, and
+    other threads would delay the engine at each report.
     """
 
     data: bytes
@@ -39,23 +43,23 @@ class Report(NamedTuple):
 
 @dataclass(slots=True)
 class Agents:
-    """Agents by what a step looks for.
+    """Indexes of agents.
 
     Attributes:
-        offers: Of each agent that offers something, oldest first.
-        reserved: Those of whose offers something is reserved for shared cards.
-        unwatched: Those without a monitor.
-        lost: Those that are lost.
+        offers: Offers by agent, the oldest first.
+        reserved: Agents whose offers have resources reserved for shared GPUs.
+        unwatched: Agents without a monitor.
+        lost: Agents that are lost.
         backed_off: Agents that get no launches for some time, because their executors did not register.
-        naming: By GPU, those whose latest report names it.
-        named_twice: GPUs that several of them name.
-        places: By host name and address, those that were seen there: of several, all but one are gone for good.
-        crowded: Places of several.
+        naming: Agents whose latest report names a GPU, by GPU.
+        named_twice: GPUs that several agents name.
+        places: Agents seen at an address (host name and URL). Of several, all but one are gone for good.
+        crowded: Addresses with several agents.
         cards: Number of GPUs by model, of all nodes.
         models: Models of all GPUs.
-        reports: The latest of each agent, as long as its node has what it was read as.
-        arrivals: How many offers have been held so far.
-        made_fabric: Groups of all nodes; None before they are asked for.
+        reports: Latest report of each agent, as long as its node has the inventory that was read from it.
+        arrivals: Number of offers held so far.
+        made_fabric: Groups of all nodes; None until first used.
     """
 
     offers: dict[AgentId, dict[OfferId, Held]] = field(default_factory=dict)
@@ -85,15 +89,15 @@ class Agents:
         return self.made_fabric
 
     def hold(self, offer: Offer) -> None:
-        """An offer has come, or one that is held has become another; it keeps its place."""
+        """Enter an offer; one that is held already is replaced at its place."""
         own = self.offers.setdefault(offer.agent_id, {})
-        known = own.get(offer.id)
-        self.arrivals += known is None
-        own[offer.id] = Held(self.arrivals if known is None else known.number, offer)
+        old = own.get(offer.id)
+        self.arrivals += old is None
+        own[offer.id] = Held(self.arrivals if old is None else old.number, offer)
         _mark(self.reserved, offer.agent_id, _is_reserved(own))
 
     def drop(self, offer: Offer) -> None:
-        """An offer is not held any more."""
+        """Remove an offer."""
         own = self.offers[offer.agent_id]
         del own[offer.id]
         if not own:
@@ -101,7 +105,7 @@ class Agents:
         _mark(self.reserved, offer.agent_id, _is_reserved(own))
 
     def drop_all(self) -> None:
-        """No offer is held any more."""
+        """Remove all offers."""
         self.offers.clear()
         self.reserved.clear()
 
@@ -111,49 +115,60 @@ class Agents:
         return sorted(offering, key=self._rank)
 
     def _rank(self, agent_id: AgentId) -> int:
+        """Return the number of an agent's oldest offer."""
         return next(iter(self.offers[agent_id].values())).number
 
     def enter(self, old: Node | None, new: Node | None) -> None:
-        """A node has become another; None: it was not there, or is not any more."""
+        """Update the indexes after a change of a node.
+
+        Args:
+            old: Node before; None if it is new.
+            new: Node now; None if it was removed.
+        """
         node = new or old
-        assert node is not None, "a node that never was cannot go"
+        assert node is not None, "either the old or the new node exists"
         if old is None or new is None or _of_fabric(old) != _of_fabric(new):
             self.made_fabric = None
         if new is None:
-            for known in (self.unwatched, self.lost, self.backed_off, self.reports):
-                known.pop(node.id, None)
+            for index in (self.unwatched, self.lost, self.backed_off, self.reports):
+                index.pop(node.id, None)
         else:
             _mark(self.unwatched, new.id, new.monitor is None)
             _mark(self.lost, new.id, new.lost_at is not None)
             _mark(self.backed_off, new.id, new.launch_not_before > 0.0)
         if old is not None and new is not None and old.gpus is new.gpus and _address(old) == _address(new):
-            return  # most changes are reports that say the same again
+            return  # most changes are reports without news
         if (was := _place(old)) != (at := _place(new)):
             if was is not None:
-                self._stand(was, [each for each in self.places[was] if each != node.id])
+                self._set_agents_at(was, [agent_id for agent_id in self.places[was] if agent_id != node.id])
             if at is not None:
-                self._stand(at, [*self.places.get(at, ()), node.id])
+                self._set_agents_at(at, [*self.places.get(at, ()), node.id])
         self._count(old, new)
         named, names = _named(old), _named(new)
         if named == names:
             return
         for gpu_id in named:
-            self._name(gpu_id, [each for each in self.naming.get(gpu_id, ()) if each != node.id])
+            self._set_naming(
+                gpu_id, [agent_id for agent_id in self.naming.get(gpu_id, ()) if agent_id != node.id]
+            )
         for gpu_id in names:
-            self._name(gpu_id, [*self.naming.get(gpu_id, ()), node.id])
+            self._set_naming(gpu_id, [*self.naming.get(gpu_id, ()), node.id])
 
     def _count(self, old: Node | None, new: Node | None) -> None:
         """Count the GPUs of a node by their models."""
-        was, now = (Counter([gpu.model for gpu in node.gpus] if node else ()) for node in (old, new))
-        if was == now:
+        models_before, models_now = (
+            Counter([gpu.model for gpu in node.gpus] if node else ()) for node in (old, new)
+        )
+        if models_before == models_now:
             return
-        self.cards.subtract(was)
-        self.cards.update(now)
-        self.cards = +self.cards  # without those of which none is left
+        self.cards.subtract(models_before)
+        self.cards.update(models_now)
+        self.cards = +self.cards  # drops models without GPUs
         if self.cards.keys() != self.models:
             self.models = frozenset(self.cards)
 
-    def _stand(self, place: Place, agents: list[AgentId]) -> None:
+    def _set_agents_at(self, place: Place, agents: list[AgentId]) -> None:
+        """Replace the agents at an address."""
         self.places[place] = tuple(agents)
         if not agents:
             del self.places[place]
@@ -162,37 +177,42 @@ class Agents:
         else:
             self.crowded.pop(place, None)
 
-    def _name(self, gpu_id: GpuId, agents: list[AgentId]) -> None:
+    def _set_naming(self, gpu_id: GpuId, agents: list[AgentId]) -> None:
+        """Replace the agents whose reports name a GPU."""
         self.naming[gpu_id] = tuple(dict.fromkeys(agents))
         _mark(self.named_twice, gpu_id, len(self.naming[gpu_id]) > 1)
         if not self.naming[gpu_id]:
             del self.naming[gpu_id]
 
     def others_naming(self, node: Node, gpus: Iterable[GpuId]) -> bool:
-        """Whether another agent than a node's names one of some GPUs."""
-        return any(each != node.id for gpu_id in gpus for each in self.naming.get(gpu_id, ()))
+        """Return whether the report of another agent names one of some GPUs."""
+        return any(agent_id != node.id for gpu_id in gpus for agent_id in self.naming.get(gpu_id, ()))
 
     def latest(self, gpu_id: GpuId, nodes: Mapping[AgentId, Node]) -> Node | None:
-        """The node of `nodes` that reported a GPU last; None: no latest report of any names it."""
+        """Return the node that reported a GPU last; None if no latest report names it."""
         naming = self.naming.get(gpu_id, ())
         if len(naming) > 1:
-            # Of those that are alike the last of all nodes.
+            # Of nodes with equal times the last one counts.
             return sorted((node for node in nodes.values() if node.id in naming), key=latest_last)[-1]
         return nodes[naming[0]] if naming else None
 
     def read_as(self, node: Node, data: bytes) -> Inventory | None:
-        """What a node's report says if its latest one was the same, byte for byte; None: that was another."""
-        known = self.reports.get(node.id)
-        same = known is not None and known.inventory is node.inventory and known.data == data
+        """Return the inventory of a node if its latest report had exactly these bytes; None otherwise."""
+        latest_report = self.reports.get(node.id)
+        same = (
+            latest_report is not None
+            and latest_report.inventory is node.inventory
+            and latest_report.data == data
+        )
         return node.inventory if same else None
 
     def note_report(self, agent_id: AgentId, data: bytes, inventory: Inventory) -> None:
-        """Remember how a report was read."""
+        """Store the bytes and the inventory of the latest report of an agent."""
         self.reports[agent_id] = Report(data, inventory)
 
 
 def agents_of(nodes: Iterable[Node], offers: Iterable[Offer]) -> Agents:
-    """The agents of a state."""
+    """Return the indexes of the agents of a state."""
     agents = Agents()
     for node in nodes:
         agents.enter(None, node)
@@ -202,22 +222,25 @@ def agents_of(nodes: Iterable[Node], offers: Iterable[Offer]) -> Agents:
 
 
 def latest_last(node: Node) -> tuple[bool, float]:
-    """The key of an order of nodes by their latest reports, of lost ones first."""
+    """Return a sort key of nodes: lost ones first, then by the time of the latest report."""
     return node.lost_at is None, node.reported_at or 0.0
 
 
-def _mark(known: dict[K, None], key: K, is_so: bool) -> None:
+def _mark(index: dict[K, None], key: K, is_so: bool) -> None:
+    """Add a key to an index, or remove it."""
     if is_so:
-        known.setdefault(key)
+        index.setdefault(key)
     else:
-        known.pop(key, None)
+        index.pop(key, None)
 
 
 def _is_reserved(offers: Mapping[OfferId, Held]) -> bool:
+    """Return whether any of some offers has reserved resources."""
     return any(owner_of(scalar) is not None for held in offers.values() for scalar in held.offer.resources)
 
 
 def _of_fabric(node: Node) -> tuple[object, ...]:
+    """Return the parts of a node on which its groups of the fabric depend."""
     return node.attributes, node.hostname, node.lost_at is None
 
 
@@ -226,9 +249,10 @@ def _address(node: Node) -> Place:
 
 
 def _place(node: Node | None) -> Place | None:
-    """None: of no node, or of one whose address nobody said."""
+    """Return the address of a node; None without a node, or if its URL is not known."""
     return (node.hostname, node.agent_url) if node is not None and node.agent_url else None
 
 
 def _named(node: Node | None) -> tuple[GpuId, ...]:
+    """Return the ids of the GPUs that a node reports."""
     return () if node is None else tuple([gpu.id for gpu in node.gpus])

@@ -15,7 +15,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import ROOT, QueueDocument
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
-ALL: Final = "*"  # all users, in the place of a user's name
+ALL: Final = "*"  # stands for all users in place of a user's name
 
 
 @dataclass(slots=True)
@@ -62,6 +62,7 @@ class Sums:
         return self.amounts.get((queue, pool), 0)
 
     def _add_own(self, charge: Charge, sign: int) -> None:
+        """Add a charge to the amounts that its queue is charged itself, or subtract it."""
         key = charge.queue, charge.pool
         cost, cpus, memory = self.leaves.get(key, NOTHING)
         total = cost + sign * charge.milli, cpus + sign * charge.cpus_milli, memory + sign * charge.mem_mib
@@ -71,7 +72,7 @@ class Sums:
             self.leaves.pop(key, None)
 
     def copied(self) -> "Sums":
-        """Copy all sums, to be changed apart."""
+        """Return a copy of all sums that can be changed on its own."""
         return replace(
             self,
             amounts=self.amounts.copy(),
@@ -82,7 +83,7 @@ class Sums:
         )
 
 
-#: Fields of a job and of a task that its charge depends on, beside whether the job waits and the task has ended.
+#: Fields on which the charge of a job and a task depends, besides whether the job waits and the task has ended.
 _CHARGED_BY: Final = {
     Job: attrgetter("spec", "owner", "launches", "task_id"),
     Task: attrgetter("job_id", "launch", "agent_id", "gpus", "share", "resize", "charge"),
@@ -127,17 +128,20 @@ class Charges:
                 self.sums.add(*entry)
 
     def __post_init__(self) -> None:
-        """Note whether charges depend on the models of GPUs."""
         self.are_by_model = bool(self.document.pools or self.document.gpu_cost)
 
     def differ(self, old: Job | Task, new: Job | Task) -> bool:
-        """Return whether charges may be others after a change: of a task that has not ended, or of a job that waits as
-        before."""
+        """Return whether a change may have changed charges.
+
+        Args:
+            old: Task that has not ended, or job whose state (waiting or not) stays.
+            new: Task or job after the change.
+        """
         charged_by = _CHARGED_BY[type(new)]
         return self.are_by_model or charged_by(old) != charged_by(new)
 
     def copied(self) -> "Charges":
-        """Copy what each task holds, and the sums."""
+        """Return a copy of the charges and the sums."""
         return replace(self, of_task=dict(self.of_task), sums=self.sums.copied())
 
     def queue_of(self, job: Job) -> str:

@@ -1,4 +1,4 @@
-"""The tree of queues as it is at a time: with the figures that its hours give it then."""
+"""Tree of queues at a time, with the figures that its hours give it then."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,14 +10,19 @@ from mesos_gpu.policy.times.hours import Span, span_at
 
 @dataclass(frozen=True, eq=False)
 class HoursNow:
-    """A version of the document, and the moment at which it is looked at."""
+    """Version of the document of queues, seen at one moment.
+
+    Attributes:
+        written: Document with all hours.
+        at: Moment, in seconds since the epoch.
+    """
 
     written: QueueDocument
     at: float
 
     @cached_property
     def span(self) -> Span:
-        """The figures that hold at that moment, and for how long."""
+        """Figures that hold at the moment, and the time for which they hold."""
         return span_at(self.written, self.at)
 
     @cached_property

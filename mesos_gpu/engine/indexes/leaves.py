@@ -1,7 +1,7 @@
 """Pending jobs of each leaf in their order, kept with the state from match to match.
 
-A leaf is put in order again when one of its jobs has changed, when waiting has made one of them worth more, or when its
-users have other places.
+A leaf is put in order again when one of its jobs has changed, when waiting has raised the priority of one, or when
+the places of its users have changed.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -15,22 +15,22 @@ from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.tenancy.order import Entry
 from mesos_gpu.policy.tenancy.tree import Tree
 
-Places = Mapping[str, int]  # of users; a user without a place comes first
+Places = Mapping[str, int]  # places of users; a user without a place comes first
 
 
 def leaf_of(tree: Tree, job: Job) -> str:
-    """Return the leaf where a job waits, which is the default one if its queue takes no jobs any more."""
+    """Return the leaf of a job; the default one if its queue takes no jobs any more."""
     return tree.leaf_of(job.spec.queue) or DEFAULT_QUEUE
 
 
 def rank_in_leaf(job: Job, now: float, step_s: float) -> tuple[int, ...]:
-    """Return the rank of a running or waiting job in its leaf regardless of its user; the lowest is first."""
+    """Return the rank of a running or waiting job in its leaf, regardless of its user; the lowest is first."""
     priority = effective_priority(job.priority, now - in_line_since(job), step_s)
     return job.room_made_at is None, -priority, job.sequence
 
 
 def ruled_as(job: Job) -> Hashable:
-    """Return what limits and rules of queues and classes see of a job: jobs of one kind wait for the same."""
+    """Return a key of a job; limits and rules of queues and classes treat jobs with one key alike."""
     spec = job.spec
     return (
         spec.queue, job.charged_to, spec.gpus, spec.gpu_milli, spec.gpu_compute_pct, spec.tasks, spec.gpu_model,
@@ -64,9 +64,9 @@ class Leaf:
         until: Time at which a job's priority has grown by waiting, in seconds since the epoch.
         places: Places of users when the jobs were put in order.
         step_s: Seconds after which a job that waits gains one of priority.
-        entries: Entries of the line while no job has a seat or starves; None until they are asked for.
+        entries: Entries of the line while no job has a seat or starves; None until first used.
         room_made: Whether other jobs were ended for any of the jobs.
-        ranked: Jobs that ask for GPUs by `rank_in_leaf`; None until they are asked for.
+        ranked: Jobs that ask for GPUs by `rank_in_leaf`; None until first used.
         ranked_in: Begin and end of the time for which that order holds, and its `step_s`.
     """
 
@@ -109,11 +109,11 @@ class Leaf:
         return self.ranked
 
     def _submitted(self, known: Mapping[JobId, Job]) -> list[Job]:
-        """Return the jobs in the order of submission; those of one moment, as instances of an app, by their ids."""
+        """Return the jobs in the order of submission; of jobs with one submission time, by their ids."""
         return [known[job_id] for _, job_id in sorted((place, id_) for id_, place in self.members.items())]
 
     def forget(self) -> None:
-        """Forget the order, as one of the jobs has changed."""
+        """Drop the order, as one of the jobs has changed."""
         self.jobs = self.ranked = None
 
     def put_in_order(
@@ -133,10 +133,11 @@ class Leaf:
         jobs = self._submitted(known)
 
         def place(job: Job) -> tuple[int, int]:
+            """Return the sort key of a job: the place of its user, then its effective priority."""
             priority = effective_priority(job.priority, now - in_line_since(job), step_s)
             return places.get(job.charged_to, 0) if places else 0, -priority
 
-        self.jobs = sorted(jobs, key=place)  # a stable sort: equals stay as they were submitted
+        self.jobs = sorted(jobs, key=place)  # a stable sort keeps the order of submission
         self.until = min((_worth_more_at(job, now, step_s) for job in jobs), default=inf)
         self.places, self.step_s, self.entries = places, step_s, None
         self.room_made = any(job.room_made_at is not None for job in jobs)
@@ -160,7 +161,12 @@ class Leaves:
     of_job: dict[JobId, str] = field(default_factory=dict)
 
     def enter(self, job_id: JobId, job: Job | None) -> None:
-        """Note a change of a job; None means that it was removed."""
+        """Update the leaves after a change of a job.
+
+        Args:
+            job_id: Id of the job.
+            job: Job now; None if it was removed.
+        """
         waits = job is not None and job.state is JobState.PENDING
         old = self.of_job.pop(job_id, None)
         if old is not None:
@@ -176,7 +182,7 @@ class Leaves:
             leaf.forget()
 
     def copied(self) -> "Leaves":
-        """Copy the leaves; their orders are shared, as they are replaced and not changed."""
+        """Return a copy of the leaves; orders are shared, as they are replaced and never changed."""
         by_path = {path: replace(leaf, members=dict(leaf.members)) for path, leaf in self.by_path.items()}
         return Leaves(self.tree, by_path, dict(self.of_job))
 

@@ -1,4 +1,4 @@
-"""Records of what the state remembers of agents, secrets and users beside nouns."""
+"""Records that the state remembers of agents, secrets and users, but does not save."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -7,12 +7,18 @@ from mesos_gpu.model.nodes.offer import Scalar
 from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.resources import Resources
 
-NO_FAILURES: Final = (0, 0.0)  # how many in a row, and until when nothing is launched
+NO_FAILURES: Final = (0, 0.0)  # failures in a row, and end of the delay before a launch
 
 
 @dataclass(slots=True)
 class Reconciliation:
-    """A run of the algorithm in Mesos' docs/reconciliation.md."""
+    """Run of the task reconciliation algorithm of Mesos (docs/reconciliation.md).
+
+    Attributes:
+        started_at: Begin, in seconds since the epoch.
+        next_at: Time of the next try, in seconds since the epoch.
+        tries: Number of tries so far.
+    """
 
     started_at: float
     next_at: float
@@ -21,24 +27,29 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most of an agent that was seen of late, in its offers and held by our launches.
+    """Highest resources seen of an agent of late: offers plus what launches hold.
 
-    Two spans of time, so that one is always whole when the other begins.
+    Two spans of time are kept, so that a whole one is known when the next begins.
+
+    Attributes:
+        since: Begin of the later span, in seconds since the epoch.
+        latest: Highest resources in the later span.
+        before: Highest resources in the span before.
     """
 
-    since: float  # when the later span began
+    since: float
     latest: Resources
     before: Resources
 
 
 @dataclass(frozen=True, slots=True)
 class Unreserved:
-    """What an agent had reserved for shared cards, given back the last time.
+    """Resources reserved for shared GPUs that were unreserved last on an agent.
 
     Attributes:
-        scalars: As it was offered.
-        tries: How often the same was given back in a row.
-        until: When it may be given back again if the same comes still, seconds since the epoch.
+        scalars: Resources as offered.
+        tries: Number of times in a row that these resources were unreserved.
+        until: Earliest time of the next try if they are still offered, in seconds since the epoch.
     """
 
     scalars: tuple[Scalar, ...]
@@ -48,32 +59,45 @@ class Unreserved:
 
 @dataclass(frozen=True, slots=True)
 class SecretRead:
-    """What is known of a secret, its value apart. Times in seconds since the epoch."""
+    """State of a secret without its value. Times are in seconds since the epoch.
 
-    asked_at: float = -1e12  # for it to be read; never
-    answered: bool = False  # since then
-    read_at: float | None = None  # when that was asked for; None: the last try failed, or there was none
-    problem: str = ""  # why that failed
-    failures: int = 0  # in a row
-    next_at: float = 0.0  # when it is to be read again
+    Attributes:
+        asked_at: Time of the latest request to read it; far in the past without one.
+        answered: Whether that request was answered.
+        read_at: Time of the request that led to the value; None if the last try failed, or without one.
+        problem: Reason of the failure of the last try; "" without one.
+        failures: Failed tries in a row.
+        next_at: Time at which to read it again.
+    """
+
+    asked_at: float = -1e12
+    answered: bool = False
+    read_at: float | None = None
+    problem: str = ""
+    failures: int = 0
+    next_at: float = 0.0
 
 
 @dataclass(slots=True)
 class Use:
-    """What the jobs of a user or a queue take of the scheduler itself."""
+    """Use of the scheduler itself by the jobs of a user or queue.
+
+    Attributes:
+        size: Stored bytes, also of ended jobs.
+    """
 
     pending: int = 0
-    size: int = 0  # bytes, of ended jobs too
+    size: int = 0
 
 
 @dataclass(slots=True)
 class Roles:
-    """What is known of the scheduler's roles of Mesos.
+    """Roles of the scheduler in Mesos.
 
     Attributes:
-        known: By name, as the master said last.
-        asked: Of several roles those whose offers are asked for; None: all are, or there is one.
-        until: Until when each of several is asked for, seconds since the epoch.
+        known: Roles by name, as the master described them last.
+        asked: Roles whose offers are requested; None for all of them.
+        until: Time until which offers of a role are requested, in seconds since the epoch, by role.
     """
 
     known: dict[str, Role] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Ports of tasks that have ended, so that a port that was in use a short time ago is given out last.
+"""Index of ports of ended tasks, so that a port that was in use a short time ago is given out last.
 
-Nothing here is saved. The index is made when it is first asked for, and each change of the state is entered.
+It is not saved. It is built on first use, and each change of the state updates it.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Nodes that bookings would get now."""
+"""Provisional nodes of bookings."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -11,10 +11,10 @@ SEEN_AHEAD_S: Final = 10.0  # masters answer within two or three seconds
 
 @dataclass(slots=True)
 class Provisional:
-    """Nodes of bookings that have none yet, which follow from the bookings and from what runs.
+    """Provisional nodes: what bookings without nodes would get now, by the bookings and running jobs.
 
     Attributes:
-        places: Places that such a booking would get now: no job starts there that could not leave in time.
+        places: Places by booking; no job starts there that could not leave in time.
         next_at: Time at which the next booking needs something, in seconds since the epoch.
     """
 
@@ -22,9 +22,9 @@ class Provisional:
     next_at: float = inf
 
     def is_soon(self, now: float) -> bool:
-        """Return whether nodes may have to be chosen soon: then the master is asked for what is free.
+        """Return whether nodes may have to be chosen soon, so that offers must be requested from the master.
 
         Args:
-            now: Time in seconds since the epoch.
+            now: Time, in seconds since the epoch.
         """
         return self.next_at - now <= SEEN_AHEAD_S

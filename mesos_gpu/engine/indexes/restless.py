@@ -1,6 +1,6 @@
-"""Live tasks that time alone may concern: of fifty thousand that run, upkeep looks at few.
+"""Index of live tasks that upkeep must look at: few of fifty thousand that run.
 
-Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
+It is not saved. It is built on first use, and each change of the state updates it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,18 +17,18 @@ _AT_REST: Final = (TaskState.STARTING, TaskState.RUNNING)
 
 @dataclass(slots=True)
 class Restless:
-    """Live tasks by what is looked for among them.
+    """Indexes of live tasks.
 
     Attributes:
-        numbers: Of all live tasks, in the order of their launches.
-        on: Live tasks by agent, in the order of their launches.
-        tasks: Those that are to be asked about, told something again, ended or given up, now or later.
-        preemptible: Those whose jobs a job of higher priority may end.
-        limited: Those whose jobs have a time limit.
-        under_way: By agent, tasks whose executors have not sent a status update yet.
-        unkilled: By agent, tasks that are to be killed, for which no kill request was sent yet.
-        freed: Agents on which a task that was told to end has ended since the last look.
-        told: By agent, tasks that are being killed, with the time of the first kill request, the latest last.
+        numbers: Number of each live task in the order of launches.
+        on: Live tasks by agent, in the order of launches.
+        tasks: Tasks that need a message, an end or another step, now or later.
+        preemptible: Tasks of preemptible jobs.
+        limited: Tasks of jobs with a time limit.
+        under_way: Tasks whose executors have not sent a status update yet, by agent.
+        unkilled: Tasks to be killed without a kill request yet, by agent.
+        freed: Agents on which a task with a kill request has ended since the last look.
+        told: Tasks being killed, with the time of the first kill request, the latest last, by agent.
     """
 
     numbers: dict[TaskId, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Restless:
     _next: "count[int]" = field(default_factory=count, compare=False)
 
     def enter(self, task: Task, job: Job | None) -> None:
-        """A task, or its job, has become another; it is live."""
+        """Update the indexes after a change of a live task or its job."""
         task_id, agent_id = task.id, task.agent_id
         if task_id not in self.numbers:
             self.numbers[task_id] = next(self._next)
@@ -54,7 +54,7 @@ class Restless:
         (self.preemptible.add if preemptible else self.preemptible.discard)(task_id)
         (self.limited.add if limited else self.limited.discard)(task_id)
         if self._agents.get(task_id) != agent_id:
-            self._stand(task_id, agent_id)
+            self._set_agent(task_id, agent_id)
         if is_under_way(task):
             self.under_way.setdefault(agent_id, set()).add(task_id)
         elif agent_id in self.under_way:
@@ -68,23 +68,23 @@ class Restless:
             self.told.setdefault(agent_id, {}).setdefault(task_id, task.kill_sent_at)
 
     def leave(self, task_id: TaskId) -> None:
-        """A task is live no longer."""
+        """Remove a task that is live no longer."""
         self.numbers.pop(task_id, None)
         self.tasks.discard(task_id)
         self.preemptible.discard(task_id)
         self.limited.discard(task_id)
         agent_id = self._agents.get(task_id)
-        self._stand(task_id, None)
+        self._set_agent(task_id, None)
         if agent_id is not None:
             _discard(self.under_way, agent_id, task_id)
             _discard(self.unkilled, agent_id, task_id)
-            told = self.told.get(agent_id, {})
-            if told.pop(task_id, None) is not None:
+            killed = self.told.get(agent_id, {})
+            if killed.pop(task_id, None) is not None:
                 self.freed.add(agent_id)
-            if not told:
+            if not killed:
                 self.told.pop(agent_id, None)
 
-    def _stand(self, task_id: TaskId, agent_id: AgentId | None) -> None:
+    def _set_agent(self, task_id: TaskId, agent_id: AgentId | None) -> None:
         """Note the agent of a task; None if the task is live no longer."""
         old = self._agents.get(task_id)
         if old == agent_id:
@@ -98,18 +98,19 @@ class Restless:
             self.on.setdefault(agent_id, {})[task_id] = None
 
     def told_since(self, agent_id: AgentId, moment: float) -> Iterator[TaskId]:
-        """Yield the tasks of an agent that were told to end since a moment and live still, the latest first."""
-        for task_id, told_at in reversed(self.told.get(agent_id, {}).items()):
-            if told_at < moment:
+        """Yield the live tasks of an agent with a kill request since a moment, the latest first."""
+        for task_id, killed_at in reversed(self.told.get(agent_id, {}).items()):
+            if killed_at < moment:
                 return
             yield task_id
 
     def in_order(self, tasks: Iterable[TaskId]) -> list[TaskId]:
-        """Some live tasks in the order of their launches."""
+        """Return some live tasks in the order of their launches."""
         return sorted(tasks, key=self.numbers.__getitem__)
 
 
 def _is_restless(task: Task, job: Job | None) -> bool:
+    """Return whether upkeep must look at a task."""
     if task.state not in _AT_REST or (task.launch > 0 and task.state is TaskState.STARTING):
         return True
     ends = task.kill_sent_at is not None or bool(task.evicted) or bool(task.excess)
@@ -124,6 +125,7 @@ def is_under_way(task: Task) -> bool:
 
 
 def _discard(known: dict[AgentId, set[TaskId]], agent_id: AgentId, task_id: TaskId) -> None:
+    """Remove a task from an index by agent."""
     tasks = known.get(agent_id)
     if tasks is not None:
         tasks.discard(task_id)

@@ -1,4 +1,4 @@
-"""What monitors have counted of each task's work on its cards. Not saved: what a restart misses is not known."""
+"""GPU work of tasks, as counted from monitor reports. It is not saved: work during a restart is unknown."""
 
 from dataclasses import dataclass, field
 
@@ -8,14 +8,14 @@ from mesos_gpu.model.nodes.gpu_use import TaskUse, Work, between
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What is counted of one task on one card.
+    """Work of one task on one GPU within a window.
 
     Attributes:
-        at: When its host looked last, seconds since the epoch by the host's clock.
-        work: What it had counted then; None: it could not say.
-        elapsed_ms: How long the job's window is so far.
-        seen_ms: How much of that is known.
-        busy_ms: In how much of that it was at work.
+        at: Time of the host's latest sample, in seconds since the epoch by the host's clock.
+        work: Counters at that time; None if the host could not read them.
+        elapsed_ms: Length of the window so far.
+        seen_ms: Part of the window for which the use is known.
+        busy_ms: Part of the window in which the GPU ran kernels of the task.
     """
 
     at: float
@@ -27,11 +27,11 @@ class Count:
 
 @dataclass(slots=True)
 class GpuWork:
-    """What is counted of all tasks.
+    """Work of all tasks on their GPUs.
 
     Attributes:
-        reported: Agents that have reported since it was looked at last.
-        counts: By task and card.
+        reported: Agents that have reported since the last look.
+        counts: Counts by task and GPU.
     """
 
     reported: set[AgentId] = field(default_factory=set)
@@ -39,7 +39,7 @@ class GpuWork:
 
 
 def counted(before: Count | None, use: TaskUse) -> Count:
-    """The count with another report. What lies between counts that do not follow from each other is not known."""
+    """Return a count updated by another report. The time between counters that do not follow each other is unknown."""
     if before is None or use.at < before.at:  # the host's clock was set back
         return Count(use.at, use.work)
     elapsed_ms = before.elapsed_ms + round((use.at - before.at) * 1000)
@@ -50,5 +50,5 @@ def counted(before: Count | None, use: TaskUse) -> Count:
 
 
 def begun(count: Count) -> Count:
-    """The count at the begin of a window."""
+    """Return a count at the begin of a window."""
     return Count(count.at, count.work)

@@ -1,1 +1,1 @@
-"""A match: offers held against jobs that wait."""
+"""Matching of held offers with pending jobs: placement, launches, and the offers that are given back or requested."""

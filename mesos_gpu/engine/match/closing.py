@@ -1,4 +1,4 @@
-"""Cards that are open and have no share are closed at once for jobs that start on whole ones then."""
+"""Closing of idle shared GPUs (open, without a share) so that blocked jobs can start on them as whole GPUs."""
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
@@ -16,18 +16,17 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.together import Place
 
 Nodes = dict[AgentId, NodeCapacity]
-_MAX_TRIED: Final = 16  # kinds of jobs in one match that it does not help: each is a look at nodes
+_MAX_TRIED: Final = 16  # kinds of jobs per match that closing does not help, as each costs a look at nodes
 
 
 def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None) -> None:
-    """Close idle cards for the first jobs that this lets start. Where they lack something else, it would help nobody.
+    """Close idle shared GPUs for the first jobs that can start then; a job that lacks something else gets none.
 
     Args:
-        turn: Of the match.
-        backlog: With what is kept for whom.
-        blocked: Jobs that cannot start now, the first to be tried first; None: all that wait.
+        backlog: Backlog of the match, with its reservations.
+        blocked: Jobs that cannot start now, in their order; None for all pending jobs.
     """
-    way = _Way(turn, backlog)
+    way = _Closing(turn, backlog)
     if not any(map(way.is_idle, turn.state.gpus.covers)):
         return
     if blocked is None:
@@ -39,23 +38,23 @@ def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None)
             way.make(job)
 
 
-class _Way:
-    """Nodes as they are when the jobs before have what was closed for them."""
+class _Closing:
+    """Search for idle shared GPUs to close, on nodes as earlier jobs of the search leave them."""
 
     def __init__(self, turn: Turn, backlog: Backlog) -> None:
         self._turn, self._backlog = turn, backlog
         state = turn.state
-        self._agents = {  # of cards that are idle, or are being closed
+        self._agents = {  # agents with GPUs that are idle or being closed
             state.work.tasks[task_id].agent_id
             for gpu_id, task_id in state.gpus.covers.items()
             if gpu_id not in state.gpus.sharers
         }
         self._nodes: Nodes = {}
-        self._placed: set[JobId] = set()  # what is kept for them they do not need any more
-        self._hopeless: set[Hashable] = set()  # kinds of jobs that it does not help
+        self._placed: set[JobId] = set()  # jobs whose reservations are no longer needed
+        self._hopeless: set[Hashable] = set()  # kinds of jobs that closing does not help
 
     def is_idle(self, gpu_id: GpuId) -> bool:
-        """Whether a card is open, and nobody has a share of it."""
+        """Return whether a GPU is open to shares and no task has a share of it."""
         state = self._turn.state
         cover = state.gpus.covers.get(gpu_id)
         return (
@@ -63,13 +62,13 @@ class _Way:
         )
 
     def make(self, job: Job) -> None:
-        """Close what the job needs to start, if it needs nothing else."""
+        """Close the GPUs that a job needs to start, if it needs nothing else."""
         request, state = request_of(job, self._turn.settings, self._turn.state), self._turn.state
         kind = self._backlog.kind(job, request)
         if kind in self._hopeless or len(self._hopeless) >= _MAX_TRIED:
             return
         nodes = self._open_to(job)
-        # The tasks of a gang get GPUs of one model, and so does each of them.
+        # All tasks of a gang get GPUs of one model.
         models = request.gpu.models or sorted({model for node in nodes.values() for model in node.models})
         place = self._backlog.neighbours.placing_of(job)
         plans = (self._plan(request.of_model(model), nodes, place) for model in models)
@@ -84,28 +83,30 @@ class _Way:
             covers.close(self._turn, state.work.tasks[state.gpus.covers[gpu_id]])
 
     def _open_to(self, job: Job) -> Nodes:
-        """What it may use of each node that can help."""
+        """Return what a job may use of each node that can help it."""
         nodes = Nodes()
         for node in self._turn.state.cluster.nodes.values():
             if (job.spec.tasks > 1 or node.id in self._agents) and self._backlog.nodes.serves(job, node):
-                now = self._nodes.get(node.id) or self._backlog.nodes.capacity(node)
+                capacity = self._nodes.get(node.id) or self._backlog.nodes.capacity(node)
                 kept = self._backlog.reservations.kept_by_others(job, node)
-                kept = [each for each in kept if each.job_id not in self._placed]
-                nodes[node.id] = replace(now, kept=tuple(kept))
+                kept = [reservation for reservation in kept if reservation.job_id not in self._placed]
+                nodes[node.id] = replace(capacity, kept=tuple(kept))
         return nodes
 
     def _plan(self, request: Request, nodes: Nodes, place: Place | None) -> tuple[Nodes, list[GpuId]] | None:
-        """The nodes on which its tasks start, as they are after that, and the cards to be closed before; None: not all
-        of them start."""
+        """Return the used nodes as they are after all tasks start, and the GPUs to close before.
+
+        None if some task could not start.
+        """
         after, closes, left = Nodes(), list[GpuId](), request.tasks
         for agent_id, most in self._counts(request, nodes, place):
-            node, here = nodes[agent_id], min(most, left)
-            while here and (way := self._shortest(request, node)) is not None:
+            node, count = nodes[agent_id], min(most, left)
+            while count and (way := self._shortest(request, node)) is not None:
                 node, gpu_ids = way
                 groups = beside_all(node).usable(request.gpu)
-                group = next(each for each in groups if len(each) >= request.gpu.count)
+                group = next(gpus for gpus in groups if len(gpus) >= request.gpu.count)
                 node = node.minus(request.resources, [gpu.id for gpu in group[: request.gpu.count]])
-                after[agent_id], left, here = node, left - 1, here - 1
+                after[agent_id], left, count = node, left - 1, count - 1
                 closes += gpu_ids
         return None if left else (after, closes)
 
@@ -121,13 +122,14 @@ class _Way:
         return list(zip(able, place(able) or (), strict=False))
 
     def _closed(self, node: NodeCapacity, closes: Collection[GpuId]) -> NodeCapacity:
+        """Return a node after some of its shared GPUs are closed."""
         closed = node.closed(closes)
-        if closes and not closed.parts:  # the keeper of the last one ends with it
+        if closes and not closed.parts:  # the keeper ends with its last GPU
             closed = replace(closed, free=closed.free + self._turn.settings.programs.keeper)
         return closed
 
     def _shortest(self, request: Request, node: NodeCapacity) -> tuple[NodeCapacity, list[GpuId]] | None:
-        """The node with room for a task, and the cards that are closed for it, as few as will do; None: it has none."""
+        """Return the node with room for one task, and the fewest GPUs to close for it; None if it cannot have room."""
         closes: list[GpuId] = []
         if _slots(request, node):
             return node, closes
@@ -139,7 +141,7 @@ class _Way:
         return None
 
     def _idle(self, node: NodeCapacity) -> list[Gpu]:
-        """Find the idle cards of which nothing is kept for others."""
+        """Return the idle shared GPUs of a node that are not reserved for other jobs."""
         able = {part.gpu_id for part in node.parts}
         for kept in node.kept:
             able -= {*kept.gpus, *(gpu_id for gpu_id, _ in kept.shares)}
@@ -147,5 +149,6 @@ class _Way:
 
 
 def _slots(request: Request, node: NodeCapacity) -> int:
+    """Return the number of tasks of a request that fit on a node."""
     room = fit(request, node)
     return 0 if isinstance(room, Misfit) else room.slots

@@ -1,4 +1,4 @@
-"""Tasks that hold shared cards in Mesos: launched with the first share of a card, and again when one was lost."""
+"""Cover tasks, which hold shared GPUs in Mesos: launched with the first share of a GPU, and again when one was lost."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,11 @@ from mesos_gpu.wire.mesos.v1 import executor_info
 
 
 def open_cards(turn: Turn, takes: Sequence[Take], remains: Remains) -> Mapping[Take, tuple[LaunchTask, ...]]:
-    """A task for each card that the takes open. The keeper comes first: the other tasks of an agent join it."""
+    """Create a cover task for each GPU that assignments open to shares; return the launches by assignment.
+
+    The assignment that starts the keeper (executor of cover tasks) comes first, as other cover tasks of its agent
+    join it.
+    """
     opened: dict[Take, tuple[LaunchTask, ...]] = {}
     for take in sorted(takes, key=lambda take: not remains.carved(take).keeper) if _opens(takes) else ():
         opened[take] = _tasks(turn, take.agent_id, take.opens, remains.carved(take))
@@ -23,11 +27,12 @@ def open_cards(turn: Turn, takes: Sequence[Take], remains: Remains) -> Mapping[T
 
 
 def _opens(takes: Iterable[Take]) -> bool:
+    """Return whether any assignment opens a GPU to shares."""
     return any(take.opens for take in takes)
 
 
 def cover_again(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, pace: Pace) -> None:
-    """Hold the cards again whose shares run on while no task holds them in Mesos, as far as GPUs are offered."""
+    """Launch cover tasks for GPUs whose shares still run without one, as far as GPUs are offered."""
     if not covers.is_uncovered(turn.state):
         return
     for agent_id in remains:
@@ -40,6 +45,7 @@ def cover_again(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches
 def _cover(
     turn: Turn, agent_id: AgentId, gpu_id: GpuId, ledger: Ledger, remains: Remains, launches: Launches
 ) -> None:
+    """Launch a cover task for one GPU if the offers of its agent have enough for it."""
     state, settings = turn.state, turn.settings
     need = covers.cost_of_cover(state, settings, agent_id, turn.now)
     need += covers.cost_of_keeper(state, settings, agent_id, remains.keeper_role(agent_id))
@@ -51,6 +57,7 @@ def _cover(
 
 
 def _tasks(turn: Turn, agent_id: AgentId, gpu_ids: Sequence[GpuId], carved: Carved) -> tuple[LaunchTask, ...]:
+    """Create cover tasks for GPUs of an agent; return their launches. The first one may start the keeper."""
     if not gpu_ids:
         return ()
     executor_id, keeper = _keeper(turn, agent_id, carved)
@@ -63,12 +70,12 @@ def _tasks(turn: Turn, agent_id: AgentId, gpu_ids: Sequence[GpuId], carved: Carv
 
 
 def _keeper(turn: Turn, agent_id: AgentId, carved: Carved) -> tuple[str, str]:
-    """The executor's id, and its ExecutorInfo as JSON: those of the keeper that is there, or of a new one."""
+    """Return the executor id and the ExecutorInfo (JSON) of the keeper of an agent: an existing or a new one."""
     scalars, role = carved.keeper, carved.keeper_role
     if not scalars:
-        there = covers.keeper_of(turn.state, agent_id, role)
-        assert there is not None, f"nothing was taken for a keeper on {agent_id}, and it has none"
-        return there.executor_id, there.keeper
+        cover = covers.keeper_of(turn.state, agent_id, role)
+        assert cover is not None, f"nothing was taken for a keeper on {agent_id}, and it has none"
+        return cover.executor_id, cover.keeper
     settings, executor_id = turn.settings, covers.new_keeper_id(turn.state, agent_id)
     name = "mesos-gpu keeper of shared GPUs"
     labels = {covers.ROLE_LABEL: role} if role else {}
@@ -79,6 +86,7 @@ def _keeper(turn: Turn, agent_id: AgentId, carved: Carved) -> tuple[str, str]:
 
 
 def _task(turn: Turn, agent_id: AgentId, gpu_id: GpuId, executor_id: str, keeper: str) -> Task:
+    """Return a new cover task."""
     node = turn.state.cluster.nodes[agent_id]
     return Task(
         id=covers.new_cover_id(turn.state, gpu_id),

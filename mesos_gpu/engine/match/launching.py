@@ -1,4 +1,4 @@
-"""Tasks of what a match has taken: of node monitors, and of jobs."""
+"""Launches of what a match has assigned: tasks of node monitors and of jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,20 +35,22 @@ def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Laun
 
 
 def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) -> bool:
+    """Return whether a node needs a monitor and its offers have room for it."""
     settings, left = turn.settings, remains.resources(node.id)
-    wanted = settings.secret_store.secrets or turn.state.work.volumes
-    if node.inventory is None and not left.gpus and not wanted:
+    needs_monitor = settings.secret_store.secrets or turn.state.work.volumes
+    if node.inventory is None and not left.gpus and not needs_monitor:
         return False
     return left.covers(settings.programs.monitor) and not pace.is_full(node.id)
 
 
 def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+    """Launch a node monitor on the offers of an agent."""
     settings = turn.settings
     turn.state.cluster.monitors += 1
-    # The start of this scheduler makes the id new even if it counts from 0 again.
+    # The start time of this scheduler makes the id new even if the count begins at 0 again.
     since = round(turn.state.started_at * 1000)
     task_id = TaskId(f"{MONITOR}{node.id}.{since}.{turn.state.cluster.monitors}")
-    # An executor needs resources of its own (master/validation.cpp), and so does a task: halves.
+    # Mesos requires resources of a task as well as of its executor (master/validation.cpp): each gets a half.
     own, executor = settings.programs.monitor.halves()
     take = Take(node.id, task=own, executor=executor)
     ledger.take(take)
@@ -78,7 +80,14 @@ def launch(
     launches: Launches,
     seat: Seat | None = None,
 ) -> None:
-    """Make a task of each take, by rank, and let the job start; `seat`: None: it borrows, or there is no tree."""
+    """Create a task for each assignment of a job, by rank, and launch them.
+
+    Args:
+        takes: Assignments of its tasks.
+        remains: Rest of the offers, with what each assignment got.
+        launches: Launches of the match, which are filled.
+        seat: Seat of the job; None if it borrows, or without a tree of queues.
+    """
     tasks = [_task(turn, job, rank, take) for rank, take in enumerate(takes)]
     for task in tasks:
         turn.put_task(task)
@@ -114,8 +123,8 @@ def _listens(turn: Turn, job: Job, task: Task) -> tuple[int, ...]:
     """Return the ports of an app's instance that are checked or exported, which its executor must therefore watch."""
     if job.app_version is None:
         return ()
-    known = turn.state.apps.app_versions.get(job.spec.app or "", ())
-    app = next((version.app for version in known if version.version == job.app_version), None)
+    versions = turn.state.apps.app_versions.get(job.spec.app or "", ())
+    app = next((version.app for version in versions if version.version == job.app_version), None)
     checks = of_scheduler(app.health_checks) if app is not None else ()
     return tuple(dict.fromkeys((*task.ports, *(check.port for check in checks if check.port is not None))))
 
@@ -123,24 +132,27 @@ def _listens(turn: Turn, job: Job, task: Task) -> tuple[int, ...]:
 def _env(
     job: Job, array: JobArray | None, task: Task, take: Take, members: Sequence[Task]
 ) -> Mapping[str, str]:
-    """What a task is told of its ports, of its gang where all are, and of the array that its job is of."""
+    """Return the environment variables of a task for its ports, its gang and its array."""
     of_array = {} if array is None or job.index is None else indexed(array, job.index)
     if job.spec.tasks > 1:
-        hosts, ports = [each.hostname for each in members], [each.ports[0] for each in members]
+        hosts, ports = [member.hostname for member in members], [member.ports[0] for member in members]
         gang = environment(task.rank, hosts, ports, gpus=len(task.gpus), own=job.spec.env)
         return {**of_array, **gang}
     spec = job.spec
-    told = launch_env(spec.ports, spec.env, task_id=task.id, host=task.hostname, ports=take.numbers)
+    launch_variables = launch_env(
+        spec.ports, spec.env, task_id=task.id, host=task.hostname, ports=take.numbers
+    )
     if job.app_version is not None:
-        return of_array | told  # a server's library may take RANK for a sign of a larger job
+        return of_array | launch_variables  # libraries of servers may take RANK for a distributed job
     return (
         of_array
-        | told
-        | environment_alone(gpus=len(task.gpus), own={*spec.env, *(each.name for each in spec.secrets)})
+        | launch_variables
+        | environment_alone(gpus=len(task.gpus), own={*spec.env, *(secret.name for secret in spec.secrets)})
     )
 
 
 def _task(turn: Turn, job: Job, rank: int, take: Take) -> Task:
+    """Return a new task of a job's next launch."""
     node, task_id = turn.state.cluster.nodes[take.agent_id], task_id_of(job, rank)
     return Task(
         id=task_id,

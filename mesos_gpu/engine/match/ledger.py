@@ -1,8 +1,8 @@
-"""The ledger of a match: the only one that tells books what is taken, and what is given back.
+"""Ledger of a match: it reports each assignment to all books, and each rollback.
 
-A match knows in several ways what it has given out already: what is left of offers, the index on which jobs are placed,
-the use of queues' limits, who is where. Each of these is a book. A job's tasks are taken one by one under a checkpoint;
-if one of them finds no place, all are rolled back, and every book is as it was.
+A match tracks what it has given out in several ways: the rest of offers, the index of nodes, the use of limits, the
+jobs on each node. Each of these is a book. The tasks of a job are taken one by one under a checkpoint; if one of them
+finds no place, all are rolled back, and every book is as it was before.
 """
 
 from collections.abc import Iterator
@@ -14,31 +14,26 @@ from mesos_gpu.engine.queue.take import Take
 
 @runtime_checkable
 class Book(Protocol):
-    """What follows from all that a match has taken."""
+    """Record that follows from all assignments of a match."""
 
     def take(self, take: Take) -> None:
-        """Count it in.
+        """Count an assignment.
 
         Raises:
-            ValueError: There is not as much.
+            ValueError: The book has too little left for it.
         """
 
     def undo(self, take: Take) -> None:
-        """Be as before it; it is the latest of those that count."""
+        """Undo an assignment, which is the latest one that counts."""
 
 
 class Ledger:
-    """Tells all of its books of each take and of each rollback, in the order in which they were registered.
+    """Sequence of assignments, reported to all books in the order of their registration.
 
-    A book may read those before it: they are up to date when it is told.
+    A book may read those before it, which are up to date when it is called.
     """
 
     def __init__(self, *books: Book) -> None:
-        """Begin with nothing taken.
-
-        Raises:
-            TypeError: One of them cannot be told.
-        """
         self._books: list[Book] = []
         self._takes: list[Take] = []
         self._marks = 0  # checkpoints that are open
@@ -47,19 +42,19 @@ class Ledger:
 
     @property
     def books(self) -> tuple[Book, ...]:
-        """The books that are told."""
+        """Books that are updated."""
         return tuple(self._books)
 
     @property
     def takes(self) -> tuple[Take, ...]:
-        """All that stands, in the order in which it was taken."""
+        """Assignments that count, in their order."""
         return tuple(self._takes)
 
     def register(self, *books: Book) -> None:
-        """Tell these from now on; what was taken before they know already.
+        """Report assignments to more books from now on; these know the earlier ones already.
 
         Raises:
-            TypeError: One of them cannot be told, or is told already.
+            TypeError: A book lacks a method, or is registered already.
         """
         for book in books:
             lacks = [name for name in ("take", "undo") if not callable(getattr(book, name, None))]
@@ -70,24 +65,24 @@ class Ledger:
             self._books.append(book)
 
     def take(self, take: Take) -> None:
-        """Count it in everywhere, or nowhere.
+        """Count an assignment in all books, or in none if one refuses it.
 
         Raises:
-            ValueError: There is not as much.
+            ValueError: A book has too little left for it.
         """
-        told: list[Book] = []
+        updated: list[Book] = []
         try:
             for book in self._books:
                 book.take(take)
-                told.append(book)
+                updated.append(book)
         except BaseException:
-            for book in told:
+            for book in updated:
                 book.undo(take)
             raise
         self._takes.append(take)
 
     def rollback(self, mark: int) -> None:
-        """Undo all that was taken since a checkpoint, the latest first."""
+        """Undo all assignments since a checkpoint, the latest first."""
         while len(self._takes) > mark:
             take = self._takes.pop()
             for book in self._books:
@@ -95,7 +90,7 @@ class Ledger:
 
     @contextmanager
     def checkpoint(self) -> Iterator["Trial"]:
-        """Begin a trial: unless it is kept, all that was taken in it is rolled back."""
+        """Begin a trial; assignments of a trial that is not kept are rolled back at its end."""
         trial, mark = Trial(), len(self._takes)
         self._marks += 1
         try:
@@ -107,10 +102,14 @@ class Ledger:
 
 
 class Trial:
-    """Whether what is taken since a checkpoint stands."""
+    """Decision on assignments since a checkpoint.
+
+    Attributes:
+        kept: Whether they stay counted.
+    """
 
     kept = False
 
     def keep(self) -> None:
-        """Let it stand."""
+        """Keep the assignments when the trial ends."""
         self.kept = True

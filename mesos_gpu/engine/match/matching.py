@@ -1,4 +1,4 @@
-"""A match: offers held against the jobs that wait."""
+"""Matching of held offers: launches of monitors, cover tasks and jobs, then preemption and return of offers."""
 
 from math import inf
 
@@ -26,7 +26,7 @@ from mesos_gpu.model.jobs.job import Job
 
 
 def match(turn: Turn) -> None:
-    """Launch what fits; then hold, give back, ask for or suppress offers as it is needed."""
+    """Launch what fits, then hold, give back, request or suppress offers as needed."""
     if not turn.state.mesos.connected:
         return
     remains, launches = Remains(turn.state, turn.settings, turn.now), Launches()
@@ -55,7 +55,7 @@ def match(turn: Turn) -> None:
 
 
 def _is_due(turn: Turn) -> bool:
-    """Whether a job may start that could not start at the last match."""
+    """Return whether a job may be able to start that could not start at the last match."""
     state, last = turn.state, turn.state.match.matched_at
     if state.match.unmatched or turn.now - last >= turn.settings.placing.match_interval_s:
         return True
@@ -70,12 +70,12 @@ def _is_due(turn: Turn) -> bool:
 
 
 def _is_ready(turn: Turn, backlog: Backlog, job: Job) -> bool:
-    """Whether a place is to be looked for now."""
+    """Return whether to look for a place for a job now."""
     if job.not_before > turn.now:
         if job.room_made_at is not None:
-            backlog.block(job)  # its launch was lost: the next one needs the same room
+            backlog.block(job)  # its launch was lost, and the next one needs this room
         return False
-    # Nobody is kept waiting, or ended, for what could not start.
+    # A job without its secrets could not start, so no reservation or preemption is made for it.
     return at_hand(turn, job)
 
 
@@ -88,8 +88,11 @@ def _launch_jobs(
     backlog: Backlog,
     seating: Seating,
 ) -> bool:
-    """Place each job, or reserve for it; then make room for jobs by preemption. Return whether a match that follows at
-    once may launch, or plan, more."""
+    """Place each pending job or reserve room for it, then make room by preemption.
+
+    Returns:
+        Whether a match that follows at once may launch or plan more.
+    """
     state, settings = turn.state, turn.settings
     if not state.work.queue:
         return False
@@ -102,7 +105,9 @@ def _launch_jobs(
     ledger.register(Index(index, remains, pace), placing, *books)
     search = Search(settings, ledger, remains, pace, index, placing, backlog)
     blocked: list[Job] = []
-    running = {state.work.tasks[task_id].job_id for task_id in state.work.unknown}  # though not by our state
+    running = {
+        state.work.tasks[task_id].job_id for task_id in state.work.unknown
+    }  # they may run, although the state says they wait
     keep_rooms(turn, backlog)
     for job in backlog.jobs():
         if job.id in running or not _is_ready(turn, backlog, job):

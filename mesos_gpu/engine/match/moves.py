@@ -1,4 +1,4 @@
-"""What a plan of moves starts from: the nodes, what is free on them, and the jobs that may be moved."""
+"""Input of a plan of moves: nodes, their free amounts, and the jobs that may be moved."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -27,10 +27,9 @@ _MOVING: Final = (JobState.STARTING, JobState.RUNNING)
 
 
 def problem_of(state: State, settings: Settings, now: float, job: Job) -> Problem:
-    """All that a plan for the job needs; it stays valid when the state changes.
+    """Return all that a plan of moves for a job needs; it stays valid when the state changes.
 
-    The job may be one that nobody has submitted. What is kept for others in the queue, and its queue's limit, are
-    of no account.
+    The job need not be submitted. Reservations for other jobs and limits of queues do not count.
     """
     backlog, places = (
         Backlog(state, settings, now, offered_of(state), reading=True),
@@ -41,6 +40,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     request, moving = request_of(job, settings, state), _moving(state)
 
     def candidate(node: Node) -> CandidateNode:
+        """Return a node with its tasks that may move, as if no reservation were there."""
         tasks = tuple(
             Movable(
                 job_id=other.id,
@@ -53,7 +53,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
             )
             for other, task in moving.get(node.id, ())
         )
-        # A GPU that is open, with no share on it, is a whole one as soon as it is waited for.
+        # An open GPU without a share is whole again as soon as a job waits for it.
         return CandidateNode(backlog.nodes.capacity(node).without(()), tasks, able=node.id in able)
 
     hopeless = "" if job.spec.segment is None else "moves are not planned for jobs with segments"
@@ -72,7 +72,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
 
 
 def _moving(state: State) -> dict[AgentId, list[tuple[Job, Task]]]:
-    """By agent, the jobs that may move."""
+    """Return the running jobs that may move, with their tasks, by agent."""
     movable: dict[AgentId, list[tuple[Job, Task]]] = {}
     for task_id in state.work.live:
         task = state.work.tasks[task_id]
@@ -83,26 +83,30 @@ def _moving(state: State) -> dict[AgentId, list[tuple[Job, Task]]]:
 
 
 def _lost_gpu_s(job: Job, task: Task, now: float) -> float:
+    """Return the GPU seconds of a task since its start, which a move would lose."""
     run_s = 0.0 if task.started_at is None else max(now - task.started_at, 0.0)
     return round(number_of(job.spec.counted_milli) * run_s, 3)
 
 
 def _may_move(job: Job, task: Task) -> bool:
-    """Whether a job may move. A job of several tasks stays: all would have to start anew."""
-    wanted = job.spec.preemptible and job.spec.tasks == 1 and job.state in _MOVING
+    """Return whether a job may move; not a gang, as all its tasks would have to start again."""
+    movable = job.spec.preemptible and job.spec.tasks == 1 and job.state in _MOVING
     ends = task.evicted or job.kill_requested or task.kill_sent_at is not None
-    return wanted and not ends and task.state is not TaskState.UNREACHABLE
+    return movable and not ends and task.state is not TaskState.UNREACHABLE
 
 
 class _Places:
-    """Which nodes are open to a job while some move. Keeps what it needs of the state."""
+    """Nodes that are open to a job while other jobs move; a copy of what it needs of the state.
+
+    Args:
+        request: Job that room is made for.
+    """
 
     def __init__(self, state: State, settings: Settings, request: Job) -> None:
-        """`request`: the job that room is made for."""
         self._nodes, self._request, self._levels = dict(state.cluster.nodes), request, settings.placing.levels
         self.neighbours, self._placing = Neighbours(state, settings.placing.levels), Placing(state, settings)
         self._jobs: dict[JobId, Job] = {request.id: request}
-        self._company: list[tuple[Job, Task]] = []  # those that are of account to others
+        self._company: list[tuple[Job, Task]] = []  # jobs whose place matters to other jobs
         self._waiting = [
             state.work.jobs[job_id] for _, job_id in state.work.queue if state.work.jobs[job_id].spec.app
         ]
@@ -118,26 +122,26 @@ class _Places:
         self._off_gpus = {job.id for job in self._jobs.values() if self._placing.key(job) is GpuNodes.NEVER}
 
     def is_bound(self, job_id: JobId) -> bool:
-        """Whether where it may go depends on where others are."""
+        """Return whether the allowed nodes of a job depend on where other jobs run."""
         return job_id in self._bound
 
     def open_to(
         self, who: JobId | None, agent_id: AgentId, moved: Mapping[JobId, AgentId], members: Sequence[AgentId]
     ) -> bool:
-        """`policy.room.candidates.Open`."""
+        """Return whether a job may use a node after some moves, as of `policy.room.candidates.Open`."""
         job, node = self._jobs[who or self._request.id], self._nodes[agent_id]
         if job.id in self._off_gpus and node.gpus:
             return False
         return job.id not in self._bound or not self._seen_by(job, moved, members).barred(job, node)
 
     def _seen_by(self, job: Job, moved: Mapping[JobId, AgentId], members: Sequence[AgentId]) -> Neighbours:
-        """Who of its company would be where. It is not in its own way: it has left when it starts anew."""
-        company = [
+        """Return affinity as a job would see it after some moves, without the job itself, which has left its node."""
+        relevant = [
             (other, task) for other, task in self._company if other.id != job.id and _counts(job, other)
         ]
-        key = job.id, tuple(moved.get(other.id) for other, _ in company), tuple(members)
+        key = job.id, tuple(moved.get(other.id) for other, _ in relevant), tuple(members)
         if key not in self._made:
-            self._made[key] = self._neighbours_of(job, company, moved, members)
+            self._made[key] = self._neighbours_of(job, relevant, moved, members)
         return self._made[key]
 
     def _neighbours_of(
@@ -147,6 +151,13 @@ class _Places:
         moved: Mapping[JobId, AgentId],
         members: Sequence[AgentId],
     ) -> Neighbours:
+        """Return affinity in a state of its own: other jobs at their places after moves, and placed members.
+
+        Args:
+            company: Other jobs whose place matters, with their tasks.
+            moved: New agents of jobs that move.
+            members: Agents of tasks of the job that have a place already.
+        """
         waiting = {other.id: other for other in (*self._waiting, job)}
         tasks = [replace(task, agent_id=moved.get(other.id, task.agent_id)) for other, task in company]
         state = State(
@@ -161,9 +172,8 @@ class _Places:
         )
         neighbours = Neighbours(state, self._levels)
         if members:
-            neighbours.barred(
-                job, self._nodes[members[0]]
-            )  # it counts what it is told once it has read the state
+            # Reading the state first makes it count the assignments that follow.
+            neighbours.barred(job, self._nodes[members[0]])
         for agent_id in members:
             neighbours.take(Take(agent_id, job))
         return neighbours
@@ -171,5 +181,5 @@ class _Places:
 
 def _counts(job: Job, other: Job) -> bool:
     """Whether where the other is may keep the job off a node."""
-    mine = {job.spec.app, job.spec.near, job.spec.away} - {None}
-    return other.spec.app in mine or (other.spec.away is not None and other.spec.away == job.spec.app)
+    apps = {job.spec.app, job.spec.near, job.spec.away} - {None}
+    return other.spec.app in apps or (other.spec.away is not None and other.spec.away == job.spec.app)

@@ -1,4 +1,4 @@
-"""Where jobs go, during one match: the cluster's arrays, and who of an app is where."""
+"""Choice of nodes for jobs during one match, with the placement policies and the tasks of each app."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,18 +23,23 @@ from mesos_gpu.policy.cluster.share_rows import shape_for
 from mesos_gpu.policy.cluster.view import SCATTER
 from mesos_gpu.policy.gangs.ground import UNUSED
 
-#: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
+#: Label of Marathon for work without GPUs (see its --gpu_scheduling_behavior).
 BEHAVIOR_LABEL = "GPU_SCHEDULING_BEHAVIOR"
 _BEHAVIORS: Mapping[str, GpuNodes] = {"restricted": GpuNodes.NEVER, "unrestricted": GpuNodes.ALWAYS}
-_A_SIBLING = UNUSED << 8  # weighs more than any key of a policy, and than the groups of a node
-RECENT = 1000  # jobs that say what is asked for lately
+_A_SIBLING = UNUSED << 8  # outweighs all keys of policies, and the unused groups of a node
+RECENT = 1000  # latest jobs that count for the mix of requests
 
 
 class Placing:
-    """Which node is best for a job; the ledger of the match tells it of what is taken."""
+    """Choice of the best node for a job, kept up to date as a book of the ledger.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        index: Index of nodes with offers; None for readers, which place nothing.
+    """
 
     def __init__(self, state: State, settings: Settings, index: NodeIndex | None = None) -> None:
-        """Nothing is computed before a job wants it. Without a index nothing can be placed."""
         self._state, self._settings = state, settings
         self._index = index or index_of(state, settings, ())
         self._drawn = state.match.drawn
@@ -45,7 +50,9 @@ class Placing:
             else None
         )
         self._in_groups: Counter[tuple[str, str]] | None = None  # tasks in each group of the fabric
-        self._unused: Mapping[AgentId, int] | None = None  # until a task is the first or the last of a group
+        self._unused: Mapping[AgentId, int] | None = (
+            None  # None after a task was the first or the last of its group
+        )
 
     def place(
         self,
@@ -54,7 +61,13 @@ class Placing:
         open_to: Mapping[AgentId, NodeCapacity],
         busy: Mapping[AgentId, int] = MappingProxyType({}),
     ) -> Chosen | None:
-        """The best of the candidates that are open to the job; None: none fits. `busy`: as of `Pace.busy`."""
+        """Return the best candidate for a task of a job; None if none fits.
+
+        Args:
+            request: Needs of the task.
+            open_to: Nodes that the job may use.
+            busy: Launches in progress by agent, as of `Pace.busy`.
+        """
         placement = self._placement(job.spec)
         siblings = self._siblings(job) if POLICIES[placement.value].apart else None
         return self._index.place(
@@ -81,7 +94,7 @@ class Placing:
         return {agent_id: key + siblings.get(agent_id, 0) * _A_SIBLING for agent_id, key in keys.items()}
 
     def by_lot(self, agents: Collection[AgentId]) -> Sequence[AgentId]:
-        """Return agents in an order that no name decides, and that is the same in every run."""
+        """Return agents in a pseudo-random order, which does not follow names and repeats in every run."""
         lots = [
             (number * (2 * self._drawn + 1) * SCATTER >> 20) & 0xFFFFFF for number, _ in enumerate(agents, 1)
         ]
@@ -92,33 +105,33 @@ class Placing:
         return self._index.place_on(request, node, self._placement(job.spec).value)
 
     def spreads(self, job: Job) -> bool:
-        """Whether its tasks are to be apart, rather than together."""
+        """Return whether the placement policy of a job spreads tasks instead of packing them."""
         return POLICIES[self._placement(job.spec).value].apart
 
     def key(self, job: Job) -> GpuNodes | None:
-        """Jobs with one key, that take the same, fit the same nodes."""
+        """Return a key; jobs with one key and equal requests fit equal nodes."""
         return None if job.spec.gpus else self._gpu_nodes(job)
 
     def order(self, job: Job) -> Placement | None:
-        """In which order the tasks of a gang take nodes: in another one more of them may have room. None: it is no
-        gang."""
+        """Return the order in which tasks of a gang take nodes, which decides how many fit; None for a single task."""
         return self._placement(job.spec) if job.spec.tasks > 1 else None
 
-    # --- a book of the ledger: who of an app is where, and how many lots were drawn
+    # --- a book of the ledger: tasks of apps by node, and the number of draws
 
     def take(self, take: Take) -> None:
-        """Count it in. What was not counted yet is read from the state when somebody asks."""
+        """Count an assignment. Sums that were not computed yet are read from the state when needed."""
         if take.job is not None:
             self._drawn += 1
             self._add(take.job, take.agent_id, 1)
 
     def undo(self, take: Take) -> None:
-        """Count it out again."""
+        """Undo the count of an assignment."""
         if take.job is not None:
             self._drawn -= 1
             self._add(take.job, take.agent_id, -1)
 
     def _add(self, job: Job, agent_id: AgentId, count: int) -> None:
+        """Add a number to the tasks of a job's app on an agent."""
         if self._apps is not None:
             self._apps.setdefault(_app(job), Counter())[agent_id] += count
         if self._in_groups is not None:
@@ -132,7 +145,7 @@ class Placing:
                 self._unused = None
 
     def _unused_groups(self) -> Mapping[AgentId, int]:
-        """Return of how many groups of the fabric, of those that are wholly free, each node is a part."""
+        """Return for each node in how many wholly free groups of the fabric it is."""
         if self._fabric is None:
             return {}
         if self._in_groups is None:
@@ -150,16 +163,17 @@ class Placing:
         return self._unused
 
     def _placement(self, spec: JobSpec) -> Placement:
-        """The job's own, else its app's, else the cluster's."""
+        """Return the placement policy of a job: its own, else of its app, else of the cluster."""
         return spec.placement or self._settings.placing.placement_of.get(
             spec.app or "", self._settings.placing.placement
         )
 
     def _gpu_nodes(self, job: Job) -> GpuNodes:
+        """Return the use of GPU nodes by a job without GPUs: by its label, else by the settings."""
         return _BEHAVIORS.get(job.spec.labels.get(BEHAVIOR_LABEL, ""), self._settings.placing.gpu_nodes)
 
     def _siblings(self, job: Job) -> Mapping[AgentId, int]:
-        """How many tasks of the same app each agent has."""
+        """Return the number of tasks of the app of a job on each agent."""
         if self._apps is None:
             self._apps = {}
             for task_id in self._state.work.live:
@@ -171,12 +185,12 @@ class Placing:
 
 
 def index_of(state: State, settings: Settings, candidates: Iterable[NodeCapacity]) -> NodeIndex:
-    """The arrays of what is offered."""
+    """Return an index of nodes for placement."""
     return NodeIndex(candidates, partial(_mix, state, settings))
 
 
 def _mix(state: State, settings: Settings) -> Mix:
-    """What was asked for lately."""
+    """Return the mix of recent requests, by which placement limits fragmentation."""
     # One GPU of each kind that the cluster has.
     every = (gpu for node in state.cluster.nodes.values() for gpu in node.gpus)
     kinds = {(gpu.model, gpu.memory_mib, gpu.compute_capability): gpu for gpu in every}
@@ -190,13 +204,14 @@ def _mix(state: State, settings: Settings) -> Mix:
 
 
 def _shape(job: Job, settings: Settings, models: tuple[str, ...], most_mib: int) -> Shape:
+    """Return the request of a job as a shape for the mix of requests."""
     spec, share = job.spec, job.spec.share_request(settings.placing.isolation)
     shape = Shape(spec.resources.cpu_milli, spec.mem_mib, spec.gpus, models=models)
     return shape if share is None else shape_for(share, most_mib, shape)
 
 
 def _models(state: State, job: Job, settings: Settings, kinds: Iterable[Gpu]) -> tuple[str, ...] | None:
-    """Models that will do; empty: any; None: the cluster has none that does."""
+    """Return the models that a job can use; empty for any; None if the cluster has none."""
     request = request_of(job, settings, state).gpu
     if not request.choosy:
         return request.models
@@ -205,5 +220,5 @@ def _models(state: State, job: Job, settings: Settings, kinds: Iterable[Gpu]) ->
 
 
 def _app(job: Job) -> str:
-    """Jobs without one are spread by their name: like jobs have like names."""
+    """Return the app of a job; jobs without one count by their name, as similar jobs have equal names."""
     return job.spec.app or f"job {job.spec.name}"

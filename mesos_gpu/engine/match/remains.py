@@ -1,5 +1,4 @@
-"""Three books of a match's ledger: the rest of agents' offers, the launches from them, and the room for launches in
-agents' launch windows."""
+"""Books of a match's ledger: rest of offers, launches from them, and room in launch windows of agents."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,63 +26,83 @@ from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 from mesos_gpu.wire.mesos.reservations import is_ours, reserved, summed
 
 Scalars = tuple[Scalar, ...]
-FEW: Final = 8  # up to so many launches under way, an agent is as good a choice as one with none
+FEW: Final = 8  # an agent with fewer launches in progress is as good a choice as one with none
 GPU_MEMORY: Final = (
-    "gpu_mem"  # what an operator may have agents offer, in MiB; Mesos shows what is used of it
+    "gpu_mem"  # resource that operators may let agents offer, in MiB, so that Mesos shows its use
 )
 
 
 @dataclass(slots=True)
 class _Agent:
-    """An agent's offers, and what is left of them."""
+    """Offers of an agent, and what is left of them.
+
+    Attributes:
+        node: Node of the agent.
+        offers: Offers of one role.
+        scalars: Unreserved resources that are left.
+        ports: Ports that are left.
+        role: Role of the offers.
+        aside: Resources offered to other roles, which this match does not use.
+        reserved: Resources reserved for shared GPUs, which only cover tasks get until they are unreserved.
+        reserve: Resources that this match reserves for its cover tasks.
+        keeper: Whether a keeper runs that cover tasks can join; None if not looked up yet.
+        gpus: Free GPUs; None if not looked up yet.
+        parts: Free parts of shared GPUs, looked up with `gpus`.
+    """
 
     node: Node
     offers: list[Offer]
     scalars: Scalars
     ports: tuple[PortRange, ...]
-    role: str  # of all those offers
-    aside: Scalars = ()  # what is offered to other roles, and is not used in this match
-    reserved: Scalars = ()  # for cards that were shared: others than cover tasks do not get it before it is given back
-    reserve: Scalars = ()  # by what is launched
-    keeper: bool | None = None  # whether cover tasks find their keeper there; None: not looked up yet
-    gpus: tuple[Gpu, ...] | None = None  # None: not looked up yet
-    parts: tuple[GpuPart, ...] = ()  # looked up with them
+    role: str
+    aside: Scalars = ()
+    reserved: Scalars = ()
+    reserve: Scalars = ()
+    keeper: bool | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    parts: tuple[GpuPart, ...] = ()
 
     def copy(self) -> "_Agent":
-        """Copy it; nothing that it has is changed in place."""
         return changed(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Carved:
-    """The scalars that a take got."""
+    """Resources that an assignment got of the offers of its agent.
+
+    Attributes:
+        task: Resources of the task.
+        executor: Resources of its executor.
+        covers: Resources of each cover task that is launched with it.
+        keeper: Resources of the keeper (executor of cover tasks); empty if it runs, or if another launch starts it.
+        keeper_role: Role that the keeper names; "" for the default role of the framework.
+    """
 
     task: Scalars
     executor: Scalars
-    covers: tuple[Scalars, ...]  # of each task that covers a card
-    keeper: Scalars  # of their executor; none: it is there, or another take starts it
-    keeper_role: str = ""  # that it names; "": it has the framework's default one
+    covers: tuple[Scalars, ...]
+    keeper: Scalars
+    keeper_role: str = ""
 
 
 class Remains:
-    """What is left of each agent's offers: scalars by their kinds, ports, GPUs."""
+    """Free offers: what is left of each agent's offers during a match (scalars, ports, GPUs).
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time of the match, in seconds since the epoch.
+    """
 
     def __init__(self, state: State, settings: Settings, now: float) -> None:
-        """Put all offers that are held on the table.
-
-        Args:
-            state: The engine's.
-            settings: The operator's.
-            now: Seconds since the epoch.
-        """
         self._state, self._settings, self._now = state, settings, now
         self._known = state.cluster.agents
-        self._agents: dict[AgentId, _Agent] = {}  # those that were looked at
+        self._agents: dict[AgentId, _Agent] = {}  # agents that were looked at
         self._carved: dict[Take, Carved] = {}
         self._before: dict[Take, _Agent] = {}
 
     def _agent(self, agent_id: AgentId) -> _Agent:
-        """Put its offers on the table when it is looked at: a launch touches one of ten thousand."""
+        """Return the rest of an agent's offers, read on the first call: a launch needs one agent of ten thousand."""
         agent = self._agents.get(agent_id)
         if agent is None:
             offers = [held.offer for held in self._known.offers[agent_id].values()]
@@ -91,6 +110,7 @@ class Remains:
         return agent
 
     def _offered(self, node: Node, offers: list[Offer]) -> _Agent:
+        """Return the offers of an agent of one role, with what is reserved set apart."""
         settings = self._settings
         role, used = settings.mesos.role, offers
         if settings.mesos.role_of:
@@ -107,25 +127,28 @@ class Remains:
         if not settings.mesos.reserves or node.id not in self._known.reserved:  # nothing is reserved
             return agent
         agent.reserved = tuple(
-            [each for each in agent.scalars if is_ours(each, self._state.mesos.framework_id)]
+            [scalar for scalar in agent.scalars if is_ours(scalar, self._state.mesos.framework_id)]
         )
-        agent.scalars = tuple([each for each in agent.scalars if each not in agent.reserved])
+        agent.scalars = tuple([scalar for scalar in agent.scalars if scalar not in agent.reserved])
         return agent
 
     def _role(self, node: Node, offers: list[Offer]) -> str:
-        """The role whose offers of an agent are used: one ACCEPT may not mix them. The oldest offer decides, so each
-        has its turn as those before it are used or given back; where a monitor is missing, the default role does."""
+        """Return the role whose offers of an agent are used, as one ACCEPT may not mix roles.
+
+        The oldest offer decides, so each role has its turn once earlier offers are used or given back. On an agent
+        without a monitor the default role comes first.
+        """
         default = self._settings.mesos.role
         if node.monitor is None and any(is_of(self._settings, offer, default) for offer in offers):
             return default
         return offers[0].role or default
 
     def role(self, agent_id: AgentId) -> str:
-        """The role of the offers of an agent that are used."""
+        """Return the role of the used offers of an agent."""
         return self._agent(agent_id).role
 
     def __iter__(self) -> Iterator[AgentId]:
-        """The agents that offer something, in the order of their oldest offers."""
+        """Iterate over the agents with offers, in the order of their oldest offers."""
         return iter(self.in_order(self._known.offers))
 
     def __contains__(self, agent_id: AgentId) -> bool:
@@ -137,52 +160,53 @@ class Remains:
 
     @property
     def agents(self) -> Collection[AgentId]:
-        """The agents that offer something, in any order."""
+        """Agents with offers, in any order."""
         return self._known.offers.keys()
 
     @property
     def reserving(self) -> Collection[AgentId]:
-        """The agents that offer something that is reserved for shared cards."""
+        """Agents whose offers have resources that are reserved for shared GPUs."""
         return self._known.reserved.keys() if self._settings.mesos.reserves else ()
 
     def offer_ids(self, agent_id: AgentId) -> tuple[OfferId, ...]:
-        """The ids of an agent's offers."""
+        """Return the ids of the used offers of an agent."""
         return tuple(offer.id for offer in self._agent(agent_id).offers)
 
     def ports(self, agent_id: AgentId) -> tuple[PortRange, ...]:
-        """The ports of an agent that nothing has taken."""
+        """Return the free ports of an agent."""
         return self._agent(agent_id).ports
 
     def resources(self, agent_id: AgentId) -> Resources:
-        """What nothing has taken of an agent; NOTHING of one without offers."""
+        """Return the free unreserved resources of an agent; `NOTHING` without offers."""
         return resources_of(self._agent(agent_id).scalars) if agent_id in self else NOTHING
 
     def coming(self, agent_id: AgentId) -> Resources:
-        """What is free of an agent, and what was reserved for cards that are not shared now: that is given back."""
+        """Return all offered resources of an agent, with reserved ones and those of other roles, which become free."""
         if agent_id not in self:
             return NOTHING
         return self.for_covers(agent_id) + resources_of(self._agent(agent_id).aside)
 
     def for_covers(self, agent_id: AgentId) -> Resources:
-        """What cover tasks may take of an agent."""
+        """Return the resources that cover tasks may take of an agent: free and reserved ones."""
         agent = self._agent(agent_id)
         return resources_of((*agent.reserved, *agent.scalars))
 
     def reservations(self, agent_id: AgentId) -> tuple[Scalars, Scalars]:
-        """What is to be reserved, as it is then; and what was reserved, as it was offered, and nothing needs any more.
+        """Return the resources to reserve, and the reserved ones to unreserve because nothing needs them any more.
 
-        After a (re)registration an offer may come before the word that a task has ended which held a shared card.
+        After a (re)registration an offer may come before the status update that a cover task has ended, so nothing is
+        unreserved before reconciliation is done.
         """
         agent = self._agent(agent_id)
         if not agent.reserve and not agent.reserved:
             return (), ()
-        known = self._state.mesos.reconciliation is None and not self._state.mesos.doubtful
-        unreserve = summed(agent.reserved) if known else ()
+        is_reconciled = self._state.mesos.reconciliation is None and not self._state.mesos.doubtful
+        unreserve = summed(agent.reserved) if is_reconciled else ()
         again = may_unreserve(self._state, agent_id, unreserve, self._now)
         return summed(agent.reserve), unreserve if again else ()
 
     def capacity(self, agent_id: AgentId) -> NodeCapacity:
-        """The agent as it could be used now."""
+        """Return what is free of an agent now, for placement."""
         agent, settings = self._agent(agent_id), self._settings
         gpus = self._gpus(agent)
         return NodeCapacity(
@@ -200,7 +224,7 @@ class Remains:
         )
 
     def _gpus(self, agent: _Agent) -> tuple[Gpu, ...]:
-        """Looked up when they are asked for: most matches of a thousand agents place nothing."""
+        """Return the free GPUs of an agent, looked up when needed: most matches of a thousand agents place nothing."""
         if agent.gpus is None:
             agent.gpus = usable(self._state, agent.node, self._now, self._settings)
             ids = {gpu.id for gpu in agent.gpus} if self._state.gpus.covers else ()
@@ -209,25 +233,31 @@ class Remains:
         return agent.gpus
 
     def _has_keeper(self, agent: _Agent) -> bool:
+        """Return whether cover tasks of an agent can join a running keeper."""
         if agent.keeper is None:
             agent.keeper = covers.keeper_of(self._state, agent.node.id, self._label(agent)) is not None
         return agent.keeper
 
     def keeper_role(self, agent_id: AgentId) -> str:
-        """The role that a keeper names which cover tasks of an agent's offers can join; "": the default one."""
+        """Return the role that a keeper must name for cover tasks of an agent to join it; "" for the default role."""
         return self._label(self._agent(agent_id))
 
     def _label(self, agent: _Agent) -> str:
+        """Return the role that a keeper on these offers names; "" for the default role."""
         return "" if agent.role == self._settings.mesos.role else agent.role
 
     def carved(self, take: Take) -> Carved:
-        """The scalars that a take got."""
+        """Return the resources that an assignment got."""
         return self._carved[take]
 
     # --- a book
 
     def take(self, take: Take) -> None:
-        """Carve it out of its agent's offers."""
+        """Take an assignment out of the offers of its agent.
+
+        Raises:
+            ValueError: The offers have too little left.
+        """
         agent = self._agent(take.agent_id)
         self._gpus(agent)
         before = agent.copy()
@@ -244,6 +274,7 @@ class Remains:
             agent.parts = self._less(agent, take)
 
     def _carve(self, agent: _Agent, take: Take) -> Carved:
+        """Return the resources of an assignment, and remove them from those that are left."""
         task, left = carve(agent.scalars, take.task)
         executor, agent.scalars = carve(left, take.executor)
         if take.share is not None:
@@ -260,7 +291,7 @@ class Remains:
         return Carved(tuple(task), tuple(executor), each, keeper, self._label(agent))
 
     def _for_covers(self, agent: _Agent, need: Resources) -> Scalars:
-        """Carve it out of what is reserved for this, and the rest out of what can be: that is to be reserved first."""
+        """Take resources for a cover task or keeper: reserved ones first, then free ones, which become reserved."""
         settings = self._settings
         reserves = agent.role != "*" and self._now >= self._state.mesos.reserve_from
         kept, left_reserved = carve(agent.reserved, need.least(resources_of(agent.reserved)))
@@ -275,7 +306,7 @@ class Remains:
         return (*kept, *fresh)
 
     def _less(self, agent: _Agent, take: Take) -> tuple[GpuPart, ...]:
-        """What is free of its open cards, with those that the take opens, beside its share of them."""
+        """Return the free parts of shared GPUs after an assignment, with GPUs that it opens."""
         assert take.share is not None, "whole cards have no parts"
         milli = covers.compute_milli(self._settings)
         parts = {part.gpu_id: part for part in agent.parts}
@@ -283,73 +314,71 @@ class Remains:
         return tuple([part.less(take.share) if part.gpu_id in take.gpus else part for part in parts.values()])
 
     def undo(self, take: Take) -> None:
-        """Put it back."""
+        """Restore the offers of the agent to those before the latest assignment."""
         del self._carved[take]
         self._agents[take.agent_id] = self._before.pop(take)
 
 
 class Launches:
-    """What is sent to each agent: an entry for each take, filled when its task is made."""
+    """Launches of a match by agent: an entry for each assignment, filled once its task is created."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._entries: dict[AgentId, dict[Take, tuple[LaunchTask, ...]]] = {}
 
     def fill(self, take: Take, *items: LaunchTask) -> None:
-        """Put what is launched into a take's entry."""
-        assert not self._entries[take.agent_id][take], f"{items[0].task.id} is launched with another's take"
+        """Put launches into the entry of an assignment."""
+        assert not self._entries[take.agent_id][take], f"{items[0].task.id} has no entry of its own"
         self._entries[take.agent_id][take] = items
 
     def effects(self, remains: Remains) -> Iterator[Launch]:
-        """A launch for each agent, in the order of their oldest offers; one of nothing, if something is to be given
-        back that was reserved for shared cards."""
+        """Yield the launches of each agent, in the order of their oldest offers.
+
+        An agent without launches is yielded if something is to be unreserved.
+        """
         for agent_id in remains.in_order({*self._entries, *remains.reserving}):
             entries = self._entries.get(agent_id, {})
             reserve, unreserve = remains.reservations(agent_id)
             if entries or unreserve:
-                assert all(entries.values()), f"something of {agent_id} is taken, and not launched"
-                items = tuple(item for each in entries.values() for item in each)
+                assert all(entries.values()), f"an assignment on {agent_id} has no launch"
+                items = tuple(item for entry in entries.values() for item in entry)
                 yield Launch(remains.offer_ids(agent_id), items, reserve, unreserve)
 
-    # --- a book
+    # --- a book of the ledger
 
     def take(self, take: Take) -> None:
-        """Make an entry."""
+        """Add an empty entry for an assignment."""
         self._entries.setdefault(take.agent_id, {})[take] = ()
 
     def undo(self, take: Take) -> None:
-        """Drop it."""
+        """Remove the entry of an assignment."""
         del self._entries[take.agent_id][take]
 
 
 class Pace:
-    """Launches under way on each agent during one match, and the room for more in its launch window.
+    """Launches in progress on each agent during a match, and the room for more in its launch window.
 
-    The members of a gang start together. An agent without launches under way takes any number of members, so that a
+    The members of a gang start together. An agent without launches in progress takes any number of members, so that a
     gang larger than the window can start when the window is empty.
+
+    Args:
+        state: State of the engine.
+        now: Time of the match, in seconds since the epoch.
     """
 
     def __init__(self, state: State, now: float) -> None:
-        """Prepare the counts, which are made when they are needed.
-
-        Args:
-            state: State of the engine.
-            now: Time of the match, in seconds since the epoch.
-        """
         self._state, self._now = state, now
-        self._under_way: dict[AgentId, int] = {}  # of agents that were asked for
-        self._empty: set[AgentId] | None = (
-            None  # with nothing under way before a gang; None: no gang is placed
-        )
-        self._held: set[AgentId] = set()  # for a gang before all others
-        self._busy: dict[AgentId, int] | None = None  # as of `busy`
+        self._under_way: dict[AgentId, int] = {}  # launches in progress of agents looked at so far
+        # Agents without launches in progress before a gang; None while no gang is placed.
+        self._empty: set[AgentId] | None = None
+        self._held: set[AgentId] = set()  # agents reserved for a gang
+        self._busy: dict[AgentId, int] | None = None  # cached result of `busy`
 
     def under_way(self, agent_id: AgentId) -> int:
-        """Return the number of launches under way on an agent, including those of this match."""
-        known = self._under_way.get(agent_id)
-        if known is None:
-            known = self._under_way[agent_id] = len(self._state.work.restless.under_way.get(agent_id, ()))
-        return known
+        """Return the number of launches in progress on an agent, including those of this match."""
+        count = self._under_way.get(agent_id)
+        if count is None:
+            count = self._under_way[agent_id] = len(self._state.work.restless.under_way.get(agent_id, ()))
+        return count
 
     def room(self, agent_id: AgentId) -> int | None:
         """Return the number of further launches that an agent may have now; None if there is no limit."""
@@ -368,7 +397,7 @@ class Pace:
 
     @contextmanager
     def gang(self) -> Iterator[None]:
-        """For the length of the block, let agents without launches under way take any number of tasks of one gang."""
+        """Within the block, let agents without launches in progress take any number of tasks of one gang."""
         self._empty = set()
         try:
             yield
@@ -376,10 +405,10 @@ class Pace:
             self._empty = None
 
     def narrow(self, tasks: int) -> list[Node]:
-        """Return the agents whose launch windows have no room for `tasks` more, ordered by launches under way."""
-        known = {**self._state.work.restless.under_way, **self._under_way}
+        """Return the agents whose launch windows have no room for `tasks` more, ordered by launches in progress."""
+        agents = {**self._state.work.restless.under_way, **self._under_way}
         counts = {
-            agent_id: self.under_way(agent_id) for agent_id in known if agent_id in self._state.cluster.nodes
+            agent_id: self.under_way(agent_id) for agent_id in agents if agent_id in self._state.cluster.nodes
         }
         narrow = [a for a, count in counts.items() if count and (self.room(a) or 0) < tasks]
         nodes = [self._state.cluster.nodes[agent_id] for agent_id in sorted(narrow, key=counts.__getitem__)]
@@ -391,7 +420,7 @@ class Pace:
         self._state.cluster.touched.add(agent_id)
 
     def busy(self) -> Mapping[AgentId, int]:
-        """Return the launches under way divided by `FEW`, rounded down, of agents where this is at least 1."""
+        """Return the launches in progress divided by `FEW`, rounded down, of agents where this is at least 1."""
         if self._busy is None:
             every = self._state.work.restless.under_way.items()
             counts = {agent_id: len(tasks) for agent_id, tasks in every if len(tasks) >= FEW}
@@ -406,10 +435,11 @@ class Pace:
         self._count(take, 1)
 
     def undo(self, take: Take) -> None:
-        """Count it out."""
+        """Subtract the launches of a placement."""
         self._count(take, -1)
 
     def _count(self, take: Take, sign: int) -> None:
+        """Add the launches of a placement (sign 1), or subtract them (-1)."""
         count = self.under_way(take.agent_id) + sign * (1 + len(take.opens))
         self._under_way[take.agent_id] = count
         if self._busy is not None and count >= FEW:

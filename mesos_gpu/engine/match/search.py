@@ -1,4 +1,4 @@
-"""Places for the tasks of a job during one match: n takes under a checkpoint; of a single task n is 1."""
+"""Search for places of all tasks of a job during one match: one assignment for each task, or none at all."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +23,21 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 
 Nodes = Mapping[AgentId, NodeCapacity]
-_ONE_PORT = (PortWish(None, 0, 0),)  # what each member of a gang takes
+_ONE_PORT = (PortWish(None, 0, 0),)  # ports of each member of a gang
 
 
 class Search:
-    """Takes places for one job after the other. What was refused once is not looked for again in the same match."""
+    """Placement of jobs, one after the other. What was refused once is not searched again in the same match.
+
+    Args:
+        settings: Settings of the scheduler.
+        ledger: Ledger that records assignments; the following are its books.
+        remains: Rest of the offers.
+        pace: Room in launch windows of agents.
+        index: Index of nodes with offers, always up to date.
+        placing: Choice of the best node.
+        backlog: Limits and reservations, by which jobs may use nodes.
+    """
 
     def __init__(
         self,
@@ -39,66 +49,55 @@ class Search:
         placing: Placing,
         backlog: Backlog,
     ) -> None:
-        """Look at nothing yet.
-
-        Args:
-            settings: The operator's.
-            ledger: The only one to tell of what is taken; the others here are its books.
-            remains: What is left of offers.
-            pace: Room for launches in the agents' launch windows.
-            index: The agents on the table, as they can be used now; always up to date.
-            placing: Which of them is best.
-            backlog: What each job may use of them.
-        """
         self._settings, self._ledger, self._remains, self._pace = settings, ledger, remains, pace
         self._index, self._placing, self._backlog = index, placing, backlog
         self._nodes: Nodes = index.nodes
         self._refused: set[Hashable] = set()
-        self._most: Resources | None = None  # what no node exceeds; None: to be found anew
-        self._most_gpus = 0  # of it
-        self._is_booked = False  # whether the job in hand is to have what is booked for it
+        self._most: Resources | None = None  # highest amounts of any node; None if they must be computed
+        self._most_gpus = 0  # GPUs of `_most`
+        self._is_booked = False  # whether the job gets its booking
 
     def place(self, job: Job) -> list[Take] | None:
-        """Take what all tasks of the job need, by rank; None: they do not fit, and nothing is taken."""
-        # A thousand jobs can be refused by the most of each amount, without a look at each agent.
+        """Take what all tasks of a job need, by rank; return None, with nothing taken, if they do not all fit."""
+        # The highest amounts refuse a thousand jobs without a look at each agent.
         if self._most is None:
             self._most = self._index.most()
             self._most_gpus = self._most.gpus
         if job.spec.gpus > self._most_gpus and not job.spec.is_share:
-            return None  # as below, and quicker: on a full cluster that is most of them
+            return None  # a quick test that refuses most jobs on a full cluster
         if not self._most.covers(footprint_of(job, self._settings).total):
             return None
         wait, booked = self._backlog.barriers.wait_of(job), self._backlog.booked.active_for(job)
         if wait is not None and not (booked and wait.stage is Stage.GUARANTEE):
-            return None  # what is booked is had without a seat
+            return None  # only a booking may be used without a seat
         request, outlasted = self._backlog.request(job), self._backlog.reservations.outlasted(job)
-        how = outlasted, booked, bool(wait)
-        if self._refused and self._alike(job, request, how) in self._refused:
+        conditions = outlasted, booked, bool(wait)
+        if self._refused and self._key(job, request, conditions) in self._refused:
             return None
         full = replace(request, ports=job.spec.ports) if job.spec.ports else request
         takes = self._take_booked(job, full, outlasted) if booked else None
         if takes is None and wait is None and job.spec.booking is None:
             takes = self._take_together(job, full, outlasted)
         if takes is None:
-            self._refused.add(self._alike(job, request, how))
+            self._refused.add(self._key(job, request, conditions))
             self._most = None
         return takes
 
-    def _alike(self, job: Job, request: Request, how: Hashable) -> Hashable:
-        """Return what jobs have in common of which either each or none has a place."""
+    def _key(self, job: Job, request: Request, how: Hashable) -> Hashable:
+        """Return a key of a job; jobs with one key all have a place, or none has."""
         placing, role = self._placing, self._settings.mesos.role_for(job.spec.queue)
         kind = self._backlog.kind(job, request), placing.key(job), placing.order(job), self._may_open(job)
         return kind, job.spec.ports, how, role
 
     def _take_together(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
-        """A place for each task, or none for any."""
+        """Return an assignment for each task within limits and reservations; None if not all fit."""
         offered = self._backlog.reservations.open_to(outlasted, self._offered_to(job))
         pooled = self._backlog.in_pools(job, offered)
         open_to = (self._backlog.neighbours.open_to(job, nodes) for nodes in pooled)
         return next(filter(None, (self._take_on(job, request, nodes, outlasted) for nodes in open_to)), None)
 
     def _take_booked(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
-        """A place for each task on what is booked for the job, or none for any."""
+        """Return an assignment for each task on what is booked for a job; None if not all fit."""
         backlog = self._backlog
         nodes = backlog.booked_for(job, backlog.reservations.open_to(outlasted, self._offered_to(job)))
         self._is_booked = True
@@ -108,7 +107,7 @@ class Search:
             self._is_booked = False
 
     def _offered_to(self, job: Job) -> Nodes:
-        """The nodes that are offered to the role of its queue."""
+        """Return the nodes whose offers are of the role of a job's queue."""
         if not self._settings.mesos.role_of:
             return self._nodes
         role = self._settings.mesos.role_for(job.spec.queue)
@@ -119,24 +118,25 @@ class Search:
     def _take_on(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
-        """A place for each task on some nodes."""
+        """Return an assignment for each task on some nodes; None if not all fit."""
         if job.spec.tasks == 1:
             return self._take_or_leave(job, request, nodes, outlasted)
-        # Of one model, if any is asked for: the slowest decides for all.
-        for one in request.each_model():
+        # All tasks of a gang get one GPU model, as the slowest GPU decides for all.
+        for of_model in request.each_model():
             with self._pace.gang():
-                takes = self._take_or_leave(job, one, nodes, outlasted)
+                takes = self._take_or_leave(job, of_model, nodes, outlasted)
             if takes is not None:
                 self._clear({take.agent_id for take in takes if self._pace.is_full(take.agent_id)})
                 return takes
-        for one in request.each_model():
-            if self._hold_for(job, one, nodes):
+        for of_model in request.each_model():
+            if self._hold_for(job, of_model, nodes):
                 break
         return None
 
     def _take_or_leave(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
+        """Return assignments for all tasks of a job, or undo those that were made and return None."""
         with self._ledger.checkpoint() as trial:
             if job.spec.tasks > 1:
                 takes = self._take_gang(job, request, nodes, outlasted)
@@ -187,7 +187,7 @@ class Search:
                 self._most = None
 
     def _take_one(self, job: Job, request: Request, nodes: Nodes) -> list[Take] | None:
-        """Take what a job of one task needs."""
+        """Return the assignment of a job with one task; None if it fits nowhere."""
         if job.spec.ports:
             nodes = {a: node for a, node in nodes.items() if enough(job.spec.ports, node.ports or ())}
         for open_to in self._backlog.neighbours.by_evenness(job, nodes):
@@ -198,19 +198,24 @@ class Search:
     def _take_gang(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
-        """Take what all tasks of a gang need, by rank: the tasks of one node, and of one group, are neighbours."""
+        """Return the assignments of all tasks of a gang, by rank; None if not all fit.
+
+        Tasks of one node, and of one group of the fabric, get successive ranks.
+        """
         rooms = self._rooms(
             request, {a: node for a, node in nodes.items() if node.ports}
-        )  # each takes a port
+        )  # each task takes a port
         if sum(rooms.values()) < job.spec.tasks:
-            return None  # in most matches this quickly shows that a large gang must wait
+            return None  # a quick test that refuses large gangs in most matches
         keys, apart = self._placing.keys(job, request), self._placing.spreads(job)
         rooms = {agent_id: rooms[agent_id] for agent_id in self._placing.by_lot(rooms) if agent_id in keys}
         counts = self._backlog.neighbours.place(job, rooms, keys, apart=apart).counts
         takes: list[Take] = []
         by_agent = dict(zip(rooms, counts or (), strict=False))
-        there = [agent_id for agent_id in nodes if agent_id in by_agent]  # nodes may leave meanwhile
-        for agent_id in self._backlog.neighbours.in_order(there):
+        agents = [
+            agent_id for agent_id in nodes if agent_id in by_agent
+        ]  # nodes may leave the index during the loop
+        for agent_id in self._backlog.neighbours.in_order(agents):
             for _ in range(by_agent[agent_id]):
                 node = self._as_it_is(job, agent_id, outlasted)
                 chosen = None if node is None else self._placing.place_on(job, request, node)
@@ -221,12 +226,12 @@ class Search:
         return takes or None
 
     def _taken(self, job: Job, request: Request, chosen: Chosen) -> list[Take] | None:
-        """Take what one task needs where it was placed; None if it must wait for a card or its turn there."""
+        """Take what a task needs on its node; None if it must wait for an open shared GPU or a launch window."""
         if chosen.opens and not self._may_open(job) and self._backlog.nodes.joins_soon(job, request):
             return None
         if not self._has_turn(chosen):
             return None
-        take = self._made(job, request, chosen)
+        take = self._assignment(job, request, chosen)
         self._ledger.take(take)
         return [take]
 
@@ -234,8 +239,8 @@ class Search:
         """Return a node as the next task of a gang may use it, beside the tasks that were placed before."""
         if agent_id not in self._nodes:
             return None
-        now = self._backlog.reservations.open_to(outlasted, {agent_id: self._nodes[agent_id]})
-        return (self._backlog.booked.only(job, now) if self._is_booked else now).get(agent_id)
+        nodes = self._backlog.reservations.open_to(outlasted, {agent_id: self._nodes[agent_id]})
+        return (self._backlog.booked.only(job, nodes) if self._is_booked else nodes).get(agent_id)
 
     def _has_turn(self, chosen: Chosen) -> bool:
         """Return whether the agent's launch window has room for a task and its cover tasks, or is empty.
@@ -250,10 +255,15 @@ class Search:
         return False
 
     def _may_open(self, job: Job) -> bool:
-        """Whether it need not wait for the offer of an open card before it has another one opened."""
+        """Return whether a job need not wait for an offer of an open shared GPU before another one is opened."""
         return not job.spec.is_share or self._placing.spreads(job) or not self._backlog.nodes.is_new(job)
 
-    def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:
+    def _assignment(self, job: Job, request: Request, chosen: Chosen) -> Take:
+        """Return the assignment of a task to a chosen node, with its ports.
+
+        Raises:
+            ValueError: The agent does not offer the ports of the job.
+        """
         offered = self._remains.ports(chosen.agent_id)
         wishes = _ONE_PORT if job.spec.tasks > 1 else job.spec.ports
         ports = choose(
@@ -277,6 +287,6 @@ class Search:
 
 
 def task_id_of(job: Job, rank: int = 0) -> TaskId:
-    """The id of a task of the job's next launch. Mesos must never see one twice."""
+    """Return the id of a task of the next launch of a job. Mesos must never see an id twice."""
     number = job.launches + 1
     return launch_id(job.id, number) if job.spec.tasks == 1 else TaskId(f"{job.id}.{number}.{rank}")

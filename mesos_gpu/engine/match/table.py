@@ -1,4 +1,4 @@
-"""What is offered, kept over matches: an agent is looked at again only when something of it has changed."""
+"""Table of offered nodes, kept from match to match: only agents that have changed are looked at again."""
 
 from math import inf
 
@@ -12,25 +12,25 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 
-_NEW_REQUESTS = 100  # jobs submitted, after which what is asked for lately may be something else
+_NEW_REQUESTS = 100  # submitted jobs after which the mix of recent requests is computed again
 
 
 class Index:
     """Book of the ledger that keeps an agent's row up to date with the rest of its offers and its launch window.
 
-    An agent without room in its launch window is not on the table.
+    An agent without room in its launch window is not on the table. The ledger must update `remains` and `pace` before
+    this book.
     """
 
     def __init__(self, index: NodeIndex, remains: Remains, pace: Pace) -> None:
-        """Store the books; the ledger must update `remains` and `pace` before this one."""
         self._index, self._remains, self._pace = index, remains, pace
 
     def take(self, take: Take) -> None:
-        """Less is left there."""
+        """Update the row of an agent after an assignment."""
         self.show(take.agent_id)
 
     def undo(self, take: Take) -> None:
-        """Give back what a launch took."""
+        """Update the row of an agent after an assignment was undone."""
         self.show(take.agent_id)
 
     def show(self, agent_id: AgentId) -> None:
@@ -41,14 +41,14 @@ class Index:
 
 
 def table_of(state: State, settings: Settings, now: float, remains: Remains, pace: Pace) -> Table:
-    """The state's table, brought up to date.
+    """Return the table of the state, brought up to date.
 
     Args:
-        state: The engine's; the table is part of it, though not of what is saved: it follows from the rest.
-        settings: The operator's.
-        now: Seconds since the epoch.
-        remains: What is left of the agents' offers.
-        pace: Room for launches in the agents' launch windows.
+        state: State of the engine; the table is a part of it that is not saved, as it follows from the rest.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        remains: Rest of the agents' offers.
+        pace: Room in launch windows of agents.
     """
     table = state.cluster.table
     if table is not None and _brought_up(table, state, settings, now, remains, pace):
@@ -68,7 +68,7 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains, pac
 def _brought_up(
     table: Table, state: State, settings: Settings, now: float, remains: Remains, pace: Pace
 ) -> bool:
-    """Whether the changes since the last time could be made; else all is to be built anew."""
+    """Bring a table up to date; return False if it must be built again."""
     if any(table.at < until <= now for until in state.gpus.contested.values()):
         return False
     nodes = table.index.nodes
@@ -104,6 +104,6 @@ def _brought_up(
 
 
 def _fresh_until(state: State, settings: Settings, agent_id: AgentId) -> float:
-    """Until when an agent's report counts, seconds since the epoch; infinite: none has come, which will be noticed."""
+    """Return when an agent's report becomes stale, in seconds since the epoch; infinity before the first report."""
     reported_at = state.cluster.nodes[agent_id].reported_at
     return inf if reported_at is None else reported_at + settings.programs.report_stale_s

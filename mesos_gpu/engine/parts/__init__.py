@@ -1,1 +1,1 @@
-"""Parts of the engine's state by what they are about; each keeps its own indexes true."""
+"""Parts of the engine's state by subject; each keeps its own indexes up to date."""

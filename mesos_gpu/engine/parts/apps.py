@@ -53,18 +53,18 @@ class AppPart:
     looked_at_apps: float = 0.0
 
     def set_instance(self, job: Job) -> None:
-        """Note a change of an app's instance."""
+        """Update the indexes after a change of an app's instance."""
         app_id = job.app_id
         place = job.sequence, in_line_since(job)
         self.places[app_id] = min(self.places.get(app_id, place), place)
-        here = self.instances.setdefault(app_id, {})
+        instances = self.instances.setdefault(app_id, {})
         self.changed_apps.add(app_id)
         if not job.state.ended:
-            here.setdefault(job.id)
-        elif job.id in here:
-            del here[job.id]
+            instances.setdefault(job.id)
+        elif job.id in instances:
+            del instances[job.id]
             self.ended_instances.append(job.id)
-        if not here:
+        if not instances:
             del self.instances[app_id]
 
     def forget_results(self, task_id: TaskId) -> None:
@@ -75,23 +75,23 @@ class AppPart:
         self.readiness.pop(task_id, None)
 
     def set_app_version(self, version: AppVersion) -> None:
-        """Put a version of an app in, in its place by time: a change that is undone brings an earlier one back."""
-        known = [v for v in self.app_versions.get(version.app.id, ()) if v.version != version.version]
-        bisect.insort(known, version, key=lambda each: each.version)
-        self.app_versions[version.app.id] = known
+        """Save a version of an app, sorted by time, as an undone change brings an earlier one back."""
+        versions = [v for v in self.app_versions.get(version.app.id, ()) if v.version != version.version]
+        bisect.insort(versions, version, key=lambda each: each.version)
+        self.app_versions[version.app.id] = versions
 
     def drop_app_version(self, app_id: str, version: float) -> None:
         """Remove a version of an app."""
-        left = [each for each in self.app_versions[app_id] if each.version != version]
+        left = [saved for saved in self.app_versions[app_id] if saved.version != version]
         if left:
             self.app_versions[app_id] = left
         else:
             del self.app_versions[app_id]
 
     def set_root_version(self, root: RootVersion) -> None:
-        """Add the present tree of groups."""
+        """Save the present tree of groups."""
         self.roots = [*self.roots, root]
 
     def drop_root_version(self, version: float) -> None:
         """Remove a tree of groups."""
-        self.roots = [each for each in self.roots if each.version != version]
+        self.roots = [root for root in self.roots if root.version != version]

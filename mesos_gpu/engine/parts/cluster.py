@@ -36,7 +36,7 @@ class ClusterPart:
         most_offered: Largest amounts that each agent has offered at once, for default amounts of jobs.
         touched: Agents that have changed since the table was made.
         table: Agents with offers, as the match uses them; None if it must be made again.
-        made_agents: Index of nodes and offers; None until it is asked for.
+        made_agents: Index of nodes and offers; None until first used.
     """
 
     nodes: dict[AgentId, Node] = field(default_factory=dict)
@@ -88,15 +88,15 @@ class ClusterPart:
         self.table = None
 
     def set_node(self, node: Node) -> None:
-        """Put a node in."""
+        """Add a node, or replace it."""
         self.agents.enter(self.nodes.get(node.id), node)
         self.nodes[node.id] = node
 
     def drop_node(self, agent_id: AgentId) -> None:
         """Remove a node that has been lost for long."""
         self.agents.enter(self.nodes.pop(agent_id), None)
-        for known in (self.capacities, self.unreserved, self.windows, self.most_offered):
-            known.pop(agent_id, None)
+        for index in (self.capacities, self.unreserved, self.windows, self.most_offered):
+            index.pop(agent_id, None)
 
     def drain_of(self, hostname: str, gpu_id: GpuId | None = None) -> Drain | None:
         """Return the drain that keeps new work off a node, or off one GPU of it, or None.
@@ -109,14 +109,15 @@ class ClusterPart:
         return own or self.drains.get((Target.NODE, hostname))
 
     def placed(self, on: Callable[[str], bool] | None = None) -> dict[GpuId, tuple[Node, Gpu]]:
-        """Return each GPU once, with the node that reported it last: a lost node may have the same GPUs as its agent
-        that has registered again.
+        """Return each GPU once, with the node that reported it last.
+
+        A lost node may have the GPUs of its agent that has registered again.
 
         Args:
-            on: Function that says whether GPUs of a host are asked for, by its name; None for all hosts.
+            on: Function that returns whether to include the GPUs of a host, by its name; None for all hosts.
         """
-        asked = [node for node in self.nodes.values() if on is None or on(node.hostname)]
-        places = {gpu.id: (node, gpu) for node in sorted(asked, key=latest_last) for gpu in node.gpus}
+        nodes = [node for node in self.nodes.values() if on is None or on(node.hostname)]
+        places = {gpu.id: (node, gpu) for node in sorted(nodes, key=latest_last) for gpu in node.gpus}
         if on is None:
             return places
         return {id: place for id, place in places.items() if self.agents.latest(id, self.nodes) is place[0]}

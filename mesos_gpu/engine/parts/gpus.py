@@ -51,7 +51,7 @@ class GpuPart:
         return gpu_id in self.holders or self.is_shared(gpu_id)
 
     def set_card(self, card: Card) -> None:
-        """Put a card in."""
+        """Add the record of a GPU, or replace it."""
         self.cards[card.id] = card
         if card.reset is None:
             self.resets.pop(card.id, None)
@@ -59,7 +59,7 @@ class GpuPart:
             self.resets.setdefault(card.id)
 
     def set_task(self, task: Task) -> None:
-        """Let a task hold its GPUs, or no longer if it has ended."""
+        """Record the GPUs that a task holds; an ended task holds none."""
         if task.ended:
             self.gpu_work.counts.pop(task.id, None)
             self._let_go(task)
@@ -67,6 +67,7 @@ class GpuPart:
             self._hold(task)
 
     def _hold(self, task: Task) -> None:
+        """Record a task as holder of its GPUs."""
         share = task.counted_share
         for gpu in task.gpus:
             if share is None:
@@ -77,6 +78,7 @@ class GpuPart:
             self.covers[task.covers] = task.id
 
     def _let_go(self, task: Task) -> None:
+        """Remove a task from the holders of its GPUs."""
         for gpu in task.gpus:
             if self.holders.get(gpu) == task.id:
                 del self.holders[gpu]

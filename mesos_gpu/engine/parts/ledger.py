@@ -10,15 +10,15 @@ from mesos_gpu.policy.accounts.budget import Book
 
 @dataclass(slots=True)
 class LedgerPart:
-    """Accounts of the state.
+    """Accounting spans and budgets of the state.
 
     Attributes:
-        spans: GPUs that each task holds, and since when.
-        span_works: Work on these GPUs, as far as it was summed up.
+        spans: Open accounting span of each task.
+        span_works: GPU work in these spans, as far as it was summed up.
         budget_uses: Use of each period of each budget, by queue, user and number.
-        folded_day: Days of UTC since the epoch before which records were summed up.
-        budget_book: Index of `budget_uses`; None until it is asked for.
-        spans_seen: Whether the spans that were restored were compared with the tasks.
+        folded_day: Day of UTC, counted from the epoch, before which records were summed up.
+        budget_book: Index of `budget_uses`; None until first used.
+        spans_seen: Whether the restored spans were compared with the tasks.
     """
 
     spans: dict[TaskId, Span] = field(default_factory=dict)

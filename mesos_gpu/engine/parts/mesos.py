@@ -34,7 +34,7 @@ class MesosPart:
     registered_at: float = 0.0
     master_url: str = ""
     roles: Roles = field(default_factory=Roles)
-    role_asked_at: float = -1e12  # never
+    role_asked_at: float = -1e12  # a time that never was
     reserve_from: float = 0.0
     suppressed: bool = False
     idle_since: float | None = None

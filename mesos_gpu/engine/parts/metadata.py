@@ -5,8 +5,8 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, get_type_hints
 
-DERIVED: Final = MappingProxyType({"derived": True})  # a field that no journal has
-PART: Final = MappingProxyType({"part": True})  # a part, whose fields journals have beside each other
+DERIVED: Final = MappingProxyType({"derived": True})  # marks a field that is not in journals
+PART: Final = MappingProxyType({"part": True})  # marks a part; journals list the fields of all parts together
 
 
 def in_journal(name: str) -> Mapping[str, str]:
@@ -17,5 +17,5 @@ def in_journal(name: str) -> Mapping[str, str]:
 def parts_by_field(kind: type[Any]) -> Mapping[str, str]:
     """Return the name of the part of a dataclass that has each field, by the names of the fields of its parts."""
     hints = get_type_hints(kind)
-    parts = [each.name for each in fields(kind) if each.metadata.get("part")]
-    return {each.name: part for part in parts for each in fields(hints[part])}
+    parts = [item.name for item in fields(kind) if item.metadata.get("part")]
+    return {item.name: part for part in parts for item in fields(hints[part])}

@@ -1,4 +1,4 @@
-"""Queues: their document, use by users, and seats."""
+"""Queues: their document, past use by users, and guaranteed admission."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,11 +33,11 @@ class QuotaPart:
         uses: Jobs of each user and queue that wait, and their size; by "user" or "queue" and the name.
         sizes: Size in bytes of each job that is no instance of an app.
         seats_given: Seats that the latest match gave to jobs that wait.
-        made_hours: Document as it is at `hours_at`; None until it is asked for.
-        made_books: Sums over jobs and past use; None until they are asked for.
-        leaves: Pending jobs by leaf; None until they are asked for.
+        made_hours: Document as it is at `hours_at`; None until first used.
+        made_books: Sums over jobs and past use; None until first used.
+        leaves: Pending jobs by leaf; None until first used.
         moved_jobs: Jobs that have changed since `leaves` was brought up to date.
-        charges: Charges of all tasks; None until they are asked for.
+        charges: Charges of all tasks; None until first used.
         uncharged: Tasks that have changed since `charges` was brought up to date.
     """
 
@@ -65,10 +65,10 @@ class QuotaPart:
     @property
     def hours(self) -> HoursNow:
         """Latest document as it is at `hours_at`."""
-        made, latest = self.made_hours, self.queues if self.queue_versions else NO_QUEUES
-        if made is None or made.written is not latest:
-            made = self.made_hours = HoursNow(latest, self.hours_at)
-        return made
+        hours, latest = self.made_hours, self.queues if self.queue_versions else NO_QUEUES
+        if hours is None or hours.written is not latest:
+            hours = self.made_hours = HoursNow(latest, self.hours_at)
+        return hours
 
     @property
     def tree(self) -> Tree:
@@ -76,7 +76,7 @@ class QuotaPart:
         return self.hours.tree
 
     def set_past_use(self, use: PastUse) -> None:
-        """Put the past use of a user of a leaf in."""
+        """Save the past use of a user of a leaf."""
         self.past_uses[use.queue, use.user] = use
         if self.made_books is not None:
             self.made_books.enter_use(use)

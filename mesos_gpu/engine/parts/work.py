@@ -42,8 +42,8 @@ class WorkPart:
         tended_at: Time at which all tasks were looked at, in seconds since the epoch.
         made_room: Launches that had to make room for a job, by that job, even if they were recalled.
         events: Latest events of jobs.
-        made_restless: Index of live tasks; None until it is asked for.
-        made_ports: Index of ports of ended tasks; None until it is asked for.
+        made_restless: Index of live tasks; None until first used.
+        made_ports: Index of ports of ended tasks; None until first used.
     """
 
     jobs: dict[JobId, Job] = field(default_factory=dict)
@@ -87,14 +87,17 @@ class WorkPart:
         return self.made_ports
 
     def set_job(self, job: Job) -> Job | None:
-        """Put a job in, and return the job that it replaces."""
+        """Save a job; return the job that it replaces, or None."""
         old = self.jobs.get(job.id)
         self.jobs[job.id] = job
         self.next_sequence = max(self.next_sequence, job.sequence + 1)
-        was, now = old is not None and old.state is JobState.PENDING, job.state is JobState.PENDING
-        if now and not was:
+        was_pending, is_pending = (
+            old is not None and old.state is JobState.PENDING,
+            job.state is JobState.PENDING,
+        )
+        if is_pending and not was_pending:
             bisect.insort(self.queue, (job.sequence, job.id))
-        elif was and not now:
+        elif was_pending and not is_pending:
             del self.queue[bisect.bisect_left(self.queue, (job.sequence, job.id))]
         if old is None or old.kill_requested != job.kill_requested or old.spec is not job.spec:
             for task_id in self.launches.get(job.id, ()):
@@ -105,13 +108,13 @@ class WorkPart:
         return old
 
     def set_array(self, array: JobArray) -> JobArray | None:
-        """Put an array in, and return the array that it replaces."""
+        """Save an array; return the array that it replaces, or None."""
         old, self.arrays[array.id] = self.arrays.get(array.id), array
         self.next_sequence = max(self.next_sequence, array.sequence + array.indexes.count)
         return old
 
     def set_task(self, task: Task) -> None:
-        """Put a task in."""
+        """Save a task."""
         if task.id not in self.tasks and task.job_id is not None:
             self.launches[task.job_id] = (*self.launches.get(task.job_id, ()), task.id)
         self.tasks[task.id] = task
@@ -132,7 +135,7 @@ class WorkPart:
             self.restless.enter(task, self.jobs.get(task.job_id) if task.job_id else None)
 
     def forget_task(self, task: Task) -> None:
-        """Remove an ended task whose job does not exist."""
+        """Remove an ended task of an unknown job."""
         del self.tasks[task.id]
         launches = self.launches.pop(task.job_id, ()) if task.job_id else ()
         others = tuple([task_id for task_id in launches if task_id != task.id])
@@ -162,7 +165,7 @@ class WorkPart:
         return [task_id for task_id in self.launches.get(job_id, ()) if task_id in self.live]
 
     def current(self, task: Task) -> Job | None:
-        """Return the job of a task that belongs to the job's latest launch, or None."""
+        """Return the job of a task of the job's latest launch; None for a task of an earlier launch."""
         job = self.jobs.get(task.job_id) if task.job_id else None
         if job is None:
             return None

@@ -1,7 +1,8 @@
-"""Room that is made before hours of queues change, so that jobs that will have a seat then start on time.
+"""Room that is made before hours of queues change, so that jobs with a seat from then on start on time.
 
-A job that will borrow then, and would be ended for such a job, gets its notice before, and ends when the hours change.
-No job gets a notice unless a job waits for its GPUs. Plans are made on a copy of the state at that later moment.
+A job that will borrow then, and would be ended for such a job, gets its notice before, and ends when the hours
+change. No job gets a notice unless a job waits for its GPUs. Plans are made on a copy of the state at that later
+time.
 """
 
 from collections.abc import Iterable
@@ -23,11 +24,11 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.notice import NoticeReason
 
-_MAX_TRIED: Final = 16  # jobs in one match: each costs a look at every node
+_MAX_TRIED: Final = 16  # jobs per match, as each costs a look at every node
 
 
 def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
-    """Give notice to the jobs that make room for blocked jobs when hours change, as long before as their notice is."""
+    """Give notice to jobs that make room for blocked jobs when hours change, each as long before as its notice time."""
     state, at = turn.state, turn.state.quota.hours.span.until
     if at - turn.now > _longest_notice_s(turn):
         return
@@ -37,28 +38,29 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     then = Turn(STATES.duplicate(state), turn.settings, at)
     then.state.quota.hours_at = at
     standing = standing_of(then.state, turn.settings, at)
-    # Nodes are as they are now: their later reports are not known.
+    # Nodes are taken as they are now, as later reports are not known.
     offered = offered_of(then.state)
     backlog = Backlog(then.state, turn.settings, turn.now, offered, reading=True, standing=standing)
     seating = seat(then, backlog.barriers.may_be_seated)
     then.state.quota.seats_given = seating.given
-    owed = [job for job in waiting if job.id in seating.given]
-    _Ahead(turn, then, backlog, seating, at).make(owed[:_MAX_TRIED])
+    seated = [job for job in waiting if job.id in seating.given]
+    _Ahead(turn, then, backlog, seating, at).make(seated[:_MAX_TRIED])
 
 
 def _longest_notice_s(turn: Turn) -> float:
+    """Return the longest notice time of all queues and tasks, in seconds."""
     tree = turn.state.quota.tree
     given = [queue.resolved.notice_s for queue in tree.queues.values()]
     return max([turn.settings.tasks.most_notice_s, *given])
 
 
 def _waits(state: State, job: Job) -> bool:
-    """Return whether a job asks for GPUs, and has neither room nor a seat."""
+    """Return whether a job asks for GPUs, and has neither a seat nor room that was made for it."""
     return job.room_made_at is None and job.id not in state.quota.seats_given and job.spec.gpus > 0
 
 
 class _Ahead:
-    """The plans for one later moment."""
+    """Plans for the time at which the hours of queues change."""
 
     def __init__(self, turn: Turn, then: Turn, backlog: Backlog, seating: Seating, at: float) -> None:
         self._turn, self._at = turn, at
@@ -67,18 +69,18 @@ class _Ahead:
         self._planner = Planner(Turn(then.state, turn.settings, turn.now), backlog, self._rule, seating)
 
     def make(self, owed: Iterable[Job]) -> None:
-        """Make room for jobs that will have seats, in their order."""
+        """Make room for jobs that will have seats once hours change, in their order."""
         for job in owed:
             request = request_of(job, self._turn.settings, self._turn.state)
-            if (there := self._planner.room_for(job, request)) is not None:
-                self._planner.count_in(job, request, there)
+            if (agent_id := self._planner.room_for(job, request)) is not None:
+                self._planner.count_in(job, request, agent_id)
                 continue
             way = self._planner.find(job, request)
             if way is None or way.to or not self._rule.has_waited(job, way.chosen):
                 continue
             self._planner.planned(job, request, way)
             lead_s = max(
-                notices.lead_s(self._turn, self._turn.state.work.jobs[each.job_id]) for each in way.chosen
+                notices.lead_s(self._turn, self._turn.state.work.jobs[victim.job_id]) for victim in way.chosen
             )
             if self._at - self._turn.now <= lead_s:
                 self._make_room(job, way)

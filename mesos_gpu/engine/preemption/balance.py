@@ -1,4 +1,4 @@
-"""Transfers between jobs without seats: from queues that have more of what they are due to queues that have less."""
+"""Transfers between jobs without guaranteed admission: from queues with more of their fair share to those with less."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,10 +19,9 @@ from mesos_gpu.policy.tenancy.tree import lineage, meeting
 
 
 class Balance:
-    """Amounts that queues hold when all plans have come true, beside what they are due."""
+    """Amounts that queues will hold once all plans are carried out, compared with their fair shares."""
 
     def __init__(self, turn: Turn, seating: Seating, backlog: Backlog, running: Running) -> None:
-        """Count nothing yet."""
         self._turn, self._seating, self._held, self._running = turn, seating, backlog.held, running
 
     @cached_property
@@ -33,28 +32,31 @@ class Balance:
         """Return the rule for victims that are ended together for a job; None if it has a seat, and needs no rule."""
         if self._seating.seat_for(job) is not None:
             return None
-        return lambda chosen: self.allows(job, [self._running.runner_of(each.job_id) for each in chosen])
+        return lambda chosen: self.allows(job, [self._running.runner_of(victim.job_id) for victim in chosen])
 
     def allows(self, job: Job, runners: Sequence[Runner]) -> bool:
-        """Return whether a job without a seat may take what jobs of other queues hold, all of them together."""
+        """Return whether a job without a seat may take what some jobs of other queues hold, all of them together."""
         leaf = leaf_of(self._seating.tree, job)
         freed: dict[tuple[str, str, str], int] = {}
-        for each in runners:
-            if each.leaf != leaf and each.job.id not in self._running.idle:
-                mine, theirs = meeting(leaf, each.leaf)
-                freed[mine, theirs, each.pool] = freed.get((mine, theirs, each.pool), 0) + each.milli
-        for (mine, theirs, pool), milli in freed.items():
-            taker, giver = self._side(mine, pool), self._side(theirs, pool)
+        for runner in runners:
+            if runner.leaf != leaf and runner.job.id not in self._running.idle:
+                taker_path, giver_path = meeting(leaf, runner.leaf)
+                freed[taker_path, giver_path, runner.pool] = (
+                    freed.get((taker_path, giver_path, runner.pool), 0) + runner.milli
+                )
+        for (taker_path, giver_path, pool), milli in freed.items():
+            taker, giver = self._side(taker_path, pool), self._side(giver_path, pool)
             if not stays_below(taker, self._held.cost_of(job, pool), giver, milli):
                 return False
         return True
 
     def _side(self, path: str, pool: str) -> Side:
+        """Return what a queue will hold of a pool once all plans are carried out, and its fair share."""
         return Side(self._held.amount(path, pool) + self._to_come[path, pool], self._shares.due(path, pool))
 
     @cached_property
     def _to_come(self) -> Counter[tuple[str, str]]:
-        """The change of what each queue holds in each pool, when jobs with notices have ended and their takers run."""
+        """Change of what each queue holds in each pool, once jobs with notices have ended and their takers run."""
         state, sums = self._turn.state, Counter[tuple[str, str]]()
         givers: dict[JobId, Job] = {}
         for task_id in state.work.live:
@@ -72,6 +74,7 @@ class Balance:
         return sums
 
     def _add(self, sums: Counter[tuple[str, str]], job: Job, pool: str, milli: int) -> None:
+        """Add an amount to the sums of a job's leaf and of the queues above it."""
         for path in lineage(leaf_of(self._seating.tree, job)):
             sums[path, pool] += milli
 
@@ -90,5 +93,5 @@ class Balance:
         return pool, milli * job.spec.tasks
 
     def forget_plans(self) -> None:
-        """Count the plans of the state again before the next transfer: one more has been saved."""
+        """Drop the cached sums, as the state has one more plan."""
         self.__dict__.pop("_to_come", None)

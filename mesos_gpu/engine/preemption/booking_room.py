@@ -1,4 +1,4 @@
-"""Nodes for a booking: GPUs that are free when it begins, or that jobs leave with the least lost work."""
+"""Search for nodes for a booking: GPUs that are free when it begins, or that jobs leave with the least lost work."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from mesos_gpu.policy.room.preemption import plan
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """The cheapest room for a booking on one node.
+    """Cheapest room for a booking on one node.
 
     Attributes:
         place: Chosen GPUs of the node; None if it has too few.
@@ -37,7 +37,15 @@ class _Room:
 
 
 class BookingRoom:
-    """A search for GPUs of several nodes for one booking. It does not change the state."""
+    """Search for GPUs on several nodes for one booking. It does not change the state.
+
+    Args:
+        turn: Turn of the engine.
+        backlog: Backlog of the match.
+        booking: Booking without nodes, or with too few.
+        taken: GPUs that other bookings have at that time.
+        rank_of: Rank in which a job that may not use the booking is displaced, the lowest first; None if it stays.
+    """
 
     def __init__(
         self,
@@ -47,15 +55,6 @@ class BookingRoom:
         taken: Collection[GpuId],
         rank_of: Callable[[Job], int | None],
     ) -> None:
-        """Look at no node yet.
-
-        Args:
-            turn: Turn of the engine.
-            backlog: Backlog of the match.
-            booking: The booking without nodes, or with too few.
-            taken: GPUs that other bookings have at that time.
-            rank_of: Rank in which a job that may not use the booking is displaced, the lowest first; None if it stays.
-        """
         self._turn, self._backlog, self._booking = turn, backlog, booking
         self._taken, self._rank_of = taken, rank_of
         gpus, models = booking.spec.gpus, turn.state.cluster.models_of(booking.spec.models)
@@ -96,13 +95,14 @@ class BookingRoom:
         return tuple(places.values())
 
     def _room(self, node: Node) -> _Room:
-        """Return the room on a node, which is worked out again when a job there was displaced for another node."""
-        known = self._rooms.get(node.id)
-        if known is None or known.jobs & self._displaced:
-            known = self._rooms[node.id] = self._on(node)
-        return known
+        """Return the room on a node, computed again after a job there was displaced for another node."""
+        room = self._rooms.get(node.id)
+        if room is None or room.jobs & self._displaced:
+            room = self._rooms[node.id] = self._on(node)
+        return room
 
     def _on(self, node: Node) -> _Room:
+        """Return the cheapest room for the booking on one node: its victims, and the GPUs once these have ended."""
         state, booking = self._turn.state, self._booking
         capacity = self._capacity(node)
         victims: dict[JobId, Victim] = {}
@@ -120,8 +120,8 @@ class BookingRoom:
         chosen = plan(self._request, 1, [left], victims)
         if chosen is None:
             return _Room(None, (), frozenset(victims))
-        gone = {victim.job_id for victim in chosen}
-        ready = left.without([held for held in left.allocations if held.job_id in gone])
+        victim_ids = {victim.job_id for victim in chosen}
+        ready = left.without([held for held in left.allocations if held.job_id in victim_ids])
         count = booking.spec.gpus
         groups = [group for group in ready.usable(self._request.gpu) if len(group) >= count]
         if not groups:
@@ -132,13 +132,13 @@ class BookingRoom:
         return _Room(place, chosen, frozenset(victims))
 
     def _capacity(self, node: Node) -> NodeCapacity:
-        """Return a node with its free GPUs, also while the master is asked for no offers."""
+        """Return a node with its free GPUs, even if the master is asked to send no offers."""
         turn, capacity = self._turn, self._backlog.nodes.capacity(node)
         if is_asked(turn.state, self._role):
             return capacity
-        known = {gpu.id for gpu in capacity.gpus}
+        free_ids = {gpu.id for gpu in capacity.gpus}
         idle = idle_gpus(turn.state, turn.settings, turn.now, node)
-        return replace(capacity, gpus=(*capacity.gpus, *(gpu for gpu in idle if gpu.id not in known)))
+        return replace(capacity, gpus=(*capacity.gpus, *(gpu for gpu in idle if gpu.id not in free_ids)))
 
 
 def _without_gpus(node: NodeCapacity, taken: Collection[GpuId]) -> NodeCapacity:

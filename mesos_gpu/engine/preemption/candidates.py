@@ -1,4 +1,4 @@
-"""Nodes as plans see them: free amounts, what victims hold there, and what is kept for other jobs."""
+"""Nodes as plans see them: free amounts, what victims hold there, and what is reserved for other jobs."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +22,13 @@ from mesos_gpu.policy.room.knapsack import Victim
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A job for which nodes are looked for.
+    """Request for nodes for a job.
 
     Attributes:
         job: The waiting or moving job.
         request: Amounts that each of its tasks takes.
         victims: Jobs that may be ended for it.
-        yields: Rule that returns whether the job may use what is kept for another job.
+        yields: Function that returns whether the job may use what is reserved for another job.
         pools: Pools in which it may run; None if there are no pools.
     """
 
@@ -40,16 +40,22 @@ class Ask:
 
 
 class Candidates:
-    """The nodes of one match, with the plans that have been made."""
+    """Nodes of one match that plans may use, with the plans that were made so far.
+
+    Attributes:
+        looked_at: Number of nodes examined so far.
+        order: Nodes in the order of the least cost of room.
+    """
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
-        """Look at no node yet."""
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
-        self.looked_at = 0  # number of nodes so far
+        self.looked_at = 0
         self._closed = set[AgentId]()  # nodes of plans, which no other plan may use
         self._capacities: dict[AgentId, NodeCapacity] = {}
-        self._chosen: dict[AgentId, NodeCapacity] = {}  # nodes with the allocations that were asked for last
-        self._served = set[JobId]()  # jobs whose room has been subtracted
+        self._chosen: dict[
+            AgentId, NodeCapacity
+        ] = {}  # nodes with the victims' allocations, as of the last job
+        self._served = set[JobId]()  # jobs whose room has been subtracted from free amounts
         self.order = Order(turn.state, rule, backlog, self._capacity)
 
     def ask(
@@ -59,7 +65,7 @@ class Candidates:
         victims: Mapping[JobId, Victim],
         pools: Collection[str] | None = None,
     ) -> Ask:
-        """Return what nodes are asked for, with the ports of the job.
+        """Return the request for nodes for a job, with the ports of the job.
 
         Args:
             job: The waiting or moving job.
@@ -72,7 +78,7 @@ class Candidates:
         return Ask(job, request, victims, yields, self._pools(job, pools))
 
     def nodes(self, ask: Ask) -> list[NodeCapacity]:
-        """Return the nodes that could serve a job when victims there have ended, with what these hold."""
+        """Return the nodes that could serve a job once victims there have ended, with what these hold."""
         able = (self.node_for(ask, node) for node in self._turn.state.cluster.nodes.values())
         return [node for node in able if node is not None]
 
@@ -85,15 +91,16 @@ class Candidates:
         if ask.pools is not None and self._seating.ground.pool_of(node) not in ask.pools:
             return None
         capacity = self._capacity(node)
-        held = tuple([each for each in capacity.allocations if each.job_id in ask.victims])
-        if len(capacity.gpus) + sum(len(each.gpus) for each in held) < ask.request.gpu.count:
+        held = tuple([allocation for allocation in capacity.allocations if allocation.job_id in ask.victims])
+        if len(capacity.gpus) + sum(len(allocation.gpus) for allocation in held) < ask.request.gpu.count:
             return None
         if not backlog.nodes.new_enough(job, node):
             return None
         kept = [
-            each
-            for each in backlog.reservations.kept_by_others(job, node)
-            if each.booking or (each.job_id not in self._served and not ask.yields(each.job_id))
+            reservation
+            for reservation in backlog.reservations.kept_by_others(job, node)
+            if reservation.booking
+            or (reservation.job_id not in self._served and not ask.yields(reservation.job_id))
         ]
         capacity = self._with(capacity, held)
         if (ports := backlog.nodes.ports_for(job, node)) is not None:
@@ -121,7 +128,12 @@ class Candidates:
         return self._seating.ground.pool_of(self._turn.state.cluster.nodes[agent_id])
 
     def _pools(self, job: Job, later: Collection[str] | None) -> frozenset[str] | None:
-        """Return the pools of `Ask`. `later`: as of `ask`; None for those that are open now, and the one it runs in."""
+        """Return the pools in which a job may run, for `Ask`.
+
+        Args:
+            job: The waiting or moving job.
+            later: Pools that the job may use once victims have ended; None for those open now, with its present pool.
+        """
         pools = self._backlog.barriers.open_pools(job)
         if pools is None:
             return None
@@ -130,20 +142,22 @@ class Candidates:
         return pools if job.state is JobState.PENDING else pools | {self._seating.ground.granted(job)[0]}
 
     def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
-        """Return a node with some of its allocations, which are the same for most jobs of a match."""
-        known = self._chosen.get(capacity.agent_id)
-        if known is None or known.allocations != held:
-            known = self._chosen[capacity.agent_id] = replace(capacity, allocations=held)
-        return known
+        """Return a node with some of its allocations, cached as most jobs of a match have equal victims."""
+        node = self._chosen.get(capacity.agent_id)
+        if node is None or node.allocations != held:
+            node = self._chosen[capacity.agent_id] = replace(capacity, allocations=held)
+        return node
 
     def _capacity(self, node: Node) -> NodeCapacity:
-        """Return a node when all jobs with notices have ended; the room of their takers is kept by the backlog."""
-        known = self._capacities.get(node.id)
-        if known is None:
-            known = self._backlog.nodes.capacity(node)
-            known = known.without([each for each in known.allocations if each.job_id in self._ending])
-            self._capacities[node.id] = known
-        return known
+        """Return a node as it will be once all jobs with notices have ended; room of their takers is reserved."""
+        node_capacity = self._capacities.get(node.id)
+        if node_capacity is None:
+            node_capacity = self._backlog.nodes.capacity(node)
+            node_capacity = node_capacity.without(
+                [allocation for allocation in node_capacity.allocations if allocation.job_id in self._ending]
+            )
+            self._capacities[node.id] = node_capacity
+        return node_capacity
 
     @cached_property
     def _ending(self) -> frozenset[JobId]:
@@ -160,37 +174,39 @@ class Candidates:
         return True
 
     def end(self, jobs: Collection[JobId], agents: Iterable[AgentId]) -> None:
-        """Let jobs of a plan end, which hold something on some nodes."""
+        """Remove victims of a plan from the nodes on which they run."""
         self._ending = self._ending | frozenset(jobs)
         for agent_id in agents & self._capacities.keys():
-            known = self._capacities[agent_id]
-            self._set(known.without([held for held in known.allocations if held.job_id in jobs]))
+            capacity = self._capacities[agent_id]
+            self._set(capacity.without([held for held in capacity.allocations if held.job_id in jobs]))
 
     def serve(self, job: Job, request: Request, node: NodeCapacity) -> bool:
-        """Give a job its room on one node, so that the rest is free for others; return False if there is no room."""
+        """Subtract a job's room from a node, so that the rest is free for others; return False if it has no room."""
         if not self.subtract(replace(request, ports=job.spec.ports), node):
             return False
         self._served.add(job.id)
         return True
 
     def close(self, agents: Iterable[AgentId]) -> None:
-        """Keep nodes of a plan from all other plans."""
+        """Reserve nodes of a plan, so that no other plan uses them."""
         self._closed.update(agents)
 
     def _set(self, capacity: NodeCapacity) -> None:
+        """Replace the capacity of a node, and update what depends on it."""
         self._capacities[capacity.agent_id] = capacity
         self._chosen.pop(capacity.agent_id, None)
         self.order.changed(capacity.agent_id)
 
 
 def yields_to(state: State, seating: Seating, job: Job) -> Callable[[JobId], bool]:
-    """Return the rule by which a job may use what is kept for another waiting job.
+    """Return the rule by which a job may use what is reserved for another waiting job.
 
-    It may if no job was ended for the other one, which has no seat, and if it has a seat or is of another queue.
+    It may if the other one has no seat and no victims, and if the job has a seat or is of another queue.
     """
     seated, queue = seating.seat_for(job) is not None, job.spec.queue
 
     def yields(job_id: JobId) -> bool:
+        """Return whether the job may use what is reserved for another job."""
         other = state.work.jobs[job_id]
         if other.room_made_at is not None or seating.is_guaranteed(other):
             return False
@@ -200,14 +216,14 @@ def yields_to(state: State, seating: Seating, job: Job) -> Callable[[JobId], boo
 
 
 def may_have_ports(job: Job, node: NodeCapacity) -> bool:
-    """Return whether the ports that a job asks for by number are free on a node when all victims there have ended."""
+    """Return whether the ports that a job asks for by number are free on a node once all victims there have ended."""
     if node.ports is None or job.spec.tasks > 1:
         return True
     return enough(job.spec.ports, (*node.ports, *(port for held in node.allocations for port in held.ports)))
 
 
 def ending(state: State) -> frozenset[JobId]:
-    """Return the jobs that end, from their notice on, for any reason."""
+    """Return the jobs that are being ended for any reason, from their notice on."""
     tasks = (state.work.tasks[task_id] for task_id in state.work.live)
     jobs = (
         state.work.current(task)

@@ -1,4 +1,4 @@
-"""Moves that make room: jobs leave a node for a job, and each of them has a place elsewhere at once.
+"""Moves that make room: jobs leave a node for another job, and each has a place on another node at once.
 
 A job with a seat gets room by moves as the last resort: jobs with seats leave a node if each has a place, which
 borrowers may have to make for it. A job without a seat gets room by moves if little work is lost, and borrowers of
@@ -27,14 +27,14 @@ from mesos_gpu.policy.tenancy.tree import Queue
 
 MAX_LOST_S: Final = 600  # cost of moves for a job without a seat, divided by the GPUs that it asks for
 MOVED_AGAIN_S: Final = 3600.0  # least time between two moves of a job
-_MAX_NODES: Final = 16  # nodes that are looked at for moves, those that lack least
+_MAX_NODES: Final = 16  # nodes examined for moves, those that lack the fewest GPUs
 
 
 def movable(turn: Turn, rule: Reclaim, job: Job, *, seated: bool) -> dict[JobId, Victim]:
     """Return the jobs that may move for a waiting job.
 
-    They have one task and are smaller than the job, have made no room within `MOVED_AGAIN_S`, and are not kept from
-    it by a fence or by the `reclaim` of its queue.
+    They have one task and are smaller than the job, have made no room within `MOVED_AGAIN_S`, and are not protected
+    from it by a fence (reclaim boundary) or the `reclaim` of its queue.
 
     Args:
         turn: Turn of the engine.
@@ -54,7 +54,7 @@ def movable(turn: Turn, rule: Reclaim, job: Job, *, seated: bool) -> dict[JobId,
             if (other.seat is not None) is not seated or not _may_move(job, other, queue):
                 continue
             if other.id in running.idle or other.id not in running.jobs:
-                continue  # it ends
+                continue  # it is being ended
             until = _stays_until(turn, other, least_s)
             if until <= turn.now:
                 victims[other.id] = running.runner(other).victim
@@ -64,7 +64,13 @@ def movable(turn: Turn, rule: Reclaim, job: Job, *, seated: bool) -> dict[JobId,
 
 
 def _may_move(job: Job, other: Job, queue: Queue) -> bool:
-    """Return whether a running job may move at any time for a waiting job, with the queue of that."""
+    """Return whether a running job may move for a waiting job, apart from times of protection.
+
+    Args:
+        job: The waiting job.
+        other: The running job.
+        queue: Queue of the waiting job.
+    """
     spec, lower = other.spec, queue.resolved.reclaim is Whose.LOWER
     if not spec.gpus or spec.tasks != 1 or spec.is_share or spec.ports:
         return False
@@ -75,7 +81,13 @@ def _may_move(job: Job, other: Job, queue: Queue) -> bool:
 
 
 def _stays_until(turn: Turn, job: Job, least_s: float) -> float:
-    """Return when a running job may move, in seconds since the epoch. `least_s`: its least run time in seconds."""
+    """Return when a running job may move, in seconds since the epoch.
+
+    Args:
+        turn: Turn of the engine.
+        job: The running job.
+        least_s: Minimum run time of the job, in seconds.
+    """
     assert job.started_at is not None, f"{job.id} runs"
     made_room = (task for task in turn.state.work.tasks_of(job.id) if task.preempted_for is not None)
     again_at = max((task.ended_at or inf for task in made_room), default=-inf) + MOVED_AGAIN_S
@@ -84,10 +96,10 @@ def _stays_until(turn: Turn, job: Job, least_s: float) -> float:
 
 @dataclass
 class Homes:
-    """The places of the jobs that leave nodes for a job, as far as they are known.
+    """Relocation plan: the new places of the jobs that leave nodes for a job, as far as they were found.
 
     Attributes:
-        job: The job that gets the room.
+        job: Job that gets the room.
         room_on: Nodes that the others leave.
         to: New node of each job that moves.
         left: Nodes to which jobs move, with what they leave free.
@@ -102,26 +114,25 @@ class Homes:
 
     @property
     def ended(self) -> dict[JobId, Victim]:
-        """All victims that make room for jobs that move."""
+        """Victims that make room for jobs that move."""
         return {victim.job_id: victim for victims in self.stopped.values() for victim in victims}
 
 
 class Elsewhere:
-    """A search for moves that make room for a job. It does not change the state."""
+    """Relocation planner: finds moves that make room for a job. It does not change the state.
+
+    Args:
+        turn: Turn of the engine.
+        backlog: Backlog of the match.
+        rule: Rule by which jobs may be ended.
+        candidates: Nodes of the match, without those of its plans.
+    """
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, candidates: Candidates) -> None:
-        """Look at no job yet.
-
-        Args:
-            turn: Turn of the engine.
-            backlog: Backlog of the match.
-            rule: Rule by which jobs may be ended.
-            candidates: Nodes of the match, without those of its plans.
-        """
         self._turn, self._backlog, self._rule, self._candidates = turn, backlog, rule, candidates
 
     def find(self, job: Job, request: Request) -> tuple[tuple[Victim, ...], Homes] | None:
-        """Return the cheapest victims that leave nodes for a job, and their places; None if there are no such victims.
+        """Return the cheapest victims that leave nodes for a job, with their new places; None without such victims.
 
         Args:
             job: The waiting job. Jobs that ask for shares or ports get no room by moves.
@@ -155,25 +166,25 @@ class Elsewhere:
     def _ways(
         self, job: Job, request: Request, victims: Mapping[JobId, Victim]
     ) -> Iterator[tuple[tuple[AgentId, ...], tuple[Victim, ...]]]:
-        """Yield nodes and the cheapest victims that leave them: for one task each node that lacks little."""
+        """Yield sets of nodes, with the cheapest victims that leave each; for one task, nodes that lack little."""
         nodes = self._nodes(job, request, victims)
         nodes.sort(key=lambda node: (-len(node.gpus), node.agent_id))
         sets: Iterable[Sequence[NodeCapacity]] = ([node] for node in nodes[:_MAX_NODES])
         if job.spec.tasks > 1:
             sets = self._candidates.parts(job, nodes)
         place = self._backlog.neighbours.placing_of(job)
-        for each in sets:
-            chosen = plan(request, job.spec.tasks, each, victims, place=place)
+        for node_set in sets:
+            chosen = plan(request, job.spec.tasks, node_set, victims, place=place)
             if chosen is not None:
-                yield nodes_of_plan(request, job.spec.tasks, each, chosen, place), chosen
+                yield nodes_of_plan(request, job.spec.tasks, node_set, chosen, place), chosen
 
     def _homes(
         self, job: Job, room_on: tuple[AgentId, ...], going: Sequence[Job], *, may_stop: bool
     ) -> Homes | None:
-        """Return a place for each job that leaves nodes, the largest job first; None if one of them has no place."""
+        """Return a new place for each job that leaves nodes, the largest job first; None if one finds no place."""
         homes = Homes(job, room_on)
-        for each in sorted(going, key=lambda each: (-each.spec.counted_milli, each.id)):
-            if not (self._fits(each, homes) or (may_stop and self._takes(each, homes))):
+        for mover in sorted(going, key=lambda mover: (-mover.spec.counted_milli, mover.id)):
+            if not (self._fits(mover, homes) or (may_stop and self._takes(mover, homes))):
                 return None
         return homes
 
@@ -200,8 +211,8 @@ class Elsewhere:
         chosen = plan(request, 1, nodes, victims) if victims else None
         if not chosen:
             return False
-        (there,) = nodes_of_plan(request, 1, nodes, chosen)[:1]
-        node = next(node for node in nodes if node.agent_id == there)
+        (chosen_agent,) = nodes_of_plan(request, 1, nodes, chosen)[:1]
+        node = next(node for node in nodes if node.agent_id == chosen_agent)
         ended = {victim.job_id for victim in chosen}
         homes.stopped[job.id] = chosen
         self._go(job, request, node.without([h for h in node.allocations if h.job_id in ended]), homes)
@@ -209,6 +220,7 @@ class Elsewhere:
 
     @staticmethod
     def _go(job: Job, request: Request, node: NodeCapacity, homes: Homes) -> None:
+        """Record the move of a job to a node with room for it."""
         place = place_on(request, node)
         assert place is not None, f"{job.id} has room on {node.agent_id}"
         homes.to[job.id] = node.agent_id
@@ -224,10 +236,10 @@ class Elsewhere:
     def _nodes(
         self, job: Job, request: Request, victims: Mapping[JobId, Victim], served: JobId | None = None
     ) -> list[NodeCapacity]:
-        """Return the nodes that could serve a job, without what is kept for others.
+        """Return the nodes that could serve a job, without what is reserved for other jobs.
 
-        Only a job with a seat takes what is kept for jobs without. What is kept for the served job is free: it gets
-        other room.
+        Only a job with a seat takes what is reserved for jobs without. What is reserved for the served job is free,
+        as that gets other room.
         """
         seated = self._rule.seating.seat_for(job) is not None
         ask = self._candidates.ask(job, request, victims)
@@ -238,4 +250,5 @@ class Elsewhere:
 
 
 def _cost(chosen: Sequence[Victim]) -> int:
+    """Return the cost of all victims together."""
     return sum(victim.cost for victim in chosen)

@@ -17,19 +17,18 @@ _Key = tuple[int, int, int, int]
 
 
 class Order:
-    """Orders of nodes, one for each number of GPUs, which are kept up to date as plans are made."""
+    """Orders of nodes by the least cost of room, one for each number of GPUs, kept up to date as plans are made.
+
+    Args:
+        state: State of the engine.
+        rule: Rule with the jobs that may be ended.
+        backlog: Backlog with the reservations of nodes.
+        capacity: Function that returns a node as it will be once all jobs with notices have ended.
+    """
 
     def __init__(
         self, state: State, rule: Reclaim, backlog: Backlog, capacity: Callable[[Node], NodeCapacity]
     ) -> None:
-        """Put no node in order before an order is asked for.
-
-        Args:
-            state: State of the engine.
-            rule: Rule with the jobs that may be ended.
-            backlog: Backlog with the reservations of nodes.
-            capacity: Function that returns a node when all jobs with notices have ended.
-        """
         self._state, self._rule, self._backlog, self._capacity = state, rule, backlog, capacity
         self._kept: Sequence[Reservation] = ()
         self._kept_for: dict[JobId, list[AgentId]] = {}
@@ -42,12 +41,12 @@ class Order:
         self._by_free: list[tuple[int, int]] = []  # number of free GPUs, and index of each node
 
     def of(self, gpus: int) -> Iterator[tuple[Bound, AgentId]]:
-        """Yield the nodes on which so many GPUs are free, or may be made free, with the least cost of that."""
+        """Yield the nodes on which a number of GPUs is free or may be made free, by the least cost of that."""
         for priority, cost, _, place in self._line(gpus):
             yield Bound(priority, cost), self._ids[place]
 
     def with_room(self, gpus: int) -> Iterator[AgentId]:
-        """Yield the nodes with so many free GPUs when all jobs with notices have ended, the fullest node first."""
+        """Yield the nodes with a number of free GPUs once all jobs with notices have ended, the fullest node first."""
         if not self._by_free:
             self._free = {agent_id: self._free_of(agent_id) for agent_id in self._ids}
             self._by_free = sorted((free, self._places[agent_id]) for agent_id, free in self._free.items())
@@ -59,7 +58,7 @@ class Order:
         return sorted(agents & self._places.keys(), key=self._places.__getitem__)
 
     def changed(self, agent_id: AgentId) -> None:
-        """Put a node in order again, of which free GPUs or allocations have changed."""
+        """Update the order after a change of a node's free GPUs or allocations."""
         if agent_id in self._free:
             place, free = self._places[agent_id], self._free_of(agent_id)
             del self._by_free[bisect_left(self._by_free, (self._free[agent_id], place))]
@@ -75,24 +74,26 @@ class Order:
                 insort(line, new)
 
     def kept_for(self, job_id: JobId) -> Sequence[AgentId]:
-        """Return the nodes of which anything is kept for a job."""
+        """Return the nodes with reservations for a job."""
         self._look_at_kept()
         return self._kept_for.get(job_id, ())
 
     def _look_at_kept(self) -> None:
+        """Read the reservations again if they have changed."""
         kept = self._backlog.reservations.every
         if kept is self._kept:
             return
         self._kept, self._kept_for, self._made = kept, {}, {}
-        for each in kept:
-            if each.booking:
-                continue  # it is for no job
-            if each.agent_id is not None:
-                self._kept_for.setdefault(each.job_id, []).append(each.agent_id)
-            if self._state.work.jobs[each.job_id].room_made_at is not None:
-                self._made.setdefault(each.agent_id, set()).update(each.gpus)
+        for reservation in kept:
+            if reservation.booking:
+                continue  # a booking is for no single job
+            if reservation.agent_id is not None:
+                self._kept_for.setdefault(reservation.job_id, []).append(reservation.agent_id)
+            if self._state.work.jobs[reservation.job_id].room_made_at is not None:
+                self._made.setdefault(reservation.agent_id, set()).update(reservation.gpus)
 
     def _line(self, gpus: int) -> list[_Key]:
+        """Return the order of nodes for a number of GPUs, computed on first use."""
         line = self._lines.get(gpus)
         if line is None:
             keys = {
@@ -111,7 +112,7 @@ class Order:
         return None if least is None else (least.priority, least.cost, free, place)
 
     def _free_of(self, agent_id: AgentId) -> int:
-        """Count the free GPUs of a node that are not kept for jobs for which room was made."""
+        """Return the number of free GPUs of a node, without those reserved for jobs for which room was made."""
         self._look_at_kept()
-        capacity, made = self._capacity(self._state.cluster.nodes[agent_id]), self._made.get(agent_id)
-        return sum(gpu.id not in made for gpu in capacity.gpus) if made else len(capacity.gpus)
+        capacity, reserved = self._capacity(self._state.cluster.nodes[agent_id]), self._made.get(agent_id)
+        return sum(gpu.id not in reserved for gpu in capacity.gpus) if reserved else len(capacity.gpus)

@@ -1,4 +1,4 @@
-"""Room that can be made for a waiting job in a tree of queues: the jobs that end for it, and the jobs that move."""
+"""Search for room for a waiting job in a tree of queues: the jobs that end for it, and the jobs that move."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Plan:
     """Room that can be made for a job.
 
     Attributes:
-        chosen: Jobs that end.
+        chosen: Jobs that are ended.
         room_on: Nodes on which the tasks of the job have room then.
         to: Nodes on which jobs that move start again at once; the other jobs wait.
         taker: Jobs for which other ones end; a job that is not listed ends for the job of the plan.
@@ -38,10 +38,9 @@ class Plan:
 
 
 class Planner:
-    """A search for room for waiting jobs, by the rule and the nodes of one moment. It does not change the state."""
+    """Search for room for waiting jobs, by the rule and the nodes of one moment. It does not change the state."""
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
-        """Make no plan yet."""
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
         self.candidates = Candidates(turn, backlog, rule, seating)
 
@@ -54,7 +53,7 @@ class Planner:
         """
         protected = len(self._rule.moments)
         way = self._stopping(job, request)
-        if way is None and len(self._rule.moments) == protected:  # no protection ends later, either
+        if way is None and len(self._rule.moments) == protected:  # no job loses its protection later, either
             way = self._moving(job, request)
         return way
 
@@ -70,6 +69,7 @@ class Planner:
         return self._in_closed_pools(job, request, short)
 
     def _in_open_pools(self, job: Job, request: Request) -> Plan | None:
+        """Return the cheapest plan in pools whose limits leave room for the job."""
         if self._is_plain(job, request) and not self.candidates.order.kept_for(job.id):
             return self._on_one(job, request)
         victims = self._rule.victims_of(job)
@@ -80,7 +80,7 @@ class Planner:
         return self._cheapest(ask, ((part, ()) for part in parts), self._rule.balance.rule_for(job))
 
     def _for_seat(self, job: Job, request: Request) -> Plan | None:
-        """Return the cheapest plan for a job that waits for a seat: only the end of a job with a seat helps it."""
+        """Return the cheapest plan for a job that waits for a seat, which only a victim with a seat can give it."""
         work, running = self._turn.state.work, self._rule.running
         every = self._rule.victims_of(job)
         victims = {job_id: victim for job_id, victim in every.items() if work.jobs[job_id].seat is not None}
@@ -94,10 +94,10 @@ class Planner:
     def _in_closed_pools(
         self, job: Job, request: Request, short: Mapping[str, Sequence[Shortage]]
     ) -> Plan | None:
-        """Return the cheapest plan whose victims give back what limits lack, too.
+        """Return the cheapest plan whose victims also free what limits lack.
 
-        A gang that may be in several pools is tried with one closed pool, with two, and with all, each beside the open
-        pools.
+        A gang that may be in several pools is tried with one closed pool, with two, and with all, each beside the
+        open pools.
 
         Args:
             job: The waiting job.
@@ -106,7 +106,7 @@ class Planner:
         """
         victims = self._rule.victims_of(job) if short else {}
         limits = {
-            pool: lacks for pool, lacks in short.items() if all(each.is_met_by(victims) for each in lacks)
+            pool: lacks for pool, lacks in short.items() if all(lack.is_met_by(victims) for lack in lacks)
         }
         if not limits:
             return None
@@ -165,7 +165,7 @@ class Planner:
         return Plan(every, homes.room_on, homes.to, taker)
 
     def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
-        """Return whether a job that may not start without a seat has one, and room in its limits, when jobs end."""
+        """Return whether a job without a seat gets one, within its limits, once some victims have ended."""
         ended = {victim.job_id for victim in chosen}
         pools = {self._rule.running.runner_of(job_id).pool for job_id in ended}
         return self._seating.would_seat(job, ended, pools) and self._backlog.barriers.has_room_without(
@@ -175,16 +175,16 @@ class Planner:
     # --- jobs of one task that ask for whole GPUs
 
     def _is_plain(self, job: Job, request: Request) -> bool:
-        """Return whether the order of nodes has the least cost of room for a job.
+        """Return whether the order of nodes applies to a job.
 
-        It has for one task with whole GPUs, if jobs of its queue do not end at another cost for it.
+        It applies to one task with whole GPUs, unless jobs of its own queue have another cost for it.
         """
         if job.spec.tasks > 1 or not request.gpu.count or request.gpu.share is not None:
             return False
         return not (self._backlog.attained.orders(job) or self._backlog.barriers.over_limit(job))
 
     def room_for(self, job: Job, request: Request) -> AgentId | None:
-        """Return a node that has room for a job when all jobs with notices have ended; None if no node has.
+        """Return a node with room for a job once all jobs with notices have ended; None without one.
 
         The room of their takers, and of jobs that were counted in, is not available.
         """
@@ -198,19 +198,20 @@ class Planner:
         return None
 
     def count_in(self, job: Job, request: Request, agent_id: AgentId) -> None:
-        """Give a job the room that `room_for` returned, unless it is kept for the job already."""
+        """Reserve the room that `room_for` returned for a job, unless it is reserved for it already."""
         ask = self.candidates.ask(job, request, {})
         node = self.candidates.node_for(ask, self._turn.state.cluster.nodes[agent_id])
         if node is not None and agent_id not in self.candidates.order.kept_for(job.id):
             self.candidates.subtract(ask.request, node)
 
     def _on_one(self, job: Job, request: Request) -> Plan | None:
-        """Return the cheapest plan on any one node, where nodes are looked at in the order of their least cost."""
+        """Return the cheapest plan on any one node, looking at nodes in the order of their least cost."""
         rule, nodes, candidates = self._rule, self._turn.state.cluster.nodes, self.candidates
         victims = rule.asked_for(job)
         ask = candidates.ask(job, request, victims)
 
         def line() -> Iterator[tuple[Bound, NodeCapacity]]:
+            """Yield the nodes that could serve the job, those of least cost first."""
             for bound, agent_id in candidates.order.of(request.gpu.count):
                 node = candidates.node_for(ask, nodes[agent_id])
                 if node is not None:
@@ -219,24 +220,24 @@ class Planner:
         chosen = plan_of_one(ask.request, line, victims, rule.balance.rule_for(job))
         if not chosen:
             return None
-        there = [nodes[agent_id] for agent_id in candidates.order.sorted(self._agents_of(chosen))]
-        able = (candidates.node_for(ask, node) for node in there)
+        victim_nodes = [nodes[agent_id] for agent_id in candidates.order.sorted(self._agents_of(chosen))]
+        able = (candidates.node_for(ask, node) for node in victim_nodes)
         room_on = nodes_of_plan(ask.request, 1, [node for node in able if node is not None], chosen)
         return Plan(chosen, room_on) if room_on else None
 
     def _agents_of(self, chosen: Sequence[Victim]) -> set[AgentId]:
         """Return the agents on which victims run."""
         work = self._turn.state.work
-        return {task.agent_id for each in chosen for task in work.round_of(work.jobs[each.job_id])}
+        return {task.agent_id for victim in chosen for task in work.round_of(work.jobs[victim.job_id])}
 
     # --- plans that have been made
 
     def planned(self, job: Job, request: Request, way: Plan) -> None:
-        """Count a plan in: its victims end for no other job, and its room is the job's.
+        """Take a plan into account: its victims end for no other job, and its room belongs to the job.
 
-        What is left of the room is free for other plans if the room is on one node, and no job moves.
+        The rest of the room is free for other plans if the room is on one node, and no job moves.
         """
-        ended, view = {each.job_id for each in way.chosen}, None
+        ended, view = {victim.job_id for victim in way.chosen}, None
         if not way.to and self._is_plain(job, request):
             ask = self.candidates.ask(job, request, self._rule.running.every())
             view = self.candidates.node_for(ask, self._turn.state.cluster.nodes[way.room_on[0]])
@@ -248,6 +249,6 @@ class Planner:
             self.candidates.close({*way.room_on, *way.to.values()})
 
     def leave(self, way: Plan) -> None:
-        """Keep the nodes and the victims of a later plan from all other plans."""
+        """Exclude the nodes and victims of a later plan from all other plans."""
         self._rule.running.remove(way.chosen)
         self.candidates.close({*way.room_on, *way.to.values()})

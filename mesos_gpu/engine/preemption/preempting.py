@@ -1,7 +1,8 @@
 """Preemption in a match: running jobs make room for waiting jobs, by guarantees, shares and priorities.
 
-A step saves a whole plan before the first victim gets its notice: when room was made for the job, and for each task
-the job for which it ends. Until that job runs it is first in the line, and the room is kept for it.
+A step saves a whole plan before the first victim gets its notice: for the job, when room was made for it; for each
+task of a victim, the job for which it ends. Until that job runs it is first in the queue order, and the room is kept
+for it.
 """
 
 from collections.abc import Hashable, Iterable
@@ -26,9 +27,9 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
 
 # Bounds of one match, during which all other work of the scheduler waits.
-_MAX_TRIED: Final = 16  # blocked jobs without a plan: each costs a look at every node
+_MAX_TRIED: Final = 16  # blocked jobs without a plan, as each costs a look at every node
 _MAX_PLANS: Final = 100
-_MAX_LOOKED_AT: Final = 40_000  # nodes, of all plans together
+_MAX_LOOKED_AT: Final = 40_000  # nodes examined for all plans together
 
 
 def possible(turn: Turn) -> bool:
@@ -47,7 +48,7 @@ def possible(turn: Turn) -> bool:
 
 
 def may_be_ended(job: Job) -> bool:
-    """Return whether a job runs, and may be ended for others."""
+    """Return whether a job runs and is preemptible."""
     runs = job.state in (JobState.STARTING, JobState.RUNNING) and not job.kill_requested
     return runs and job.spec.preemptible
 
@@ -59,7 +60,7 @@ def just_launched(turn: Turn, chosen: Iterable[Victim]) -> bool:
 
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> bool:
-    """End jobs for the blocked jobs that this helps; return whether a match that follows at once may help more."""
+    """Make room for blocked jobs by ending others; return whether a match that follows at once may make more."""
     running = stoppable(turn.state)
     turn.state.match.next_moment = inf
     if not running and not idle.is_pressing(turn.state):
@@ -74,7 +75,7 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
 
 
 def stoppable(state: State) -> dict[JobId, Job]:
-    """Return the jobs that may be ended, and have no notice."""
+    """Return the running jobs that may be ended for others and have no notice."""
     jobs: dict[JobId, Job] = {}
     with_notice: set[JobId] = set()
     for task_id in state.work.restless.in_order(state.work.restless.preemptible):
@@ -89,28 +90,28 @@ def stoppable(state: State) -> dict[JobId, Job]:
 
 
 def begins_at(state: State, settings: Settings, job: Job) -> float:
-    """Return when free resources have been offered, in seconds since the epoch; no job is ended for a job before."""
+    """Return when free resources have been offered for a job, in seconds since the epoch; no job is ended before."""
     return max(job.submitted_at, job.not_before, state.mesos.registered_at) + settings.queue.preempt_after_s
 
 
 def keep_rooms(turn: Turn, backlog: Backlog) -> None:
-    """Keep the room for which jobs end, for the waiting jobs of their plans and for the jobs that move there."""
+    """Reserve the room that is being made, for the waiting jobs of the plans and for the jobs that move there."""
     backlog.keep_rooms()
     for job in _moving(turn):
         backlog.block(job)
 
 
 def _moving(turn: Turn) -> list[Job]:
-    """Return the jobs that end, and for which a place elsewhere is kept."""
+    """Return the jobs that are being ended and have a reserved place on other nodes."""
     work = turn.state.work
-    tasks = work.restless.in_order(work.restless.tasks)  # all tasks that end are among these
+    tasks = work.restless.in_order(work.restless.tasks)  # tasks that are being ended are among these
     jobs = {work.tasks[task_id].job_id: None for task_id in tasks}
-    known = (work.jobs.get(job_id) for job_id in jobs if job_id is not None)
-    return [job for job in known if job is not None and notices.goes_elsewhere(turn.state, job)]
+    jobs_with_tasks = (work.jobs.get(job_id) for job_id in jobs if job_id is not None)
+    return [job for job in jobs_with_tasks if job is not None and notices.goes_elsewhere(turn.state, job)]
 
 
 class _Plans:
-    """The plans of one match."""
+    """Plans of one match."""
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
         self._turn, self._backlog, self._rule = turn, backlog, rule
@@ -131,14 +132,14 @@ class _Plans:
         if not backlog.barriers.may_be_seated(job) and not backlog.barriers.shortages(job):
             return True
         if self._made and backlog.barriers.bounds(job):
-            return True  # an earlier plan counts against its limit only when its room is kept
+            return True  # limits count an earlier plan only once its room is reserved
         looked_at = self._planner.candidates.looked_at
         self.are_many = self._made >= (_MAX_PLANS if looked_at < _MAX_LOOKED_AT else 1)
         if self.are_many or len(self._tried) >= _MAX_TRIED:
             return False
         request, _ = key = self._key(job)
-        if (there := self._planner.room_for(job, request)) is not None:
-            self._planner.count_in(job, request, there)
+        if (agent_id := self._planner.room_for(job, request)) is not None:
+            self._planner.count_in(job, request, agent_id)
             return True
         self._tried.add(key)
         self._queues.add(job.spec.queue)
@@ -151,11 +152,11 @@ class _Plans:
         return True
 
     def _key(self, job: Job) -> tuple[Request, Hashable]:
-        """Return a key of a job; all jobs with one key get the same room from the same jobs."""
+        """Return a key of a job; jobs with one key get equal room from equal victims."""
         return request_of(job, self._turn.settings, self._turn.state), self._rule.kind(job)
 
     def _waits(self, job: Job) -> bool:
-        """Return whether free resources may not have been offered yet, or jobs that end for a job still run."""
+        """Return whether free resources may not have been offered yet, or victims of a job still run."""
         turn, settings = self._turn, self._turn.settings
         begun_at = begins_at(turn.state, settings, job)
         if turn.now < begun_at:
@@ -172,6 +173,7 @@ class _Plans:
         return job.id in self._backlog.ended_for
 
     def _make_room(self, job: Job, request: Request, way: Plan) -> None:
+        """Save a plan for a job, then give notice to its victims."""
         turn, rule, chosen, room_on = self._turn, self._rule, way.chosen, way.room_on
         names = ", ".join(str(victim.job_id) for victim in chosen)
         message = f"room is made for it by {names}"
@@ -191,7 +193,7 @@ class _Plans:
             if to is not None:
                 other = turn.put_job(replace(other, room_made_at=turn.now, room_on=(to,)))
                 why = reason_of_move(rule, job, victim, turn.state.cluster.nodes[to].hostname)
-            elif other.room_made_at is not None:  # room was made for it, where it has just started
+            elif other.room_made_at is not None:  # it has just started where room was made for it
                 other = turn.put_job(replace(other, room_made_at=None, room_on=()))
             notices.give(turn, other, reason, why, by=taker.id)
-        rule.balance.forget_plans()  # the state has the plan now
+        rule.balance.forget_plans()  # the state counts the plan from now on

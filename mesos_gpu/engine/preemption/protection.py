@@ -1,4 +1,4 @@
-"""Protection of running jobs from jobs of other queues: fences, `reclaim`, and minimum run times."""
+"""Protection of running jobs from jobs of other queues: fences (reclaim boundaries), `reclaim`, minimum run times."""
 
 from mesos_gpu.model.tenancy import MAX_S
 from mesos_gpu.model.tenancy import Reclaim as Whose
@@ -6,10 +6,9 @@ from mesos_gpu.policy.tenancy.tree import Queue, Tree, meeting
 
 
 class Protection:
-    """The protection that a tree of queues gives its jobs."""
+    """Protection of running jobs that a tree of queues gives."""
 
     def __init__(self, tree: Tree) -> None:
-        """Look at no queue yet."""
         self._tree = tree
         self._borrowers_s: dict[tuple[str, str, bool], float] = {}
 
@@ -40,9 +39,9 @@ class Protection:
             seated: Whether the waiting job has a seat; without one it takes nothing from its own leaf by this rule.
         """
         key = leaf, other, seated
-        known = self._borrowers_s.get(key)
-        if known is None:
+        seconds = self._borrowers_s.get(key)
+        if seconds is None:
             queues = self._tree.queues[leaf], self._tree.queues[other]
             barred = self.forbids(*queues) or (leaf == other and not seated)
-            known = self._borrowers_s[key] = MAX_S if barred else self.min_runtime_s(*queues, seated=seated)
-        return known
+            seconds = self._borrowers_s[key] = MAX_S if barred else self.min_runtime_s(*queues, seated=seated)
+        return seconds

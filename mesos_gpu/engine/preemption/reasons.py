@@ -24,10 +24,10 @@ def reason_of(rule: Reclaim, job: Job, victim: Victim) -> str:
         if runner.job.priority >= job.priority:
             why = f"which has had less GPU time in queue {job.spec.queue}"
     elif seat is not None:
-        why = f"for which queue {seat.queue} is guaranteed GPUs that it had borrowed"
+        why = f"to which queue {seat.queue} guarantees the GPUs that it had borrowed"
     else:
         why = (
-            f"whose queue {job.spec.queue} has less of what it is due than {runner.leaf}, and still will have"
+            f"whose queue {job.spec.queue} has less of its fair share than {runner.leaf}, and still will have"
         )
     return f"makes room for job {job.id}, {why}; it loses {_lost_words(rule, victim)} of work"
 
@@ -39,5 +39,6 @@ def reason_of_move(rule: Reclaim, job: Job, victim: Victim, hostname: str) -> st
 
 
 def _lost_words(rule: Reclaim, victim: Victim) -> str:
+    """Return the work that a victim loses, in words."""
     hours = rule.running.lost_gpu_h(victim.job_id)
     return f"{hours:.0f} GPU-h" if hours >= _WHOLE_H else f"{hours:.3g} GPU-h"

@@ -1,4 +1,4 @@
-"""Plans that are needed no more: a job with a notice goes on when the job that it makes room for started or ended."""
+"""Recall of notices: a job with a notice goes on once the job for which it makes room has started or ended."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 
 
 def on_tick(turn: Turn) -> None:
-    """Call off the notices of jobs whose end helps no other job any more, unless they are being ended."""
+    """Recall the notices of jobs whose end no longer helps another job, unless they are being ended."""
     state, takers = turn.state, dict[JobId, JobId]()
     for task_id in state.work.restless.in_order(state.work.restless.tasks):
         task = state.work.tasks[task_id]
@@ -39,7 +39,7 @@ def _needless(turn: Turn, taker: JobId) -> str:
     """Return why a job needs no room any more, in words; "" if it needs the room."""
     job = turn.state.work.jobs.get(taker)
     if job is None:
-        return ""  # its end is not known
+        return ""  # it is not known whether the job has ended
     if job.state.ended:
         return f"job {taker}, which it was to make room for, has ended"
     if job.state is not JobState.PENDING and not notices.goes_elsewhere(turn.state, job):

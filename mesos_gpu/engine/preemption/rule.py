@@ -28,30 +28,29 @@ from mesos_gpu.policy.room.knapsack import Victim
 
 
 class Reclaim:
-    """The rule at one moment, and the later moments at which it allows more."""
+    """Rule at one moment by which running jobs may be ended, and the later moments at which it allows more.
+
+    Args:
+        turn: Turn of the engine.
+        seating: Guaranteed admission of jobs in the match.
+        backlog: Backlog of the match.
+        running: Preemptible jobs that run and have no notice.
+    """
 
     def __init__(self, turn: Turn, seating: Seating, backlog: Backlog, running: Mapping[JobId, Job]) -> None:
-        """Look at no job yet.
-
-        Args:
-            turn: Turn of the engine.
-            seating: Seats of the match.
-            backlog: Backlog of the match.
-            running: Preemptible jobs that run and have no notice.
-        """
         self._turn, self.seating, self._tree = turn, seating, seating.tree
         self._attained = backlog.attained
         self.running = Running(turn, seating, running)
         self.balance = Balance(turn, seating, backlog, self.running)
         self.protection = Protection(seating.tree)
         self._known: dict[Hashable, dict[JobId, Victim | None]] = {}
-        self._later: dict[Hashable, set[float]] = {}  # moments noted for each kind of jobs
+        self._later: dict[Hashable, set[float]] = {}  # moments noted for jobs of each kind
         self._open: dict[tuple[str, float], tuple[dict[JobId, Victim], frozenset[float]]] = {}
         self.moments = set[float]()  # seconds since the epoch from which more jobs may be ended
 
     @property
     def next_at(self) -> float:
-        """The first noted moment; infinity if there is no such moment."""
+        """First noted moment; infinity without one."""
         return min(self.moments, default=inf)
 
     def note(self, moment: float) -> None:
@@ -61,11 +60,11 @@ class Reclaim:
     # --- victims
 
     def could_take(self, job: Job) -> bool:
-        """Return whether a job might be ended or moved for a job; True also where only `victims_of` can say."""
+        """Return whether jobs might be ended or moved for a job; True also if only `victims_of` can decide."""
         return not self._tree.is_flat or job.priority > self.running.lowest_priority
 
     def kind(self, job: Job) -> Hashable:
-        """Return a key of a job; the same jobs may be ended for all jobs with one key."""
+        """Return a key of a job; jobs with one key have the same possible victims."""
         seat = self.seating.given.get(job.id)
         own = job.spec.queue, job.priority, self._attained.rank(job)
         return (
@@ -77,20 +76,20 @@ class Reclaim:
         return self._all_of(job, self.asked_for(job).get)
 
     def asked_for(self, job: Job) -> Victims:
-        """Return the jobs that may be ended for a waiting job, each of which is worked out when it is looked up."""
+        """Return the jobs that may be ended for a waiting job, each computed when it is looked up."""
         kind = self.kind(job)
-        known = self._known.setdefault(kind, {})
+        results = self._known.setdefault(kind, {})
         self.moments |= self._later.setdefault(
             kind, set()
         )  # also those noted for an earlier job of this kind
-        return Victims(self.running.jobs, known, partial(self._ask, job, self._later[kind]))
+        return Victims(self.running.jobs, results, partial(self._ask, job, self._later[kind]))
 
     def takes_from(self, job: Job) -> dict[JobId, Victim]:
         """Return all jobs that may be ended for a running job that is to start again elsewhere."""
         return self._all_of(job, lambda job_id: self._victim(job, self.running.jobs[job_id]))
 
     def _all_of(self, job: Job, ask: Callable[[JobId], Victim | None]) -> dict[JobId, Victim]:
-        """Look up all running jobs, except those of queues for which one answer holds."""
+        """Return all victims for a job; for leaves in which all borrowers qualify they are computed together."""
         leaf, seated = leaf_of(self._tree, job), self.seating.seat_for(job) is not None
         whose = self._tree.queues[leaf].resolved.reclaim
         victims: dict[JobId, Victim] = {}
@@ -134,6 +133,13 @@ class Reclaim:
         return each.victim if self._gives(job, each, protected_s, seated=seated) else None
 
     def _gives(self, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
+        """Return whether a borrower may be ended for a job.
+
+        Args:
+            each: Running job without a seat.
+            protected_s: Seconds for which the running job is protected from the waiting job.
+            seated: Whether the waiting job has a seat.
+        """
         lower = self._tree.queues[leaf_of(self._tree, job)].resolved.reclaim is Whose.LOWER
         if lower and each.victim.priority >= job.priority:
             return False
@@ -142,16 +148,18 @@ class Reclaim:
         return not self._is_protected(each, protected_s)
 
     def _unprotected(self, leaf: str, protected_s: float) -> Mapping[JobId, Victim]:
-        """Return the borrowers of a leaf that give to any job with a seat in another queue; worked out once."""
-        known = self._open.get((leaf, protected_s))
-        if known is None:
+        """Return the borrowers of a leaf that may be ended for any job with a seat in another queue, cached."""
+        result = self._open.get((leaf, protected_s))
+        if result is None:
             noted, self.moments = self.moments, set()
             line = [self.running.runner(job) for job in self.running.by_leaf[leaf] if job.seat is None]
-            there = (each for each in line if each.milli and not self._is_protected(each, protected_s))
-            known = {each.job.id: each.victim for each in there}, frozenset(self.moments)
-            self._open[leaf, protected_s], self.moments = known, noted
-        self.moments |= known[1]
-        return known[0]
+            open_runners = (
+                runner for runner in line if runner.milli and not self._is_protected(runner, protected_s)
+            )
+            result = {runner.job.id: runner.victim for runner in open_runners}, frozenset(self.moments)
+            self._open[leaf, protected_s], self.moments = result, noted
+        self.moments |= result[1]
+        return result[0]
 
     # --- jobs of one queue
 
@@ -164,7 +172,7 @@ class Reclaim:
         return False
 
     def _would_take_back(self, each: Runner, job: Job) -> bool:
-        """Return whether a running job would in turn have a waiting job of its own queue ended, without an end."""
+        """Return whether a running job of a waiting job's queue would have that ended in turn, endlessly."""
         if each.leaf != leaf_of(self._tree, job):
             return False
         if self._attained.orders(job):
@@ -174,7 +182,7 @@ class Reclaim:
     def _within_queue(self, job: Job, victim: Victim, other: Job) -> Victim:
         """Return a victim of the job's own queue; of jobs with more attained service the last one is ended first.
 
-        Else each ended job would have the next one before it ended.
+        Otherwise each ended job would have the one before it ended next.
         """
         if not self._attained.gives_way(other, job):
             return victim
@@ -183,6 +191,7 @@ class Reclaim:
     # --- protection
 
     def _is_protected(self, each: Runner, protected_s: float) -> bool:
+        """Return whether a running job is still protected, and note when the protection ends."""
         until = max(each.started_at + protected_s if protected_s else 0.0, each.job.spared_until)
         if until <= self._turn.now:
             return False
@@ -197,18 +206,20 @@ class Reclaim:
         if victim.job_id in self.running.idle:
             return 0.0, ""
         each, seated = self.running.runner_of(victim.job_id), self.seating.seat_for(job) is not None
-        mine, theirs = (self._tree.queues[path] for path in (leaf_of(self._tree, job), each.leaf))
+        own_queue, other_queue = (self._tree.queues[path] for path in (leaf_of(self._tree, job), each.leaf))
         protected_s = (
-            self.protection.min_runtime_s(mine, theirs, seated=seated) if each.job.seat is None else 0.0
+            self.protection.min_runtime_s(own_queue, other_queue, seated=seated)
+            if each.job.seat is None
+            else 0.0
         )
         if protected_s and each.started_at + protected_s >= each.job.spared_until:
             return each.started_at + protected_s, "its minimum run time"
-        return each.job.spared_until, "the time that it was given when the queues changed"
+        return each.job.spared_until, "the time given to it when the queues changed"
 
     # --- patience
 
     def has_waited(self, job: Job, chosen: Sequence[Victim]) -> bool:
-        """Return whether the wait of a job has cost as much as the work that a plan loses, as its queue weighs them."""
+        """Return whether the wait of a job outweighs the work that a plan loses, by the patience of its queue."""
         until = self.is_patient_until(job, chosen)
         if until <= self._turn.now:
             return True
@@ -216,7 +227,7 @@ class Reclaim:
         return False
 
     def is_patient_until(self, job: Job, chosen: Sequence[Victim]) -> float:
-        """Return when the wait of a job has cost as much as the work that a plan loses, in seconds since the epoch.
+        """Return when the wait of a job outweighs the work that a plan loses, in seconds since the epoch.
 
         The work at the beginning of the wait counts: work at stake grows as long as the victims run, and the wait
         might never catch up with it.
@@ -226,9 +237,11 @@ class Reclaim:
         if not patience:
             return 0.0
         runners = (
-            self.running.runner_of(each.job_id) for each in chosen if each.job_id not in self.running.idle
+            self.running.runner_of(victim.job_id)
+            for victim in chosen
+            if victim.job_id not in self.running.idle
         )
-        at_stake = sum(self.running.cost_at(each, since) for each in runners)
+        at_stake = sum(self.running.cost_at(runner, since) for runner in runners)
         return since + patience * at_stake / max(self.balance.wanted(job)[1], 1)
 
     # --- pools

@@ -1,4 +1,4 @@
-"""Running jobs that may be ended for others, and the cost of their end: victims of all plans are made here."""
+"""Running jobs that may be ended for others, and the cost of their end."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
 from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.lost import Ran, cost, least_ms, lost_milli_s, ran
 
-_IDLE_PRIORITY: Final = -(10**9)  # of a job whose GPUs are idle: it is ended before all others
+_IDLE_PRIORITY: Final = -(10**9)  # priority of a job with idle GPUs, which is ended before all others
 _MILLI_S_PER_H: Final = 3_600_000
 
 
@@ -34,12 +34,13 @@ def displace(job: Job, rank: int, now: float) -> Victim:
 
 
 def _ran(job: Job, milli: int, now: float) -> Ran:
+    """Return the run time of a job by its start, checkpoint and earlier ends."""
     return ran(job.started_at, job.checkpoint_at, now, milli, job.stopped)
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A running job that may be ended for another one.
+    """Running job that may be ended for another one.
 
     Attributes:
         job: The running job.
@@ -64,7 +65,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """The running jobs of a leaf.
+    """Running jobs of a leaf.
 
     Attributes:
         granted: Pool of each job, and the cost of the GPUs of one of its tasks, in thousandths.
@@ -78,7 +79,13 @@ class _Leaf:
 
 
 class Victims(Mapping[JobId, Victim]):
-    """The jobs that may be ended for one job, worked out for each victim when it is looked up."""
+    """Jobs that may be ended for one job, each computed when it is looked up.
+
+    Args:
+        running: Jobs that may be ended for any job; jobs of plans are removed from it.
+        known: Results of earlier look-ups, extended by later ones.
+        ask: Rule that returns a job as a victim, or None if it may not be ended.
+    """
 
     def __init__(
         self,
@@ -86,13 +93,6 @@ class Victims(Mapping[JobId, Victim]):
         known: dict[JobId, Victim | None],
         ask: Callable[[Job], Victim | None],
     ) -> None:
-        """Look up no job yet.
-
-        Args:
-            running: Jobs that may be ended for any job; jobs of plans are removed from it.
-            known: Answers of earlier look-ups, extended by later ones.
-            ask: The rule, which returns None if a job may not be ended.
-        """
         self._running, self._known, self._ask = running, known, ask
 
     def get(self, job_id: Any, default: Any = None) -> Any:
@@ -131,16 +131,15 @@ class Victims(Mapping[JobId, Victim]):
 
 
 class Running:
-    """The running jobs that may be ended at one moment, and what their end costs."""
+    """Running jobs that may be ended at one moment, and the cost of their end.
+
+    Args:
+        turn: Turn of the engine.
+        seating: Guaranteed admission of jobs in the match.
+        jobs: Preemptible jobs that run and have no notice. Jobs whose idle GPUs may be returned are added.
+    """
 
     def __init__(self, turn: Turn, seating: Seating, jobs: Mapping[JobId, Job]) -> None:
-        """Work out no cost before it is needed.
-
-        Args:
-            turn: Turn of the engine.
-            seating: Seats of the match.
-            jobs: Preemptible jobs that run and have no notice. Jobs whose idle GPUs may be returned are added.
-        """
         self._turn, self._seating = turn, seating
         self.idle = returnable(turn)
         self.jobs = {**jobs, **self.idle}
@@ -151,7 +150,7 @@ class Running:
 
     @cached_property
     def by_leaf(self) -> Mapping[str, list[Job]]:
-        """The jobs of each leaf, in the order of their tasks."""
+        """Running jobs of each leaf, in the order of their tasks."""
         leaves: dict[str, list[Job]] = {}
         for job in self.jobs.values():
             leaves.setdefault(leaf_of(self._seating.tree, job), []).append(job)
@@ -159,7 +158,7 @@ class Running:
 
     @cached_property
     def lowest_priority(self) -> int:
-        """The lowest priority of a job; the highest one that there is if no job runs."""
+        """Lowest priority of a running job; the highest possible priority if no job runs."""
         return min((job.priority for job in self.jobs.values()), default=HIGHEST_PRIORITY)
 
     def every(self) -> Mapping[JobId, Victim]:
@@ -167,13 +166,13 @@ class Running:
         return Victims(self.jobs, self._victims, lambda job: self.runner(job).victim)
 
     def runner(self, job: Job) -> Runner:
-        """Return the cost of the end of a job, which is worked out once."""
-        known = self._runners.get(job.id)
-        if known is None:
+        """Return a running job with the cost of its end, computed on first use."""
+        runner = self._runners.get(job.id)
+        if runner is None:
             leaf = leaf_of(self._seating.tree, job)
             of_leaf = self._leaf(leaf)
             (pool, milli), job_ran = of_leaf.granted[job.id], of_leaf.ran[job.id]
-            known = self._runners[job.id] = Runner(
+            runner = self._runners[job.id] = Runner(
                 job,
                 leaf,
                 pool,
@@ -185,10 +184,10 @@ class Running:
                 of_leaf.least_ms,
                 inf if job.started_at is None else job.started_at,
             )
-        return known
+        return runner
 
     def runner_of(self, job_id: JobId) -> Runner:
-        """Return a job whose cost is known, even if a plan has removed it.
+        """Return a running job whose cost was computed before, even if a plan has removed it.
 
         Raises:
             KeyError: The job was never looked up as a victim.
@@ -196,13 +195,14 @@ class Running:
         return self._runners[job_id]
 
     def _leaf(self, path: str) -> _Leaf:
-        known = self._leaves.get(path)
-        if known is None:
+        """Return the running jobs of a leaf, computed on first use."""
+        leaf = self._leaves.get(path)
+        if leaf is None:
             jobs, now = self.by_leaf[path], self._turn.now
             granted = {job.id: self._seating.ground.granted(job) for job in jobs}
             job_ran = {job.id: _ran(job, granted[job.id][1] * job.spec.tasks, now) for job in jobs}
-            known = self._leaves[path] = _Leaf(granted, job_ran, least_ms([*job_ran.values()]))
-        return known
+            leaf = self._leaves[path] = _Leaf(granted, job_ran, least_ms([*job_ran.values()]))
+        return leaf
 
     def cost_at(self, runner: Runner, at: float) -> int:
         """Return what the end of a job would have cost at an earlier moment, in thousandths of cost times seconds.

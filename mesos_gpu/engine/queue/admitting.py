@@ -1,4 +1,4 @@
-"""What a document of queues says of a job before it is queued: what it gives it, and whether it could ever start."""
+"""Admission of a job: defaults from its class and queue, and the check whether it could ever start."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +24,7 @@ from mesos_gpu.policy.admission.limits import (
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 from mesos_gpu.policy.times.hours import spans_of_year
 
-#: Where an app has what a job has; it has no time limit of its own but its queue's.
+#: Fields of an app for fields of a job. An app has no time limit of its own, only that of its queue.
 _OF_APPS: Final = {
     "/timeout_s": "/gpu",
     **{f"/{each.key}": f"/gpu/{name}" for name, each in PASSED_ON.items()},
@@ -32,17 +32,17 @@ _OF_APPS: Final = {
 
 
 def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobSpec:
-    """The request with what its class and its queue give to those that leave it open.
+    """Return a request with defaults from its class and queue.
 
     Args:
-        state: The engine's.
-        settings: The operator's.
-        spec: What is asked for.
-        user: Who is charged.
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        spec: Request of the job.
+        user: User that is charged.
 
     Raises:
-        NotAccepted: It could never start; all reasons at once.
-        TooMuch: As many jobs of its queue or user wait or run as may.
+        NotAccepted: The job could never start; all reasons at once.
+        TooMuch: The queue or the user has as many jobs as allowed.
     """
     if fault := topology_fault(state, settings, spec):
         raise NotAccepted([("/topology", fault)], remedy="ask for a level that agents have: mesos-gpu nodes")
@@ -53,19 +53,20 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
     spec = changed(spec, **given_to(tree, spec))
     if tree.is_flat:
         return spec
-    known = changed(spec, gpu_model=state.cluster.models_of(spec.gpu_model))
-    cost = _cheapest(state, tree, known)
-    wrong = [(each.path, each.reason) for each in faults(tree, known, user, cost)]
-    if wrong and not _may_in_other_hours(state, tree, known, user, cost):
+    canonical = changed(spec, gpu_model=state.cluster.models_of(spec.gpu_model))
+    cost = _cheapest(state, tree, canonical)
+    wrong = [(fault.path, fault.reason) for fault in faults(tree, canonical, user, cost)]
+    if wrong and not _may_in_other_hours(state, tree, canonical, user, cost):
         remedy = "see the queues and their limits: mesos-gpu queue show"
         raise NotAccepted(wrong, remedy=remedy)
-    others = 0 if spec.array is None else parsed(spec.array).count - 1
+    further = 0 if spec.array is None else parsed(spec.array).count - 1
     full = too_many_submitted(
-        scopes_of(tree, spec.queue, user), lambda path, who: _submitted(state, path, who) + others
+        scopes_of(tree, spec.queue, user), lambda path, who: _submitted(state, path, who) + further
     )
     if full:
         raise TooMuch(
-            full, remedy="wait until some have ended, or ask who keeps the document of queues for more"
+            full,
+            remedy="wait until some have ended, or ask an administrator of the queues for a higher limit",
         )
     return spec
 
@@ -76,21 +77,23 @@ def topology_fault(state: State, settings: Settings, spec: JobSpec) -> str:
     if topology is None or topology.level == HOST:
         return ""
     level, nodes = topology.level, [node for node in state.cluster.nodes.values() if node.lost_at is None]
-    known = ", ".join(sorted({name for node in nodes for name in node.attributes})) or "none"
+    attributes = ", ".join(sorted({name for node in nodes for name in node.attributes})) or "none"
     if level not in settings.placing.levels:
         levels = (
             f"its levels are {', '.join(settings.placing.levels)}"
             if settings.placing.levels
             else "it has no levels"
         )
-        return f"the scheduler has no level {level}: {levels} (--topology); attributes of agents: {known}"
+        return (
+            f"the scheduler has no level {level}: {levels} (--topology); attributes of agents: {attributes}"
+        )
     if topology.is_required and nodes and not any(level in node.attributes for node in nodes):
-        return f"no agent has the attribute {level}; attributes of agents: {known}"
+        return f"no agent has the attribute {level}; attributes of agents: {attributes}"
     return ""
 
 
 def _may_in_other_hours(state: State, tree: Tree, spec: JobSpec, user: str, cost: int) -> bool:
-    """Whether queues are so at other times of the year that nothing is wrong with a job then."""
+    """Return whether a job could start at other times of the year, with the hours of queues."""
     if not tree.has_hours(spec.queue):
         return False
     others = (Tree(document) for _, document in spans_of_year(state.quota.queues, state.quota.hours.at))
@@ -98,14 +101,14 @@ def _may_in_other_hours(state: State, tree: Tree, spec: JobSpec, user: str, cost
 
 
 def of_app(tree: Tree, spec: JobSpec, app_id: str) -> JobSpec:
-    """What an instance of an app asks for, with what its queue and class give it.
+    """Return what an instance of an app asks for, with defaults from its queue and class.
 
-    The queue is the one that the app or its label names, else the leaf named as its top group.
+    The queue is the one that the app or its label names, else the leaf with the name of the app's top group.
 
     Args:
         tree: Tree of the queues.
-        spec: As the app has it.
-        app_id: As /shop/web.
+        spec: Job that the app describes.
+        app_id: Id of the app, as /shop/web.
     """
     spec = changed(spec, queue=queue_of_app(tree, spec.queue, app_id))
     return changed(spec, **given_to(tree, spec))
@@ -114,14 +117,14 @@ def of_app(tree: Tree, spec: JobSpec, app_id: str) -> JobSpec:
 def check_app(
     state: State, settings: Settings, app: App, old: App | None, spec: JobSpec
 ) -> Iterator[tuple[str, str]]:
-    """Why instances of an app could never start, or not all of them; each reason with the pointer of its field.
+    """Yield why instances of an app could never start, or not all at once, each with the pointer of its field.
 
     Args:
-        state: The engine's.
-        settings: The operator's.
-        app: As it is asked for.
-        old: As it is; None: it is new. What it asks for already is no reason.
-        spec: What an instance runs.
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        app: App as requested.
+        old: Present app; None if the app is new. What it asks for already is no reason.
+        spec: Job of an instance.
     """
     if (old is None or not same_but_scale(old, app)) and (fault := topology_fault(state, settings, spec)):
         yield f"{app.id}/gpu/topology", fault
@@ -136,12 +139,12 @@ def check_app(
         return
     if not wrong and (old is None or app.instances > old.instances) and app.instances > 1:
         wrong = list(faults_together(tree, spec, user, cost, app.instances))
-    for each in wrong:
-        yield f"{app.id}{_OF_APPS.get(each.path, each.path)}", each.reason
+    for queue_fault in wrong:
+        yield f"{app.id}{_OF_APPS.get(queue_fault.path, queue_fault.path)}", queue_fault.reason
 
 
 def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:
-    """What all tasks of a job cost at least, thousandths."""
+    """Return the lowest cost of all tasks of a job, in thousandths."""
     document, milli = tree.document, spec.gpu_milli_in_all
     if not document.gpu_cost or not milli:
         return milli
@@ -150,7 +153,7 @@ def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:
 
 
 def _submitted(state: State, path: str, user: str) -> int:
-    """Jobs that wait or run in a queue, or below it."""
+    """Return the number of pending and running jobs of a user in a queue and below it; of all users for "*"."""
     return sum(
         count
         for (queue, owner), count in state.books.submitted.items()

@@ -1,4 +1,4 @@
-"""Queue during one match: the order of jobs, what blocks each, and the room that is kept for it."""
+"""Pending jobs during one match: their order, what blocks each, and the room that is reserved for it."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -29,7 +29,7 @@ from mesos_gpu.policy.capacity.request import GpuRequest, Request
 def request_of(job: Job, settings: Settings, state: State) -> Request:
     """Return what each task of a job takes from an offer, with the share of its executor, but without its ports.
 
-    Its models are those of known GPUs that the names of the job mean, beside names that mean no known GPU.
+    GPU models are known models that match the names in the job; names that match none stay.
     """
     spec = job.spec
     share = spec.share_request(settings.placing.isolation, across_users=settings.placing.mps_across_users)
@@ -40,13 +40,22 @@ def request_of(job: Job, settings: Settings, state: State) -> Request:
         compute_capability=spec.compute_capability,
         share=share,
     )
-    # The owner of a share decides which cards it may have; of whole cards the owner does not matter.
+    # The owner of a share decides which GPUs it may have; for whole GPUs the owner does not matter.
     user = None if share is None else spec.user or settings.programs.default_user
     return Request(footprint_of(job, settings).total, gpu, job.min_driver, spec.tasks, user)
 
 
 class Backlog:
-    """Jobs that wait, in their order.
+    """Pending jobs during one match: their order, what blocks each, and the reservations made for them.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        offered: Function that returns the rest of the offers of an agent.
+        reading: Whether the state must not remember any results, as for a reader.
+        learn: Function that estimates the run time of jobs without a limit; None for no estimates.
+        standing: Fair shares of queues; None to use guarantees and weights alone.
 
     Attributes:
         held: Holdings of queues and users, and pools of jobs.
@@ -54,7 +63,7 @@ class Backlog:
         neighbours: Constraints between jobs and nodes.
         attained: Order of queues by attained service.
         nodes: Nodes of the match.
-        barriers: List of the reasons that block a job before any node is looked at.
+        barriers: Admission limits that block a job before any node is examined.
         reservations: Room that is kept for jobs.
     """
 
@@ -69,20 +78,9 @@ class Backlog:
         learn: Learn | None = None,
         standing: Standing | None = None,
     ) -> None:
-        """Compute nothing yet: most matches block no job.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            now: Seconds since the epoch.
-            offered: Rest of the offers of an agent.
-            reading: Whether the state remembers nothing of what is asked, as for a reader.
-            learn: Run time of jobs without a limit, for estimates.
-            standing: Amounts that queues are due.
-        """
         self._state, self._settings, self._now, self._reading = state, settings, now, reading
-        self._queues = set[str]()  # those whose first blocked job is known
-        self._starving = set[str]()  # those whose first job that starves is blocked
+        self._queues = set[str]()  # queues whose first blocked job is known
+        self._starving = set[str]()  # queues whose first starving job is known to be blocked
         self._hopeless: set[tuple[str, Hashable]] = set()
         kept = Kept()
         self.booked = Booked(state, settings, now)
@@ -127,15 +125,15 @@ class Backlog:
         )
 
     def jobs(self) -> Iterable[Job]:
-        """Yield every pending job, the first to be tried first; the next one depends on what became of those before."""
+        """Yield every pending job in queue order; which one is next depends on what became of those before."""
         return self._waits.jobs()
 
     def starving_as(self, other: "Backlog") -> None:
-        """Take over the jobs that starve from another backlog of the same moment, whose line was asked for."""
+        """Adopt the starving jobs of another backlog of this moment whose queue order was computed."""
         self._waits.heads = other._waits.heads
 
     def kind(self, job: Job, request: Request) -> Hashable:
-        """Return what jobs have in common that start together or not at all: needs of each task, number, and nodes."""
+        """Return a key of a job; of jobs with one key all can start or none, by their needs, limits and nodes."""
         pools = self.barriers.open_pools(job)
         seat = None if pools is None else self._state.quota.seats_given.get(job.id)
         return request, self.neighbours.key(job), pools, seat and (seat.pool, job.spec.preemptible)
@@ -145,7 +143,10 @@ class Backlog:
     def in_pools(
         self, job: Job, nodes: Mapping[AgentId, NodeCapacity]
     ) -> Sequence[Mapping[AgentId, NodeCapacity]]:
-        """Keep those of some nodes that are in pools whose limits leave room for all of a job: by `Pools.preferred`."""
+        """Return those of some nodes that are in pools with room in their limits for all of a job.
+
+        They are in groups, the best first, as of `Pools.preferred`.
+        """
         pools, held = self.barriers.open_pools(job), self.held
         if pools is None:
             return (nodes,)
@@ -154,7 +155,7 @@ class Backlog:
         return [{key: node for key, node in able.items() if held.pool_of(key) in part} for part in parts]
 
     def booked_for(self, job: Job, nodes: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
-        """Return what is booked for a job on some nodes, where its queue and class, and limits of pools, allow it."""
+        """Return what is booked for a job on some nodes, as far as its queue, class and the limits of pools allow."""
         booked, held = self.booked.only(job, nodes), self.held
         pools = self.barriers.pools_of_booked(job)
         return {key: node for key, node in booked.items() if held.is_in(key, pools)}
@@ -162,12 +163,15 @@ class Backlog:
     # --- jobs that cannot start
 
     def helps_no_more(self, job: Job) -> bool:
-        """Return whether room that was made for a job is of no use: a rule or a limit keeps it from starting even
-        after all ends, or some of the room is in a pool that it may not use any more."""
+        """Return whether freed capacity can no longer help a job.
+
+        That is so if a rule or limit blocks the job even after all victims have ended, or if some of the capacity is
+        in a pool that the job may no longer use.
+        """
         if not self.held.may_use_room(job):
             return True
         if job.room_made_at is not None and job.room_made_at > self._now:
-            return False  # hours are to change
+            return False  # room for the next hours, which have not begun
         wait = self.barriers.rule_against(job)
         if wait is None:
             return bool(self.barriers.beyond(job))
@@ -180,22 +184,22 @@ class Backlog:
 
     @cached_property
     def ended_for(self) -> frozenset[JobId | None]:
-        """Jobs for which others end that hold something still, as it was before this match ended any job."""
+        """Pending jobs for which tasks are being ended, as they were when first asked in this match."""
         return frozenset(self._state.work.tasks[task_id].preempted_for for task_id in self._state.work.live)
 
     def keep_first(self) -> None:
-        """Keep what is booked, and what gangs gave up that start again, before anything is kept for other jobs."""
-        asked = (
+        """Reserve what is booked, and what gangs that start again gave up, before reservations for other jobs."""
+        lookups = (
             self.barriers.rule_against,
             self.request,
             self.barriers.spares_beside,
             partial(self.neighbours.placing_of, empty=True),
         )
-        free = given_up(self._state, self._settings, self._now, *asked, self.nodes.capacity)
+        free = given_up(self._state, self._settings, self._now, *lookups, self.nodes.capacity)
         self.reservations.begin(self.booked.kept(self.nodes.capacity), free)
 
     def keep_rooms(self) -> None:
-        """Keep for each job the room that others make for it, before any of these jobs takes room of another."""
+        """Reserve for each job the room that was made for it, so that none of these jobs takes room of another."""
         jobs, queue = self._state.work.jobs, self._state.work.queue
         waiting = [job for _, job_id in queue if has_room(job := jobs[job_id])]
         for job in sorted(waiting, key=lambda job: (job.room_made_at, job.sequence)):
@@ -203,10 +207,10 @@ class Backlog:
             self.reservations.roomy.add(job.id)
 
     def kept_for(self, jobs: Iterable[Job], others: Collection[JobId]) -> Iterator[Job]:
-        """Yield the jobs for which `block` may keep anything, in their order: each is blocked before the next.
+        """Yield the jobs for which `block` may reserve room, in their order; the caller blocks each before the next.
 
         Args:
-            jobs: The first jobs of the line.
+            jobs: First jobs in queue order.
             others: Jobs that are yielded in any case.
         """
         line, most = iter(jobs), self._settings.queue.most_reservations
@@ -234,7 +238,7 @@ class Backlog:
         if queue in served or len(served) >= self._settings.queue.most_reservations:
             return
         if self.barriers.rule_against(job) is not None:
-            return  # it waits for something else than room
+            return  # more room would not help it
         request = self.request(job)
         key = queue, self.kind(job, request)
         if key in self._hopeless:
@@ -248,11 +252,14 @@ class Backlog:
         served.add(queue)
         borrows = not self.held.tree.is_flat and job.spec.gpus and self._waits.seat_for(job) is None
         # Before a job that borrows starves, no node idles for it for an unknown time.
-        if starves or not borrows or all(each.at < ENDLESS for each in reservations):
+        if starves or not borrows or all(reservation.at < ENDLESS for reservation in reservations):
             self.reservations.add(reservations)
 
     def _is_lost(self, job: Job, request: Request, *, starves: bool) -> bool:
-        """Return whether no node could serve a job that starves or has a seat; no while it may use more pools later."""
+        """Return whether no node could serve a job that starves or has a seat.
+
+        False while the job may use more pools later.
+        """
         if self.held.pools.next(job) is not None:
             return False
         if job.id in self._state.quota.seats_given:

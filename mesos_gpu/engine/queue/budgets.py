@@ -1,4 +1,4 @@
-"""Budgets as a match and its readers see them: the standing of each, and the reasons by which one blocks a job."""
+"""State of budgets for a match and for readers, and the reasons by which a budget blocks a job."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ from mesos_gpu.policy.admission.limits import Lack, charge_percent
 from mesos_gpu.policy.admission.reasons import Reason
 from mesos_gpu.policy.tenancy.tree import Tree
 
-Taken = Callable[[str], Iterable[tuple[Job, Charge]]]  # by a match so far, for a queue and those below it
-_HOUR = 1000 * MS * 3600  # thousandths times milliseconds
+Taken = Callable[[str], Iterable[tuple[Job, Charge]]]  # charges by a match so far for a queue and those below
+_HOUR = 1000 * MS * 3600  # a GPU hour, in thousandths of cost times milliseconds
 
 
 def book_of(state: State) -> Book:
-    """What follows from the saved periods."""
+    """Return the index of the saved periods, which is made on the first call."""
     book = state.ledger.budget_book
     if book is None:
         book = state.ledger.budget_book = Book()
@@ -49,38 +49,41 @@ def book_of(state: State) -> Book:
 
 
 def uses_of(state: State, key: Key) -> list[BudgetUse]:
-    """The periods of a budget that are kept, the latest last."""
+    """Return the saved periods of a budget, the latest last."""
     return [use for _, use in sorted(book_of(state).uses.get(key, {}).items())]
 
 
 def latest_of(state: State, key: Key) -> BudgetUse | None:
-    """The latest period of a budget."""
+    """Return the latest period of a budget; None before the first one."""
     uses = book_of(state).uses.get(key)
     return uses[max(uses)] if uses else None
 
 
 def meters_of(state: State, tree: Tree) -> Meters:
-    """What open spans add to each budget; it is made anew when a period has begun, and with each document."""
+    """Return the meters of budgets: sums and rates of use by open spans.
+
+    They are made again with each document, and when a period has begun.
+    """
     book = book_of(state)
-    known = book.meters
-    if known is not None and known.tree is tree:
-        return known
-    known = book.meters = Meters(tree)
+    meters = book.meters
+    if meters is not None and meters.tree is tree:
+        return meters
+    meters = book.meters = Meters(tree)
     if tree.has_budgets:
         for span in state.ledger.spans.values():
             for key, _ in paid_by(tree, span.queue, user_of(span)):
-                count(state, known, key, span.charged_milli, span.begins_ms)
-    return known
+                count(state, meters, key, span.charged_milli, span.begins_ms)
+    return meters
 
 
 def count(state: State, meters: Meters, key: Key, milli: int, begins_ms: int, sign: int = 1) -> None:
-    """Count a span in, or out: of one that began before the period, what is in it."""
+    """Add the use of a span to a meter (sign 1), or subtract it (-1), from the begin of the period on."""
     use = latest_of(state, key)
     meters.of.setdefault(key, Meter()).add(milli, max(begins_ms, use.begins_ms if use else 0), sign)
 
 
 def standing_of(state: State, tree: Tree, key: Key, budget: Budget, now_ms: int) -> Standing | None:
-    """How a budget stands; None: its period has not been opened yet."""
+    """Return the state of a budget; None if its period has not been opened yet."""
     use = latest_of(state, key)
     if use is None or use.terms != terms_of(budget):
         return None
@@ -90,14 +93,14 @@ def standing_of(state: State, tree: Tree, key: Key, budget: Budget, now_ms: int)
 
 
 def all_standing(state: State, now: float) -> list[Standing]:
-    """How all budgets stand that somebody has paid from, or that are of a queue."""
+    """Return the state of all budgets of queues, and of those that users have paid from."""
     tree = state.quota.tree
-    known = (standing_of(state, tree, key, budget, int(now * MS)) for key, budget in _known(state, tree))
-    return [each for each in known if each is not None]
+    standings = (standing_of(state, tree, key, budget, int(now * MS)) for key, budget in _known(state, tree))
+    return [standing for standing in standings if standing is not None]
 
 
 def all_periods(state: State, now: float) -> list[Standing]:
-    """How each period of all budgets ended that is kept, and how the current one stands; the latest last."""
+    """Return the saved past periods of all budgets, and the current ones; for each budget the latest last."""
     tree = state.quota.tree
     periods, now_ms = list[Standing](), int(now * MS)
     for key, budget in _known(state, tree):
@@ -116,7 +119,7 @@ def all_periods(state: State, now: float) -> list[Standing]:
 
 
 def _known(state: State, tree: Tree) -> list[tuple[Key, Budget]]:
-    """The budgets that are of a queue, or that a user has paid from, by queue and user."""
+    """Return the budgets of queues, and those that users have paid from, by queue and user."""
     keys = dict(budgets_of(tree))
     for queue, user, _ in state.ledger.budget_uses:
         if user != EVERYBODY:
@@ -125,14 +128,14 @@ def _known(state: State, tree: Tree) -> list[tuple[Key, Budget]]:
 
 
 def paying(state: State, tree: Tree, key: Key) -> list[Span]:
-    """The open spans that pay from a budget."""
+    """Return the open spans that pay from a budget."""
     return [
         span for span in state.ledger.spans.values() if key in dict(paid_by(tree, span.queue, user_of(span)))
     ]
 
 
 def used_in(use: BudgetUse, spans: Iterable[Span], until_ms: int) -> int:
-    """What open spans have used of a period that is over."""
+    """Return what open spans have used within a period up to a time, in thousandths of cost times milliseconds."""
     return sum(
         span.charged_milli * overlap_ms(span.begins_ms, until_ms, use.begins_ms, use.ends_ms)
         for span in spans
@@ -143,14 +146,13 @@ class Budgets:
     """Standing of budgets during a match; time does not pass in it."""
 
     def __init__(self, state: State, now: float) -> None:
-        """Look at no budget yet."""
         self._state, self._tree, self._now_ms = state, state.quota.tree, int(now * MS)
         self._known: dict[Key, Standing | None] = {}
         self._promised: dict[Key, tuple[int, int]] = {}
 
     def must_borrow(self, job: Job) -> bool:
-        """Return whether a budget is empty whose jobs run as borrowers then."""
-        return any(must_borrow(each) for each in self.paid_by(job))
+        """Return whether a budget of the job is empty and lets its jobs only borrow."""
+        return any(must_borrow(standing) for standing in self.paid_by(job))
 
     def paid_by(self, job: Job) -> Iterator[Standing]:
         """Yield the standing of the budgets that pay for a job."""
@@ -158,14 +160,14 @@ class Budgets:
             return
         for key, budget in paid_by(self._tree, job.spec.queue, job.charged_to):
             if key not in self._known:
-                known = standing_of(self._state, self._tree, key, budget, self._now_ms)
-                self._known[key] = known or self._unpaid(key, budget)
+                standing = standing_of(self._state, self._tree, key, budget, self._now_ms)
+                self._known[key] = standing or self._unpaid(key, budget)
             standing = self._known[key]
             if standing is not None:
                 yield standing
 
     def _unpaid(self, key: Key, budget: Budget) -> Standing | None:
-        """Return the standing of a budget of a user who has not paid yet: its period is opened by the first payment."""
+        """Return the state of a budget of a user who has not paid from it yet; the first payment opens its period."""
         use = opened(key, budget, latest_of(self._state, key), 0, self._now_ms)
         return None if use is None else Standing(budget, use, 0, 0, total_of(budget, use), self._now_ms)
 
@@ -187,10 +189,10 @@ class Budgets:
         return Demand(promised, later, charged(cost_milli, percent) * self._longest_ms(job))
 
     def _of_running(self, standing: Standing) -> tuple[int, int]:
-        """Return what running jobs may use still, and the part of it that they may use after the period."""
+        """Return what running jobs may still use by their time limits, and the part of it after the period."""
         key = standing.use.queue, standing.use.user
-        known = self._promised.get(key)
-        if known is None:
+        promise = self._promised.get(key)
+        if promise is None:
             rest = later = 0
             for span in self._state.ledger.spans.values():
                 job = self._state.work.jobs.get(span.job_id)
@@ -198,13 +200,15 @@ class Budgets:
                     rest_ms = self._rest_ms(job)
                     rest += span.charged_milli * rest_ms
                     later += span.charged_milli * max(0, self._now_ms + rest_ms - standing.use.ends_ms)
-            known = self._promised[key] = rest, later
-        return known
+            promise = self._promised[key] = rest, later
+        return promise
 
     def _longest_ms(self, job: Job) -> int:
+        """Return the longest time for which a job may run, in milliseconds."""
         return int(((job.spec.timeout_s or 0.0) + job.spec.kill_grace_s) * MS)
 
     def _rest_ms(self, job: Job) -> int:
+        """Return the longest time for which a running job may still run, in milliseconds."""
         begun_ms = self._now_ms if job.started_at is None else int(job.started_at * MS)
         return max(0, begun_ms + self._longest_ms(job) - self._now_ms)
 
@@ -240,22 +244,22 @@ class PaidCase(Protocol):
 
     @property
     def lacks_seat(self) -> bool:
-        """Whether it starts only with a part of a guarantee, and has none."""
+        """Whether the job starts only within a guarantee, and has no seat."""
 
     @property
     def most(self) -> int:
-        """Cost of all its tasks where they cost most, thousandths."""
+        """Highest cost of all its tasks, in thousandths."""
 
     def taken_below(self, queue: str) -> Iterable[tuple[Job, Charge]]:
-        """Return what this match has taken so far for a queue and those below it."""
+        """Return the charges of this match so far for a queue and those below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetDeniesSeat(Reason[PaidCase]):
-    """Empty budget whose jobs borrow, and that pays for a job which may not borrow.
+    """Reason: the budget is empty, so its jobs may only borrow, and this job may not borrow.
 
     Attributes:
-        standing: Standing of the budget.
+        standing: State of the budget.
     """
 
     standing: Standing
@@ -263,19 +267,19 @@ class BudgetDeniesSeat(Reason[PaidCase]):
 
     @classmethod
     def concerns(cls, tree: Tree) -> bool:
-        """Look for a budget and a guarantee."""
+        """Return whether the tree has budgets and guarantees."""
         return tree.has_budgets and tree.is_guaranteed
 
     @classmethod
     def decide(cls, case: PaidCase) -> Iterator[Self]:
-        """Look for an empty budget if the job needs a seat."""
+        """Yield each empty budget of a job that needs a seat."""
         if case.lacks_seat:
             for standing in case.budgets.paid_by(case.job):
                 if must_borrow(standing):
                     yield cls(standing=standing, until=_opens_at(standing))
 
     def explain(self) -> str:
-        """Name the budget, and the time at which it opens again."""
+        """Return the text: which budget, and when it opens again."""
         empty = f"{_named(self.standing.use)} {_over(self.standing)}"
         words = "so its jobs borrow, and this one may not: it is not preemptible"
         return f"{empty}, {words}; {_again(self.standing)}"
@@ -286,11 +290,11 @@ class BudgetDeniesSeat(Reason[PaidCase]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSpent(Reason[PaidCase]):
-    """Budget that is used up, or that time limits of jobs may exceed if it is safe.
+    """Reason: a budget is used up, or a safe budget could be exceeded by the time limits of jobs.
 
     Attributes:
-        standing: Standing of the budget.
-        is_over: Whether it is used up, or its period is not now.
+        standing: State of the budget.
+        is_over: Whether the budget is used up, or its period is not now.
         demand: Use by time limits; None if the job has no time limit.
     """
 
@@ -301,12 +305,12 @@ class BudgetSpent(Reason[PaidCase]):
 
     @classmethod
     def concerns(cls, tree: Tree) -> bool:
-        """Look for a budget."""
+        """Return whether the tree has budgets."""
         return tree.has_budgets
 
     @classmethod
     def decide(cls, case: PaidCase) -> Iterator[Self]:
-        """Compare each budget with its use, and a safe one with the use that time limits allow."""
+        """Yield each budget of the job that is used up, or that is safe and that time limits could exceed."""
         for standing in case.budgets.paid_by(case.job) if case.most else ():
             if may_not_start(standing):
                 yield cls(standing=standing, is_over=True, until=_opens_at(standing))
@@ -319,19 +323,19 @@ class BudgetSpent(Reason[PaidCase]):
                     yield cls(standing=standing, demand=demand, until=_opens_at(standing) if enough else None)
 
     def explain(self) -> str:
-        """Name the budget, what it lacks, and the time at which it opens again."""
+        """Return the text: which budget, what it lacks, and when it opens again."""
         standing, name = self.standing, _named(self.standing.use)
         if self.is_over:
             return f"{name} {_over(standing)}; {_again(standing)}"
         if self.demand is None:
-            return f"{name} starts only jobs with a time limit, and this one has none (timeout_s)"
-        promised, wanted = self.demand.promised, self.demand.wanted
+            return f"{name} starts only jobs with a time limit; set timeout_s for this job"
+        promised, demanded = self.demand.promised, self.demand.wanted
         words = (
             f"{name} has {_hours(standing.left)} GPU hours left, of which running jobs may use {_hours(promised)} by "
-            f"their time limits, and this one {_hours(wanted)}"
+            f"their time limits, and this one {_hours(demanded)}"
         )
         whole = _whole(standing.budget)
-        if wanted > whole:
+        if demanded > whole:
             return f"{words}; a whole period has {_hours(whole)} at most, so it waits for a grant"
         return f"{words}; {_again(standing)}"
 
@@ -340,16 +344,18 @@ class BudgetSpent(Reason[PaidCase]):
 
 
 def _whole(budget: Budget) -> int:
-    """Return what a period has at most, with what is carried over."""
+    """Return the most that a period can have, with what is carried over."""
     return budget.milli_s * MS * (WHOLE + budget.carry_over_percent) // WHOLE
 
 
 def _named(use: BudgetUse) -> str:
+    """Return the name of a budget for messages."""
     whose = "" if use.user == EVERYBODY else f" of user {use.user}"
     return f"the budget{whose} of queue {use.queue}"
 
 
 def _over(standing: Standing) -> str:
+    """Return why a budget lets no job start, for messages."""
     if standing.outside:
         early = standing.now_ms < standing.use.begins_ms
         return "has not begun" if early else "has ended"
@@ -357,7 +363,7 @@ def _over(standing: Standing) -> str:
 
 
 def _opens_at(standing: Standing) -> float | None:
-    """Return when there is more of a budget, seconds since the epoch; None if there never is."""
+    """Return when a budget has GPU hours again, in seconds since the epoch; None if it never has."""
     once, use = standing.budget.period is Period.ONCE, standing.use
     if once and standing.now_ms >= use.begins_ms:
         return None
@@ -365,7 +371,7 @@ def _opens_at(standing: Standing) -> float | None:
 
 
 def _again(standing: Standing) -> str:
-    """Return when there is more of a budget, in words."""
+    """Return when a budget has GPU hours again, in words."""
     opens_at = _opens_at(standing)
     if opens_at is None:
         return "there is no other period"
@@ -374,14 +380,15 @@ def _again(standing: Standing) -> str:
 
 
 def _hours(amount: int) -> str:
+    """Return an amount as GPU hours, in words."""
     return f"{amount / _HOUR:.10g}" if amount % (_HOUR // 1000) == 0 else f"{amount / _HOUR:.3f}"
 
 
 def stops(standing: Standing) -> bool:
-    """Whether what runs is ended now."""
+    """Return whether running jobs are ended now because the budget is empty."""
     return standing.empty and standing.budget.on_empty is OnEmpty.STOP
 
 
 def words_of(standing: Standing) -> str:
-    """Say why jobs are ended for it."""
+    """Return why jobs are ended because of a budget, in words."""
     return f"{_named(standing.use)} {_over(standing)}"

@@ -1,4 +1,4 @@
-"""The queue for a reader: every pending job's place, what is kept for it, and when it may start."""
+"""Queue order, reservations and expected starts of pending jobs, for readers."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -26,13 +26,13 @@ from mesos_gpu.policy.explain.owed import by_room
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.room.reservation import decisive
 
-#: Why a job waits, besides limits and rules.
+#: Reasons for waiting other than limits and rules.
 BACK_OFF, SECRETS, ROOM, UNASKED = "back-off", "secrets", "room", "unasked"
-_MAX_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
+_MAX_ESTIMATED: Final = 1000  # number of jobs with an estimate, which blocks the engine's thread
 
 
 def offered_of(state: State) -> Offered:
-    """What is held of each agent's offers, for jobs."""
+    """Return a function that returns the unreserved part of the held offers of an agent."""
     held: dict[AgentId, list[Scalar]] = {}
     for offer in state.cluster.offers.values():
         held.setdefault(offer.agent_id, []).extend(unreserved_of(state, offer))
@@ -44,11 +44,22 @@ class Coming(Protocol):
     """Room that ends of other jobs will make, as `engine.explain.coming.Coming`."""
 
     def of(self, backlog: Backlog, job: Job, /) -> RoomToCome | None:
-        """Return the room that will be made for a job; jobs are asked for in the order of the line."""
+        """Return the room that will be made for a job; jobs are passed in queue order."""
 
 
 class Forecast:
-    """Expected starts of the jobs that wait; valid as long as the state does not change, which it only reads."""
+    """Expected starts of pending jobs.
+
+    It reads the state and is valid as long as the state does not change.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        standing: Fair shares of queues and capacity of pools, as for `Backlog`.
+        coming: Room that will be made for jobs; None if it is not looked for.
+        until: Job that ends `jobs`, as jobs behind it do not change its start; None for all jobs.
+    """
 
     def __init__(
         self,
@@ -60,16 +71,6 @@ class Forecast:
         *,
         until: JobId | None = None,
     ) -> None:
-        """Read the line of jobs; all else is computed when it is asked for.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            now: Seconds since the epoch.
-            standing: Shares of queues and capacity of pools, as for `Backlog`.
-            coming: Room that will be made for jobs, or None if it is not looked for.
-            until: Job that ends `jobs`, as jobs behind it change nothing for it, or None if all jobs are in `jobs`.
-        """
         self._state, self._settings, self._now = state, settings, now
         self._standing, self._coming = standing, coming
         self.backlog = Backlog(state, settings, now, offered_of(state), reading=True, standing=standing)
@@ -84,7 +85,7 @@ class Forecast:
         self._behind = {job_id: members.startable(array) for job_id, array in last.items()}
 
     def stands_for(self, job_id: JobId) -> int:
-        """Return the number of tasks that a job stands for in the line.
+        """Return the number of tasks that a job stands for in the queue order.
 
         The last draft of an array stands for all tasks of the array that have no job yet.
         """
@@ -92,13 +93,13 @@ class Forecast:
 
     @cached_property
     def _places(self) -> Sequence[int]:
-        """Number of tasks before each of `jobs`, those of arrays included that may start and have no job yet."""
+        """Number of tasks before each of `jobs`, with startable tasks of arrays that have no job yet."""
         if not self._behind:
             return range(len(self.jobs))
         return list(accumulate((self.stands_for(job.id) for job in self.jobs[:-1]), initial=0))
 
     def _at(self, job_id: JobId) -> int | None:
-        """Return the index of a job in `jobs`, or None if it does not wait. The last one is found at once."""
+        """Return the index of a job in `jobs`, found fastest near the end; None if the job does not wait."""
         indexes = range(len(self.jobs) - 1, -1, -1)
         return next((i for i in indexes if self.jobs[i].id == job_id), None)
 
@@ -127,7 +128,8 @@ class Forecast:
     def reasons(self, most: int) -> Counter[str]:
         """Count the first `most` pending jobs by what they wait for, and the others as `UNASKED`.
 
-        Keys are values of `Stage` or the constants of this module. Call it before other methods, as it blocks jobs.
+        Keys are values of `Stage` or the constants of this module. Call it before other methods, as it makes
+        reservations.
         """
         counts: Counter[str] = Counter()
         for job in self.jobs[:most]:
@@ -138,6 +140,7 @@ class Forecast:
         return counts
 
     def _reason(self, job: Job) -> str:
+        """Return what a job waits for: a value of `Stage` or a constant of this module."""
         if job.not_before > self._now:
             return BACK_OFF
         if problem_of(self._state, self._settings, self._now, job):
@@ -146,9 +149,9 @@ class Forecast:
         return ROOM if wait is None else wait.stage.value
 
     def before(self, job_id: JobId | None) -> list[Reservation]:
-        """Return the reservations for the jobs before a job, or for all jobs if `job_id` is None.
+        """Return the reservations for the jobs before a job; for all jobs without a `job_id`.
 
-        Jobs that will end for the jobs before it are looked for, too.
+        Jobs that will be ended for the jobs before it count, too.
         """
         at = None if job_id is None else self._at(job_id)
         self._block(
@@ -160,12 +163,12 @@ class Forecast:
     def _block(self, backlog: Backlog, jobs: Sequence[Job], coming: Coming | None) -> None:
         """Reserve room for some jobs, in their order.
 
-        A job that will end for a job with a seat ends for no job behind it, so such ends are looked for first.
+        A victim of a job with a seat is no victim of a job behind it, so victims of these jobs are found first.
 
         Args:
             backlog: Backlog that takes the reservations.
-            jobs: First jobs of the line.
-            coming: Room that will be made for jobs, or None if it is not looked for.
+            jobs: First jobs in queue order.
+            coming: Room that will be made for jobs; None if it is not looked for.
         """
         seated = self._state.quota.seats_given if coming is not None else {}
         for job in backlog.kept_for(jobs, seated):
@@ -176,9 +179,9 @@ class Forecast:
 
     @cached_property
     def learns(self) -> bool:
-        """Whether a running job has no time limit, so that its end is estimated from how long other jobs ran.
+        """Whether a running job has no time limit, so that its end is estimated from run times of other jobs.
 
-        If none has, an estimate needs no second look at the jobs before a job.
+        Otherwise an estimate needs no second look at the jobs before a job.
         """
         running = (
             self._state.work.holding_job(self._state.work.tasks[task_id]) for task_id in self._state.work.live
@@ -186,7 +189,7 @@ class Forecast:
         return any(job is not None and job.spec.timeout_s is None for job in running)
 
     def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
-        """What is kept of nodes that this job must leave alone. Call `before` first."""
+        """Return by node the reservations that a job must leave alone. Call `before` first."""
         by_node: dict[AgentId, list[Reservation]] = {}
         for i in self.backlog.reservations.outlasted(job):
             reservation = self.backlog.reservations.every[i]
@@ -195,7 +198,7 @@ class Forecast:
         return by_node
 
     def estimate(self, job: Job) -> Estimate:
-        """When the job may start. Call `before` first."""
+        """Return when a job may start. Call `before` first."""
         at = self._at(job.id)
         assert at is not None, f"{job.id} does not wait"
         if self._blocked_until == job.id and not self.learns:
@@ -205,11 +208,12 @@ class Forecast:
         return self._estimated(backlog, at, job)
 
     def _estimated(self, backlog: Backlog, at: int, job: Job) -> Estimate:
+        """Return the estimate for the job at an index, beside the reservations of a backlog."""
         reservation = decisive(backlog.reservations.find(job, backlog.request(job)))
         return self._estimate(backlog, job, reservation, self._places[at])
 
     def _learning(self) -> Backlog:
-        """Return a backlog that learns when jobs without a time limit end from how long others ran."""
+        """Return a backlog that estimates the end of jobs without a time limit from run times of ended jobs."""
         times = RunTimes(self._state.work.jobs[job_id] for job_id in self._state.work.ended)
         backlog = Backlog(
             self._state,
@@ -224,44 +228,53 @@ class Forecast:
         return backlog
 
     def _estimates(self, most: int) -> dict[JobId, Estimate]:
+        """Return when each of the first jobs may start, with reservations for the jobs before it."""
         backlog = self._learning()
         estimates: dict[JobId, Estimate] = {}
-        known: dict[tuple[str, int, Hashable], Reservation | None] = {}
+        reservations: dict[tuple[str, int, Hashable], Reservation | None] = {}
         for at, job in enumerate(self.jobs[:most]):
             request = backlog.request(job)
             limited = job.spec.queue if backlog.barriers.bounds(job) else ""
             key = limited, len(backlog.reservations.every), backlog.kind(job, request)
-            if key not in known:
-                known[key] = decisive(backlog.reservations.find(job, request))
-            estimates[job.id] = self._estimate(backlog, job, known[key], self._places[at])
+            if key not in reservations:
+                reservations[key] = decisive(backlog.reservations.find(job, request))
+            estimates[job.id] = self._estimate(backlog, job, reservations[key], self._places[at])
             if job.not_before <= self._now:
                 backlog.block(job)
         return estimates
 
     def _estimate(self, backlog: Backlog, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
+        """Return when a job may start, and the basis of the estimate.
+
+        Args:
+            backlog: Backlog with reservations for the jobs before it.
+            job: Job that waits.
+            reservation: Reservation that the job would get; None without one.
+            ahead: Number of jobs before it.
+        """
         beyond = backlog.barriers.beyond(job)
         rule = backlog.barriers.rule_against(job)
         if rule is not None and not beyond:
             return Estimate(rule.until, rule.words)
-        made = estimate_of(job, reservation, beyond=beyond, now=self._now)
+        estimate = estimate_of(job, reservation, beyond=beyond, now=self._now)
         room = None if self._coming is None or beyond else self._coming.of(backlog, job)
-        if room is not None and (made.at is None or made.at > room.until):
-            made = by_room(room, self._now)
-        if made.at is not None and problem_of(self._state, self._settings, self._now, job):
+        if room is not None and (estimate.at is None or estimate.at > room.until):
+            estimate = by_room(room, self._now)
+        if estimate.at is not None and problem_of(self._state, self._settings, self._now, job):
             return Estimate(None, "it waits for its secrets")
-        lacks = reservation is None and made.at is None
-        there = backlog.reservations.alone(job, backlog.request(job)) if lacks else None
-        first = [r for r in backlog.reservations.every if there is not None and r.agent_id == there.agent_id]
+        lacks = reservation is None and estimate.at is None
+        alone = backlog.reservations.alone(job, backlog.request(job)) if lacks else None
+        first = [r for r in backlog.reservations.every if alone is not None and r.agent_id == alone.agent_id]
         if first and not beyond:
             jobs = (self._state.work.jobs.get(r.job_id) for r in first)
             return after(first, [None if job is None else job.spec.timeout_s for job in jobs], self._now)
-        if made.at is None or not ahead:
-            return made
+        if estimate.at is None or not ahead:
+            return estimate
         before = "1 job stands" if ahead == 1 else f"{ahead} jobs stand"
-        return Estimate(made.at, f"{made.basis}; {before} before it")
+        return Estimate(estimate.at, f"{estimate.basis}; {before} before it")
 
     def queues(self) -> list[QueueUse]:
-        """Every queue that has a limit or a pending job, by name."""
+        """Return every queue that has a limit or a pending job, by name."""
         names: dict[str, int] = dict.fromkeys(self._settings.queue.queue_limits, 0)
         since: dict[str, float] = {}
         for job in self.jobs:
@@ -287,6 +300,10 @@ class Forecast:
 
 
 def _kept(reservation: Reservation) -> Kept:
+    """Return a reservation as readers see it."""
     at = None if reservation.at == ENDLESS else reservation.at
-    gpus = {*reservation.gpus, *(part.gpu_id for part in reservation.beside)}  # wholly, and a share of each
+    gpus = {
+        *reservation.gpus,
+        *(part.gpu_id for part in reservation.beside),
+    }  # whole GPUs, and GPUs of which a share is reserved
     return Kept(reservation.hostname or None, tuple(sorted(gpus)), at)

@@ -1,4 +1,4 @@
-"""The line of all jobs that wait, through the tree of queues, as things stand now."""
+"""Order of all pending jobs through the tree of queues, by present holdings."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
@@ -23,20 +23,35 @@ from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
 
 
 class Standing(Protocol):
-    """Where queues and users stand beside each other, as `engine.tenancy.shares.Shares`."""
+    """Fair shares of queues and order of users, as of `engine.tenancy.shares.Shares`."""
 
     def due(self, path: str, pool: str, /) -> int:
-        """What a queue is due of a pool, thousandths of cost."""
+        """Return the fair share of a queue in a pool, in thousandths of cost."""
 
     def ranks(self, leaf: str, /) -> Mapping[str, int]:
-        """Places of a leaf's users; who is not in it comes first."""
+        """Return the places of a leaf's users; a user who is missing comes first."""
 
     def amount(self, pool: str, /) -> int:
-        """What a pool has, thousandths of cost."""
+        """Return the capacity of a pool, in thousandths of cost."""
 
 
 class Waits:
-    """The pending jobs of each leaf, in their order, and the line of them all."""
+    """Queue order: the pending jobs of each leaf in their order, and the order of them all.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        held: Holdings of queues, kept up to date while jobs are drawn from the order.
+        attained: Order of queues by attained service.
+        standing: Fair shares of queues and places of users. None to use guarantees and weights alone, with users
+            alike.
+        held_back: Function that returns why a job waits that no room could help, or None.
+
+    Attributes:
+        heads: First borrowing job of each leaf if it waits too long; filled by `jobs`.
+        tree: Tree of the queues.
+    """
 
     def __init__(
         self,
@@ -49,36 +64,23 @@ class Waits:
         *,
         held_back: Callable[[Job], Wait | None],
     ) -> None:
-        """Look at no job yet.
-
-        Args:
-            state: The engine's.
-            settings: The operator's.
-            now: Seconds since the epoch.
-            held: What queues hold, kept up to date while the line is asked.
-            attained: The order of leaves whose jobs stand by the service that they have had.
-            standing: What queues are due, and the places of users; None: only guarantees and weights count, and users
-                are alike.
-            held_back: Why a job waits that no room could help; None: nothing of that kind.
-        """
         self._held_back = held_back
-        self.heads = set[
-            JobId
-        ]()  # of each leaf the first that borrows, if it waits too long; `jobs` finds them
+        self.heads = set[JobId]()
         self._state, self._settings, self._now, self._held = state, settings, now, held
         self.tree, self._attained = held.tree, attained
         self._standing = standing
         self._due = self._plain_due if standing is None else standing.due
         self._is_by_model = bool(self.tree.document.pools or self.tree.document.gpu_cost)
         self._budgets = Budgets(state, now) if self.tree.lets_borrow else None
-        self._seated = set[str]()  # leaves in which a job that waits has a seat
+        self._seated = set[str]()  # leaves in which a pending job has a seat
 
     @cached_property
     def _hopeless(self) -> Collection[JobId]:
+        """Jobs that fit on no node."""
         return fit_nowhere(self._state, self._now)
 
     def jobs(self) -> Iterator[Job]:
-        """Each job, when its turn has come by what is held at that moment."""
+        """Return an iterator of pending jobs: each next job follows from the holdings at that moment."""
         leaves = self._state.leaves_in(self.tree)
         of_job = leaves.of_job
         self._seated = {of_job[job_id] for job_id in self._state.quota.seats_given if job_id in of_job}
@@ -87,24 +89,28 @@ class Waits:
 
     @staticmethod
     def _once(due: Amount) -> Amount:
-        """Work out what each queue is due once."""
-        known: dict[tuple[str, str], int] = {}
+        """Return a cache of the fair share of each queue."""
+        cache: dict[tuple[str, str], int] = {}
 
         def again(path: str, pool: str) -> int:
-            milli = known.get((path, pool))
+            """Return the cached fair share of a queue."""
+            milli = cache.get((path, pool))
             if milli is None:
-                milli = known[path, pool] = due(path, pool)
+                milli = cache[path, pool] = due(path, pool)
             return milli
 
         return again
 
     def seat_for(self, job: Job) -> Seat | None:
-        """The seat that the latest match gave to a pending job; None: it would borrow."""
+        """Return the seat that the latest match gave to a pending job; None if the job would borrow."""
         return self._state.quota.seats_given.get(job.id)
 
     def pool_of(self, job: Job) -> str:
-        """The pool in which its queue is compared with others: of those that it may use, and that have what it asks
-        for, the one of which its leaf has the smallest part of what it is due."""
+        """Return the pool in which the queue of a job is compared with other queues.
+
+        Of the pools that the job may use and that have a model for it, this is the one in which its leaf has the
+        smallest part of its fair share.
+        """
         if not self.tree.document.pools:
             return DEFAULT_POOL
         leaf = leaf_of(self.tree, job)
@@ -113,10 +119,12 @@ class Waits:
         )
 
     def _part(self, leaf: str, pool: str, job: Job) -> tuple[Fraction | int, str]:
-        due, cost = self._due(leaf, pool), self._held.amount(leaf, pool) + self._held.cost_of(job, pool)
-        return (Fraction(cost, due) if due else cost << 64), pool
+        """Return the part of its fair share that a leaf would hold with a job in a pool."""
+        share, cost = self._due(leaf, pool), self._held.amount(leaf, pool) + self._held.cost_of(job, pool)
+        return (Fraction(cost, share) if share else cost << 64), pool
 
     def _in_order(self, path: str, leaf: Leaf) -> list[Job]:
+        """Return the jobs of a leaf by the places of its users, or by attained service."""
         places = {} if self._standing is None else self._standing.ranks(path)
         ordered = leaf.put_in_order(
             self._state.work.jobs, self._now, self._settings.queue.aging_step_s, places
@@ -124,7 +132,7 @@ class Waits:
         return self._attained.line(ordered) if self._attained.orders(ordered[0]) else ordered
 
     def _entries(self, path: str, leaf: Leaf) -> list[Entry[Job]]:
-        """What the line sees of a leaf: first those that others were ended for, then those with seats."""
+        """Return the entries of a leaf: jobs with room, then those with seats, a starving one, and the others."""
         jobs = self._in_order(path, leaf)
         if self._attained.orders(jobs[0]) or self._is_by_model or self._budgets is not None:
             entries = sorted(map(self._entry, jobs), key=_rank)  # a stable sort
@@ -138,7 +146,7 @@ class Waits:
         return entries if first is None else self._with_starving(path, entries, first)
 
     def _with_first(self, entries: list[Entry[Job]]) -> list[Entry[Job]]:
-        """Put those in front of a leaf's entries that others were ended for, or that have a seat."""
+        """Move jobs for which room was made, or that have a seat, to the front of a leaf's entries."""
         given = self._state.quota.seats_given
         first, rest = list[Entry[Job]](), list[Entry[Job]]()
         for entry in entries:
@@ -151,8 +159,10 @@ class Waits:
         return [*first, *rest]
 
     def _with_starving(self, path: str, entries: list[Entry[Job]], first: int) -> list[Entry[Job]]:
-        """Put the first of those that borrow in front of them, if it waits too long. Whom a rule holds back, as no
-        room could help it, is in nobody's way."""
+        """Move the first borrowing job to the front of the borrowers if it waits too long.
+
+        Jobs that a rule blocks, or that fit on no node, are passed over, as no room could help them.
+        """
         for i in range(first, len(entries)):
             since = self._starves_since(path, entries[i].job)
             if since is None:
@@ -164,6 +174,7 @@ class Waits:
         return entries
 
     def _entry(self, job: Job) -> Entry[Job]:
+        """Return the entry of a job: its cost, pool and rank in the order."""
         if job.room_made_at is not None:
             pool, since = self.pool_of(job), int(job.room_made_at * 1000)
             goes = any(task.preempted_for is not None for task in self._state.work.round_of(job))
@@ -176,7 +187,7 @@ class Waits:
         return Entry(job, self._held.cost_of(job, pool), rank, pool)
 
     def _starves_since(self, leaf: str, job: Job) -> float | None:
-        """Since when the first job of a leaf waits, if that is too long; None: it is not."""
+        """Return since when the first job of a leaf starves, in seconds since the epoch; None if it does not."""
         after_s = self.tree.queues[leaf].resolved.starve_after_s
         if self._now - in_line_since(job) <= after_s:
             return None
@@ -185,11 +196,12 @@ class Waits:
         return since if self._now - since > after_s else None
 
     def _plain_due(self, queue: str, pool: str) -> int:
+        """Return the guarantee of a queue, or its weight times one GPU without a guarantee."""
         spec = self.tree.specs[queue]
-        owed = spec.guarantee_gpus.get(pool)
-        return owed.milli if owed is not None and owed.milli else spec.weight * WHOLE
+        guarantee = spec.guarantee_gpus.get(pool)
+        return guarantee.milli if guarantee is not None and guarantee.milli else spec.weight * WHOLE
 
 
 def _rank(entry: Entry[Job]) -> tuple[Rank, int, bool]:
-    """The rank of an entry, since when others were ended for it, and whether it goes elsewhere."""
+    """Return the sort key of an entry: its rank, since when room is made for it, and whether it moves."""
     return entry.rank, entry.since if entry.rank is Rank.ROOM_MADE else 0, entry.goes

@@ -1,4 +1,4 @@
-"""Nodes as the jobs of one match see them: which may serve a job, the room on each, and the ends of its tasks."""
+"""Nodes for the jobs of one match: which may serve a job, the capacity of each, and the ends of its tasks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,29 +25,30 @@ from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 
 _PORTS_REST_S: Final = 120.0  # a port that was in use goes last; Linux keeps a closed connection for 60 s
-Offered = Callable[[AgentId], Resources]  # rest of the held offers of an agent
-Learn = Callable[[Job], tuple[float, str] | None]  # run time of such a job in seconds, and how it is known
-#: Time of an end, the limit that it follows from, and how it is known if it follows from no limit.
+Offered = Callable[[AgentId], Resources]  # returns the rest of an agent's held offers
+Learn = Callable[
+    [Job], tuple[float, str] | None
+]  # estimates the run time of a job in seconds, with the basis
+#: Time of an end, the time limit from which it follows, and the basis of an end without a limit.
 End = tuple[float, float | None, str]
 
 
 class Ends:
-    """Ends of launches, as they are known at one moment."""
+    """Expected ends of launches, as known at one moment.
+
+    Args:
+        state: State of the engine.
+        now: Time, in seconds since the epoch.
+        learn: Function that estimates the run time of jobs without a limit; None for no estimates.
+    """
 
     def __init__(self, state: State, now: float, learn: Learn | None) -> None:
-        """Store the arguments.
-
-        Args:
-            state: State of the engine.
-            now: Seconds since the epoch.
-            learn: Run time of jobs without a limit, for estimates; None if it is unknown.
-        """
         self._state, self._now, self._learn = state, now, learn
 
     def of(self, task: Task, job: Job) -> End:
-        """Return the end of a launch that holds something."""
+        """Return the expected end of a launch."""
         if self._state.work.current(task) is None:
-            return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
+            return ENDLESS, None, ""  # unreachable: it ends when its agent is back
         if task.kill_sent_at is not None:
             return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""
         if task.notice is not None and task.notice.stands:
@@ -55,7 +56,7 @@ class Ends:
         return self.by_itself(job, self._now if task.started_at is None else task.started_at)
 
     def by_itself(self, job: Job, begun_at: float) -> End:
-        """Return the end of a launch that is not ended for others."""
+        """Return the end of a launch by its time limit or its estimated run time."""
         if job.spec.timeout_s is not None:
             return max(begun_at + job.spec.timeout_s, self._now), job.spec.timeout_s, ""
         learnt = self._learn(job) if self._learn else None
@@ -65,7 +66,18 @@ class Ends:
 
 
 class Nodes:
-    """Nodes during one match; the capacity of a node is worked out when it is asked for."""
+    """Nodes during one match, with the capacity of each, which is computed on first use.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        held: Pools of jobs and of nodes.
+        neighbours: Constraints between jobs and nodes.
+        offered: Function that returns the rest of the offers of an agent.
+        ends: Expected ends of launches.
+        reading: Whether the state must not remember any results.
+    """
 
     def __init__(
         self,
@@ -79,25 +91,13 @@ class Nodes:
         *,
         reading: bool = False,
     ) -> None:
-        """Store what the capacity of nodes is worked out from, and work out none yet.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            now: Seconds since the epoch.
-            held: Pools of jobs and of nodes.
-            neighbours: Constraints of jobs between nodes and tasks.
-            offered: Rest of the offers of an agent.
-            ends: Ends of launches.
-            reading: Whether the state remembers nothing of what is asked.
-        """
         self._state, self._settings, self._now = state, settings, now
         self._held, self._neighbours = held, neighbours
         self._offered, self._ends, self._reading = offered, ends, reading
         self._known: dict[AgentId, NodeCapacity] = {}
 
     def serves(self, job: Job, node: Node, *, ever: bool = False) -> bool:
-        """Return whether a job may go to a node now; with `ever` also if it may do so only after a longer wait."""
+        """Return whether a job may run on a node now; with `ever` also if it may do so only after a longer wait."""
         if node.lost_at is not None or is_closed(self._state, node):
             return False
         if not self._held.is_in(node.id, self._held.pools.every(job) if ever else self._held.pools_of(job)):
@@ -111,58 +111,61 @@ class Nodes:
         return as_new_as(node.driver_version, job.min_driver)
 
     def is_new(self, job: Job) -> bool:
-        """Return whether a job still waits for the offer of a GPU that is open to shares before another is opened."""
+        """Return whether a job still waits for an offer of a GPU open to shares, before another GPU is opened."""
         return self._now - max(job.submitted_at, job.not_before) < self._settings.placing.open_after_s
 
     def joins_soon(self, job: Job, request: Request) -> bool:
-        """Return whether an open GPU has room for a job whose agent offers nothing now: its offer is on the way."""
-        tasks, known = self._state.work.tasks, self._state.cluster.nodes
+        """Return whether an open GPU has room for a job on an agent whose next offer is on its way."""
+        tasks, nodes_by_id = self._state.work.tasks, self._state.cluster.nodes
         agents = dict.fromkeys(tasks[task_id].agent_id for task_id in self._state.gpus.covers.values())
-        nodes = (known.get(agent_id) for agent_id in agents if not self._offered(agent_id))
+        nodes = (nodes_by_id.get(agent_id) for agent_id in agents if not self._offered(agent_id))
         return any(node is not None and self._joins(job, request, node) for node in nodes)
 
     def _joins(self, job: Job, request: Request, node: Node) -> bool:
+        """Return whether a node with a launch within `open_after_s` has an open GPU with room for a job."""
         began = self._now - self._settings.placing.open_after_s
         if not self.serves(job, node) or all(task.launched_at < began for task in self._tasks_on(node.id)):
             return False
-        # How much else is left there is not known before it is offered.
+        # The remaining free amounts are not known before an offer.
         capacity = replace(self.capacity(node), free=request.resources)
         chosen = None if isinstance(fit(request, capacity), Misfit) else share_for(request, capacity)
         return chosen is not None and not chosen.opens
 
     def ports_for(self, job: Job, node: Node) -> tuple[PortRange, ...] | None:
-        """Return the free ports of a node; None if a job needs none, or if no offer says which they are."""
+        """Return the free ports of a node; None if the job needs no ports, or if no offer lists them."""
         if job.spec.tasks == 1 and not job.spec.ports:
             return None
         offers = [offer for offer in self._state.cluster.offers.values() if offer.agent_id == node.id]
-        here = [each for offer in offers for each in offer.ports]
-        if not here and (not offers or self._offered(node.id).cpus < self.capacity(node).free.cpus):
-            return None  # offers that may have some were given back
+        offered_ports = [ports for offer in offers for ports in offer.ports]
+        if not offered_ports and (not offers or self._offered(node.id).cpus < self.capacity(node).free.cpus):
+            return None  # offers that may have ports were given back
         taken = sorted(port for task in self._tasks_on(node.id) for port in task.ports)
-        return without([PortRange(port, port) for port in taken], here)
+        return without([PortRange(port, port) for port in taken], offered_ports)
 
     def ports_in_use_lately(self, agent_id: AgentId) -> Mapping[int, float]:
-        """Return the ports that tasks of an agent had which ended lately, with the time of the end."""
+        """Return the ports of an agent's tasks that ended lately, each with the time of the end."""
         return self._state.work.ports.freed_since(agent_id, self._now - _PORTS_REST_S)
 
     def capacity(self, node: Node) -> NodeCapacity:
-        """Return what a node has free, and what its tasks give back by their ends."""
+        """Return the free capacity of a node, and what its tasks give back when they end."""
         capacity = self._known.get(node.id)
         if capacity is None:
             capacity = self._known[node.id] = self._built(node)
         return capacity
 
     def _built(self, node: Node) -> NodeCapacity:
+        """Return the capacity of a node."""
         tasks = self._tasks_on(node.id)
         held = [self.allocation(task, node) for task in tasks if task.covers is None]
         seen = node, tasks, held, self._offered(node.id)
         return capacity_of(self._state, self._settings, self._now, *seen, reading=self._reading)
 
     def _tasks_on(self, agent_id: AgentId) -> list[Task]:
+        """Return the live tasks of an agent, in launch order."""
         return [self._state.work.tasks[task_id] for task_id in self._state.work.restless.on.get(agent_id, ())]
 
     def allocation(self, task: Task, node: Node | None = None) -> Allocation:
-        """Return what a task holds, and until when; without its node, only how many GPUs."""
+        """Return what a task holds, and until when; without its node, only the number of GPUs."""
         settings, job = self._settings, self._state.work.jobs.get(task.job_id or JobId(""))
         if job is None:
             return Allocation(None, settings.programs.monitor, since=task.launched_at)
@@ -182,11 +185,16 @@ class Nodes:
         )
 
     def allocation_at_launch(self, job: Job, milli: int) -> Allocation:
-        """Return what a task holds that is launched now; of its GPUs only `milli`, their thousandths of cost."""
+        """Return what a task will hold that is launched now.
+
+        Args:
+            job: Job of the task.
+            milli: Cost of its GPUs in thousandths; the GPUs themselves are not known.
+        """
         ends_at, lasts_s, learnt = self._ends.by_itself(job, self._now)
         resources = footprint_of(job, self._settings).total
         return Allocation(job.id, resources, (), self._now, ends_at, lasts_s, learnt, counted_milli=milli)
 
     def forget(self, agent_id: AgentId) -> None:
-        """Forget the capacity of a node where a launch was taken, or taken back."""
+        """Drop the cached capacity of a node on which a launch was taken or undone."""
         self._known.pop(agent_id, None)

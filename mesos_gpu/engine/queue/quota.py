@@ -1,4 +1,4 @@
-"""What the jobs of one user or queue may take of the scheduler itself: places in line, and bytes that it keeps."""
+"""Limits of one user or queue on the scheduler itself: pending jobs, and bytes of stored definitions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,17 +23,24 @@ _FEWER: Final = "ask for fewer instances"
 
 @dataclass(frozen=True, slots=True)
 class _More:
-    """What somebody asks for beside what he has."""
+    """Amounts by which a request adds to the use of a user or queue.
+
+    Attributes:
+        size: Stored definitions, in bytes.
+    """
 
     pending: int
-    size: int  # bytes
+    size: int
 
 
 def check_job(state: State, settings: Settings, spec: JobSpec, owner: str = "") -> None:
-    """Refuse one that is too much. `owner`: the proved name of who submits it; "": there is none.
+    """Refuse a job beyond the limits of its user, its queue or its authenticated submitter.
+
+    Args:
+        owner: Authenticated name of the submitter; "" without one.
 
     Raises:
-        TooMuch: Its user's, its queue's or that name's limit is reached.
+        TooMuch: One of the limits is reached.
     """
     tasks = _tasks_of(settings, spec)
     more = _More(tasks, size_of(spec))
@@ -49,10 +56,10 @@ def check_job(state: State, settings: Settings, spec: JobSpec, owner: str = "") 
 
 
 def _tasks_of(settings: Settings, spec: JobSpec) -> int:
-    """How many jobs a request is for: an array's tasks count as one each, be they made or not.
+    """Return the number of jobs of a request; each task of an array counts as one.
 
     Raises:
-        NotAccepted: An array has more than the operator allows, or names for its tasks that are too long.
+        NotAccepted: The array has more tasks than the operator allows, or the names of its tasks are too long.
     """
     if spec.array is None:
         return 1
@@ -68,34 +75,38 @@ def _tasks_of(settings: Settings, spec: JobSpec) -> int:
 
 
 def check_apps(settings: Settings, old: Iterable[App], new: Iterable[App]) -> None:
-    """Refuse a change by which one user, or one proved name, wants more instances than may wait at once, or more than
-    may be kept: of one app with its instances, or of all definitions. What is there already, or grows less, is no
-    reason.
+    """Refuse a change of apps beyond the limits of a user or authenticated name.
+
+    Limited are the pending instances, the size of one app with its instances, and the size of all definitions. What
+    is there already, or grows less, is not refused.
 
     Raises:
-        TooMuch: Of one of these they are too many, or one is too large.
+        TooMuch: One of the limits is reached.
     """
     before, now = {app.id: app for app in old}, tuple(new)
-    had, wanted = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    instances_before, instances_after = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for app in before.values():
-        had.update(dict.fromkeys(_who_has(app), app.instances))
+        instances_before.update(dict.fromkeys(_who_has(app), app.instances))
     for app in now:
-        wanted.update(dict.fromkeys(_who_has(app), app.instances))
+        instances_after.update(dict.fromkeys(_who_has(app), app.instances))
         if app != before.get(app.id):
             whole = _More(0, app.instances * size_of(app))
             _check(
                 settings.queue.user_quota, Use(), whole, f"{app.id} of {_who('user', app.user or '')}", _FEWER
             )
-    for (kind, name), instances in wanted.items():
-        if instances > had[kind, name]:
+    for (kind, name), instances in instances_after.items():
+        if instances > instances_before[kind, name]:
             more = _More(instances, 0)
             _check(settings.queue.user_quota, Use(), more, f"apps of {_who(kind, name)}", _FEWER)
     _check_definitions(settings, before, now)
 
 
 def _check_definitions(settings: Settings, before: Mapping[str, App], now: Sequence[App]) -> None:
-    """Also those without instances are kept, and are written with each change of an app. They count for the proved
-    name; where there is none, for the user."""
+    """Check the size of all app definitions of a name, also of apps without instances.
+
+    All are stored and written with each change of an app. They count for the authenticated name; without one, for the
+    user.
+    """
     changed = [app for app in now if app != before.get(app.id)]
     for kind, name in dict.fromkeys(_who_has(app)[-1] for app in changed):
         own = [app for app in changed if _who_has(app)[-1] == (kind, name)]
@@ -107,30 +118,37 @@ def _check_definitions(settings: Settings, before: Mapping[str, App], now: Seque
 
 
 def _who_has(app: App) -> tuple[tuple[str, str], ...]:
-    """Whose limits its instances count against, as of `owners`."""
+    """Return the user and the name whose limits the instances of an app count against, as of `owners`."""
     of_user = (("user", app.user or ""),) if app.user or not app.owner else ()
     return *of_user, *((("name", app.owner),) if app.owner else ())
 
 
 def size_of(value: JobSpec | App) -> int:
-    """Bytes that it takes in the state."""
+    """Return the bytes that a value takes in the state."""
     return len(msgspec.json.encode(value))
 
 
 def _check(quota: Quota, use: Use, more: _More, who: str, remedy: str) -> None:
-    said = "; or ask the operator for more"
+    """Refuse `more` beside the present use if it exceeds a limit.
+
+    Raises:
+        TooMuch: With the option by which the operator can raise the limit.
+    """
+    ask_operator = "; or ask the operator for more"
     if quota.pending and use.pending + more.pending > quota.pending:
-        what = f"{who}: {use.pending + more.pending} would wait, and {quota.pending} may"
-        raise TooMuch(what, remedy=f"{remedy}{said} (--{_option(who)}-pending)")
+        what = f"{who}: {use.pending + more.pending} jobs would be pending, and {quota.pending} are allowed"
+        raise TooMuch(what, remedy=f"{remedy}{ask_operator} (--{_option(who)}-pending)")
     if quota.stored_mib and use.size + more.size > quota.stored_mib * MIB:
         mib = (use.size + more.size) / MIB
-        what = f"{who}: {mib:.1f} MiB would be kept, and {quota.stored_mib} MiB may"
-        raise TooMuch(what, remedy=f"{remedy}, or send less in each{said} (--{_option(who)}-stored)")
+        what = f"{who}: {mib:.1f} MiB would be stored, and {quota.stored_mib} MiB are allowed"
+        raise TooMuch(what, remedy=f"{remedy}, or send less in each{ask_operator} (--{_option(who)}-stored)")
 
 
 def _option(who: str) -> str:
+    """Return the part of the option names that raise the limit of a user or queue."""
     return "queue" if who.startswith("queue") else "user"
 
 
 def _who(kind: str, name: str) -> str:
+    """Return the user, name or queue for messages."""
     return f"{kind} {name}" if name else "the default user"

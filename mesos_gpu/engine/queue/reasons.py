@@ -1,8 +1,9 @@
-"""List of the reasons that block a job before any node is looked at.
+"""Reasons that block a job before any node is examined.
 
-Placement, `why`, preemption and reclaim read this list alone. Each entry decides, explains itself, and says which
-running work would have to end. Hours are no entry: they are another tree at another time (ADR 51). Reasons of one node
-(capacity, constraint, port, pace, a reservation there) are decided by `mesos_gpu.policy.capacity.fit.misfits`.
+Placement, `why`, preemption and reclaim use this list alone. Each entry decides whether it holds, explains itself,
+and reports which running work would have to end. Hours are no entry: they are another tree at another time (ADR 51).
+Reasons on one node (capacity, constraint, port, pace, a reservation there) are decided by
+`mesos_gpu.policy.capacity.fit.misfits`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,14 +39,23 @@ from mesos_gpu.policy.tenancy.tree import Bound, Tree, lineage
 class Facts:
     """Facts of a match by which reasons are decided.
 
+    Args:
+        state: State of the engine.
+        held: Holdings of queues and users, kept up to date by the ledger of the match.
+        now: Time, in seconds since the epoch.
+        attained: Order of queues by attained service.
+        standing: Capacity of pools; None if it is unknown, and lend limits keep nothing.
+        kept: Reservations of the match.
+        aging_step_s: Seconds of wait that are worth one step of priority.
+
     Attributes:
         state: State of the engine.
         held: Holdings of queues and users, and pools of jobs.
-        now: Seconds since the epoch.
+        now: Time, in seconds since the epoch.
         attained: Order of queues by attained service.
         kept: Reservations of the match.
         tree: Queues of the document.
-        budgets: Standing of budgets.
+        budgets: State of budgets.
         lending: Lend limits of queues.
     """
 
@@ -59,17 +69,6 @@ class Facts:
         kept: Kept,
         aging_step_s: float = inf,
     ) -> None:
-        """Store the arguments.
-
-        Args:
-            state: State of the engine.
-            held: Holdings of queues and users, kept up to date by the ledger of the match.
-            now: Seconds since the epoch.
-            attained: Order of queues by attained service.
-            standing: Capacity of pools; None if it is unknown, and lend limits keep nothing.
-            kept: Reservations of the match.
-            aging_step_s: Seconds of wait that are worth one step of priority.
-        """
         self.state, self.held, self.now, self.attained, self.kept = state, held, now, attained, kept
         self.tree, self.budgets = held.tree, Budgets(state, now)
         self.lending = Lending(state, held, None if standing is None else standing.amount)
@@ -83,7 +82,7 @@ class Facts:
 
     def bounds_of(self, job: Job, pool: str) -> list[Bound]:
         """Return those of `bounds` that are of a pool."""
-        return [each for each in self.bounds(job) if each.pool == pool]
+        return [bound for bound in self.bounds(job) if bound.pool == pool]
 
     def scopes(self, job: Job) -> tuple[Scope, ...]:
         """Return the queues and users whose limits hold for a job."""
@@ -127,6 +126,7 @@ class Facts:
                 yield kept
 
     def _stands_before(self, other: Job, own: Reservation) -> bool:
+        """Return whether another job comes before the job of a reservation."""
         return precedes(self.state, other, own, self._rank) if own.is_given_up else has_room(other)
 
     def _yields(self, kept: Reservation, job: Job) -> bool:
@@ -154,7 +154,6 @@ class Case:
     __slots__ = ("budgets", "facts", "job", "kept", "pool", "spec", "tree")
 
     def __init__(self, facts: Facts, job: Job, pool: str = "", kept: Sequence[Reservation] = ()) -> None:
-        """Store the arguments, and what reasons ask for most."""
         self.facts, self.job, self.pool, self.kept = facts, job, pool, kept
         self.tree, self.spec, self.budgets = facts.tree, job.spec, facts.budgets
 
@@ -197,7 +196,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingNotActive(Reason[Case]):
-    """Booking that a job asks for, and that has not begun, or has ended.
+    """Reason: the booking that the job asks for has not begun, or has ended.
 
     Attributes:
         name: Name of the booking.
@@ -210,7 +209,7 @@ class BookingNotActive(Reason[Case]):
 
     @classmethod
     def decide(cls, case: Case) -> Iterator[Self]:
-        """Look up the booking."""
+        """Yield the booking of the job unless it is active."""
         if case.spec.booking is None:
             return
         booking = booking_called(case.facts.state, case.spec.booking)
@@ -220,7 +219,7 @@ class BookingNotActive(Reason[Case]):
             yield cls(name=booking.spec.name, booking=booking, until=float(booking.begins))
 
     def explain(self) -> str:
-        """Say when the booking begins, or that it has ended."""
+        """Return the text: when the booking begins, or that it has ended."""
         if self.booking is None:
             return f"booking {self.name} has ended"
         return f"its booking {self.name} begins {shown(self.booking.begins, self.booking.spec.zone)}"
@@ -231,7 +230,7 @@ class BookingNotActive(Reason[Case]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookedGpusAlone(Reason[Case]):
-    """Booking that a job asks for: other room does not help it. It does not block what is booked.
+    """Reason: the job may use the GPUs of its booking alone, so other room does not help it.
 
     Attributes:
         name: Name of the booking.
@@ -242,21 +241,21 @@ class BookedGpusAlone(Reason[Case]):
 
     @classmethod
     def decide(cls, case: Case) -> Iterator[Self]:
-        """Ask whether the job asks for a booking."""
+        """Yield the reason if the job asks for a booking."""
         if case.spec.booking is not None:
             yield cls(name=case.spec.booking)
 
     def explain(self) -> str:
-        """Name the booking."""
+        """Return the text: the job waits for GPUs of its booking."""
         return f"it runs on the GPUs of booking {self.name} alone, and they are in use"
 
     def lack(self) -> Lack | None:
-        """Return None, as no room is made for jobs on bookings."""
+        """Return None, as no job is ended for a job with a booking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPool(Reason[Case]):
-    """Lack of a pool that both the queue and the class of a job may use.
+    """Reason: no pool may be used by both the queue and the class of the job.
 
     Attributes:
         queue: Path of the queue.
@@ -271,33 +270,33 @@ class NoPool(Reason[Case]):
 
     @classmethod
     def concerns(cls, tree: Tree) -> bool:
-        """Look for pools."""
+        """Return whether the tree has pools."""
         return bool(tree.document.pools)
 
     @classmethod
     def decide(cls, case: Case) -> Iterator[Self]:
-        """Ask for the pools that the job may use."""
+        """Yield the reason if the job may use no pool."""
         if not case.facts.held.pools_of(case.job):
             queue = case.spec.queue
-            known = class_of(case.tree, case.spec.job_class)
-            yield cls(queue=queue, pools=case.tree.pools_of(queue), job_class=known)
+            class_spec = class_of(case.tree, case.spec.job_class)
+            yield cls(queue=queue, pools=case.tree.pools_of(queue), job_class=class_spec)
 
     def explain(self) -> str:
-        """Name the pools of the queue and of the class."""
+        """Return the text: the pools of the queue and those of the class."""
         return pools_apart(self.queue, self.pools, self.job_class)
 
     def lack(self) -> Lack | None:
-        """Return None, as it ends by a change of the document."""
+        """Return None, as only a change of the document helps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimit(Reason[Case]):
-    """Limit of a queue, or of one above it, in a pool.
+    """Reason: the limit of a queue, or of one above it, in a pool is reached.
 
     Attributes:
         bound: Limit, with the queue that has it.
-        has: Amount that the queue holds, thousandths of cost.
-        cost: Amount that the job asks for.
+        has: Amount that the queue holds, in thousandths of cost.
+        cost: Amount that the job asks for, in thousandths of cost.
     """
 
     bound: Bound
@@ -307,7 +306,7 @@ class PoolLimit(Reason[Case]):
 
     @classmethod
     def decide(cls, case: Case) -> Iterator[Self]:
-        """Compare each limit with what its queue holds, and the job."""
+        """Yield each limit that the job would exceed with what the queue of the limit holds."""
         cost = case.most
         for bound in case.facts.bounds_of(case.job, case.pool):
             has = case.facts.held.amount(bound.path, case.pool)
@@ -315,11 +314,11 @@ class PoolLimit(Reason[Case]):
                 yield cls(bound=bound, has=has, cost=cost)
 
     def explain(self) -> str:
-        """Name the queue, its limit, and what it holds."""
+        """Return the text: the queue, its limit, and what it holds."""
         return _holds(self.bound, self.has)
 
     def explain_never(self) -> str:
-        """Name the queue and its limit, which the job alone exceeds."""
+        """Return the text for a limit that the job alone exceeds."""
         return f"{_may_hold(self.bound)}, and it asks for {number_of(self.cost)}"
 
     def lack(self) -> Lack | None:
@@ -331,13 +330,13 @@ class PoolLimit(Reason[Case]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimitKept(Reason[Case]):
-    """Rest of a limit, or of what other queues lend, that is kept for a job before it.
+    """Reason: the rest of a limit, or of what other queues lend, is reserved for a job before this one.
 
     Attributes:
-        spare: Rest that is left beside what is kept.
+        spare: Rest that is left beside what is reserved.
         bound: Limit; None for what other queues lend.
-        has: Amount that the queue of the limit holds, thousandths of cost.
-        cost: Amount that the job asks for.
+        has: Amount that the queue of the limit holds, in thousandths of cost.
+        cost: Amount that the job asks for, in thousandths of cost.
     """
 
     spare: Spare
@@ -347,20 +346,24 @@ class PoolLimitKept(Reason[Case]):
 
     @classmethod
     def decide(cls, case: Case) -> Iterator[Self]:
-        """Look for a reservation that leaves too little of a limit."""
+        """Yield the first reservation that leaves too little of a limit."""
         bounds = case.facts.bounds_of(case.job, case.pool)
         if not bounds and case.pool not in case.tree.lenders:
             return
         spare = case.facts.spare_beside(case)
         if spare is None:
             return
-        bound = None if spare.queue == ROOT else next(each for each in bounds if each.path == spare.queue)
+        bound = (
+            None
+            if spare.queue == ROOT
+            else next(pool_bound for pool_bound in bounds if pool_bound.path == spare.queue)
+        )
         has = case.facts.held.amount(spare.queue, case.pool)
         stage = Stage.GUARANTEE if bound is None else Stage.QUEUE_LIMIT
         yield cls(stage=stage, spare=spare, bound=bound, has=has, cost=case.most)
 
     def explain(self) -> str:
-        """Name the limit, and say that the rest is kept."""
+        """Return the text: the limit, and that the rest is reserved."""
         if self.bound is None:
             return f"what other queues lend{_of(self.spare.pool)} is kept for a job before it"
         return f"{_holds(self.bound, self.has)}; the rest is kept for a job before it"
@@ -374,13 +377,13 @@ class PoolLimitKept(Reason[Case]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotLent(Reason[Case]):
-    """Lend limits of other queues, which keep a part of a pool idle for these queues.
+    """Reason: lend limits keep the free part of a pool for other queues.
 
     Attributes:
         pool: Name of the pool.
-        free: Thousandths of cost that are free.
-        kept: Thousandths of cost that lend limits keep.
-        cost: Amount that the job asks for.
+        free: Free capacity of the pool, in thousandths of cost.
+        kept: Capacity that lend limits keep, in thousandths of cost.
+        cost: Amount that the job asks for, in thousandths of cost.
     """
 
     pool: str
@@ -391,30 +394,30 @@ class NotLent(Reason[Case]):
 
     @classmethod
     def concerns(cls, tree: Tree) -> bool:
-        """Look for lend limits."""
+        """Return whether the tree has lend limits."""
         return bool(tree.lenders)
 
     @classmethod
     def decide(cls, case: Case) -> Iterator[Self]:
-        """Compare what is free beside lend limits with the cost of the job."""
+        """Yield the reason if what is free beside lend limits is too little for the job."""
         return cls.of_growth(case.facts, case.job, case.pool, case.most)
 
     @classmethod
     def of_growth(cls, facts: Facts, job: Job, pool: str, cost: int) -> Iterator[Self]:
-        """Compare what is free beside lend limits with what a job takes beyond what it holds.
+        """Yield the reason if what is free beside lend limits is too little for a job to hold more.
 
         Args:
             facts: Facts of the match.
             job: Job that waits, or that runs and grows.
             pool: Name of the pool.
-            cost: Thousandths of cost that the job takes beyond what it holds.
+            cost: Amount that the job takes beyond what it holds, in thousandths of cost.
         """
         free, kept = facts.lending.beside(job, pool)
         if kept and kept + cost > free:
             yield cls(pool=pool, free=free, kept=kept, cost=cost)
 
     def explain(self) -> str:
-        """Say what is free, and how much of it queues keep."""
+        """Return the text: what is free, and how much of it lend limits keep."""
         free = f"{_gpus(max(self.free, 0))}{_of(self.pool)} are free"
         keep = f"of these queues keep {number_of(self.kept)} for themselves by their lend_limit_gpus"
         return f"{free}, and {keep}"
@@ -442,16 +445,20 @@ IN_ONE_POOL: Final[tuple[type[Reason[Case]], ...]] = (PoolLimit, PoolLimitKept, 
 
 
 def _may_hold(bound: Bound) -> str:
+    """Return a limit in words."""
     return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(bound.pool)}"
 
 
 def _holds(bound: Bound, has: int) -> str:
+    """Return a limit and what its queue holds, in words."""
     return f"{_may_hold(bound)}, and holds {number_of(has)}"
 
 
 def _gpus(milli: int) -> str:
+    """Return thousandths of GPUs as a number of GPUs, in words."""
     return counted(number_of(milli), "GPU")
 
 
 def _of(pool: str) -> str:
+    """Return " of pool NAME"; "" for the default pool."""
     return "" if pool == DEFAULT_POOL else f" of pool {pool}"

@@ -1,4 +1,4 @@
-"""Reservations during one match: room that is kept for jobs which wait, and who may use it meanwhile."""
+"""Reservations during one match: room on nodes for waiting jobs, and the jobs that may use it meanwhile."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -40,11 +40,24 @@ from mesos_gpu.policy.room.reservation import (
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
 
-_SOON_S: Final = 60.0  # until those have ended who make room for a job
+_SOON_S: Final = 60.0  # time for victims of a job to end
 
 
 class Reservations:
     """Reservations of one match, a book of its ledger: launches use what the reservations leave.
+
+    Args:
+        state: State of the engine.
+        settings: Settings of the scheduler.
+        now: Time, in seconds since the epoch.
+        kept: Reservations in their order, which the barriers read, too.
+        held: Holdings of queues, kept up to date by the ledger.
+        nodes: Nodes of the match.
+        neighbours: Constraints between the tasks of a gang.
+        barriers: Limits of queues.
+        attained: Order of queues by attained service.
+        booked: Bookings of the match.
+        reading: Whether pools count that a job may use only later.
 
     Attributes:
         roomy: Jobs whose room is kept before any job is tried.
@@ -65,29 +78,14 @@ class Reservations:
         *,
         reading: bool = False,
     ) -> None:
-        """Begin with the reservations that there are.
-
-        Args:
-            state: State of the engine.
-            settings: Settings of the scheduler.
-            now: Seconds since the epoch.
-            kept: Reservations in their order, which the barriers read, too.
-            held: Holdings of queues, kept up to date by the ledger.
-            nodes: Nodes of the match.
-            neighbours: Constraints between the tasks of a gang.
-            barriers: Limits of queues.
-            attained: Order of queues by attained service.
-            booked: Bookings of the match.
-            reading: Whether pools count that a job may use only later.
-        """
         self._state, self._settings, self._now, self._reading = state, settings, now, reading
         self._kept, self._held, self._nodes, self._neighbours = kept, held, nodes, neighbours
         self._barriers, self._attained, self._booked = barriers, attained, booked
         self.roomy = set[JobId]()
-        self._firm = False  # whether something is kept that gangs gave up
+        self._firm = False  # whether there are reservations of what gangs gave up
         self._rank = partial(rank_in_leaf, now=now, step_s=settings.queue.aging_step_s)
         self._ends: dict[Hashable, tuple[int, ...]] = {}
-        self._before: list[list[Reservation]] = []  # reservations before each take that stands
+        self._before: list[list[Reservation]] = []  # reservations before each assignment that was not undone
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # holdings that count against limits
 
     @property
@@ -96,7 +94,7 @@ class Reservations:
         return self._kept.every
 
     def begin(self, booked: Sequence[Reservation], given_up: Sequence[Reservation]) -> None:
-        """Keep what is booked, and what gangs gave up that start again, and nothing else."""
+        """Begin with reservations of bookings, and of what gangs gave up that start again, and no others."""
         self._kept.every, self._firm = [*booked, *given_up], bool(given_up)
         self._kept.jobs = {kept.job_id for kept in self._kept.every}
 
@@ -108,7 +106,7 @@ class Reservations:
     # --- room for a job
 
     def find(self, job: Job, request: Request) -> list[Reservation]:
-        """Return where and when a job can start beside all reservations, one for each node; empty if it never can."""
+        """Return the reservations with which a job can start soonest beside all others; empty if it never can."""
         held = self._held
         if not held.tree.document.pools or not job.spec.gpus:
             return self._find_in(job, request, (DEFAULT_POOL,))
@@ -118,7 +116,7 @@ class Reservations:
         return min(filter(None, each), key=lambda each: max(r.at for r in each), default=[])
 
     def _find_in(self, job: Job, request: Request, pools: tuple[str, ...]) -> list[Reservation]:
-        """Find where and when it could start in some pools, of which each has limits that leave room for all of it."""
+        """Return the reservations with which a job can start soonest in some pools, within all their limits."""
         leaves: list[tuple[Leave, Sequence[Limit], int]] = []
         for pool in pools:
             limits = [
@@ -132,21 +130,23 @@ class Reservations:
             if granted is None:
                 return []
             leave, spares = granted
-            if leave.awaited and job.room_made_at is None:  # a node may idle no longer than for its own sake
+            if (
+                leave.awaited and job.room_made_at is None
+            ):  # no node idles while jobs of other nodes have to end
                 needs = request.resources.with_gpus(request.resources.gpus * job.spec.tasks)
                 awaited = leave.awaited
                 return [Reservation(job.id, job.spec.queue, needs, leave.at, spares=spares, awaited=awaited)]
             leaves.append((leave, limits, cost))
-        there = self.find_room(job, request, pools)
+        rooms = self.find_room(job, request, pools)
         opens = [self._held.pools.opens_at(job, pool) for pool in pools]
-        if opens_at := max(opens, default=0.0):  # not before the job may use them
-            there = [replace(each, at=max(each.at, opens_at)) for each in there]
-        return [with_leaves(each, leaves) for each in there]
+        if opens_at := max(opens, default=0.0):  # not before the job may use the pools
+            rooms = [replace(reservation, at=max(reservation.at, opens_at)) for reservation in rooms]
+        return [with_leaves(reservation, leaves) for reservation in rooms]
 
     def find_room(
         self, job: Job, request: Request, pools: tuple[str, ...] = (), *, beside: bool = True
     ) -> list[Reservation]:
-        """Find room for a job on nodes, whatever limits say.
+        """Find room for a job on nodes, without regard to limits.
 
         Args:
             job: Job that waits.
@@ -158,9 +158,9 @@ class Reservations:
             Reservations for the soonest start, one for each node; empty if no nodes have as much.
         """
         every = self._state.cluster.nodes
-        # Room that others make for a job is on these nodes, and is kept for it.
-        there = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
-        able = [node for node in there if self._nodes.serves(job, node, ever=self._reading)]
+        # Room that was made for the job is on these nodes, and is reserved for it.
+        candidates = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
+        able = [node for node in candidates if self._nodes.serves(job, node, ever=self._reading)]
         if pools and self._held.tree.document.pools and job.spec.gpus:
             able = [node for node in able if self._held.pool_of(node.id) in pools]
         nodes = [self._left_of(job, node) if beside else self._nodes.capacity(node) for node in able]
@@ -171,16 +171,20 @@ class Reservations:
         return [reservation] if reservation else []
 
     def alone(self, job: Job, request: Request) -> Reservation | None:
-        """Return the node that a job gets if nothing is kept for others, and no queue has a limit; None without one."""
+        """Return the node that a job would get without reservations and limits; None without one."""
         return decisive(self.find_room(job, request, beside=False))
 
     def _left_of(self, job: Job, node: Node) -> NodeCapacity:
-        """Return a node without what is kept of it from a job."""
+        """Return a node without what is reserved there for other jobs."""
         kept = self._kept.on(node.id)
         if not kept:
             return self._nodes.capacity(node)
         if self._booked.any or self._firm:
-            others = [each for each in kept if each.job_id != job.id and self._is_kept_from(job, each)]
+            others = [
+                reservation
+                for reservation in kept
+                if reservation.job_id != job.id and self._is_kept_from(job, reservation)
+            ]
             return self._nodes.capacity(node).keeping(others)
         if node.id not in self._kept.left:
             self._kept.left[node.id] = self._nodes.capacity(node).keeping(kept)
@@ -189,7 +193,7 @@ class Reservations:
     # --- nodes beside reservations
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
-        """Return the places of the reservations of nodes that a job would be in the way of."""
+        """Return the indexes of the reservations that a job could delay."""
         if not self.every:
             return ()
         key = (
@@ -210,7 +214,12 @@ class Reservations:
     def open_to(
         self, outlasted: Iterable[int], nodes: Mapping[AgentId, NodeCapacity]
     ) -> Mapping[AgentId, NodeCapacity]:
-        """Return nodes as a job may use them that is in the way of the reservations at some places."""
+        """Return nodes with less free capacity, for a job that could delay some reservations there.
+
+        Args:
+            outlasted: Indexes of the reservations.
+            nodes: Nodes with their free capacity.
+        """
         changed: dict[AgentId, NodeCapacity] = {}
         for i in outlasted:
             kept = self.every[i]
@@ -223,13 +232,15 @@ class Reservations:
         return [r for r in self._kept.on(node.id) if r.job_id != job.id and self._is_kept_from(job, r)]
 
     def _is_kept_from(self, job: Job, kept: Reservation) -> bool:
-        """Return whether a job must leave a reservation alone that could start in a while; of bookings, and of what
-        gangs gave up, only if it is in their way."""
+        """Return whether a job must leave a reservation alone that could start soon.
+
+        Bookings, and what gangs gave up, are left alone only if the job would delay them.
+        """
         firm = kept.booking or kept.is_given_up
         return not firm or self._in_way(job, ends_by(job.spec, self._now + _SOON_S), kept)
 
     def _in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
-        """Return whether a job that ends at the latest at a time may be in the way of a reservation for others."""
+        """Return whether a job that ends by a time may delay a reservation of another job."""
         if kept.is_given_up and precedes(self._state, job, kept, self._rank):
             return False
         if not kept.booking:
@@ -265,7 +276,7 @@ class Reservations:
             if self._in_way(job, ends_at, kept)
             else kept
             if kept.job_id != job.id
-            else replace(kept, agent_id=None, spares=())  # it has it now
+            else replace(kept, agent_id=None, spares=())  # the job uses it now
             for kept in self.every
         ]
 
@@ -280,12 +291,12 @@ class Reservations:
                     self._below[path, charge.pool].pop()
 
     def _forget(self, agent_id: AgentId) -> None:
-        """Forget the capacity of a node, which is worked out again when it is asked for."""
+        """Drop the cached capacity of a node."""
         self._nodes.forget(agent_id)
         self._kept.left.pop(agent_id, None)
 
     def _count(self, job: Job, charge: Charge) -> None:
-        """Count a launch against the limits whose holdings are known."""
+        """Count a launch against those limits whose holdings are cached."""
         taken: Allocation | None = None
         for path in up(charge.queue):
             if (path, charge.pool) in self._below:
@@ -293,7 +304,7 @@ class Reservations:
                 self._below[path, charge.pool].append(taken)
 
     def _held_below(self, bound: Bound) -> list[Allocation]:
-        """Return the holdings that count against a limit; they are kept up to date from then on."""
+        """Return the holdings that count against a limit, cached and kept up to date from then on."""
         key = bound.path, bound.pool
         if key not in self._below:
             held = self._held

@@ -1,8 +1,8 @@
-"""Whether the values of a job's secrets are at hand. The engine knows when they were read, and never a value.
+"""Readiness of secrets for launches: the engine knows when each was read, but never a value.
 
-They are read for jobs that wait, a little ahead, so that a launch waits for no store, and one that cannot be read holds
-up its own jobs only. Each attempt gets what the store has since the job waits for it, and a value that is old is read
-again.
+Secrets are read for pending jobs a little ahead, so that a launch does not wait for the secret store, and one that
+cannot be read delays only its own jobs. Each attempt gets values that were read since the job began to wait; an old
+value is read again.
 """
 
 from dataclasses import replace
@@ -20,34 +20,36 @@ _NEVER = SecretRead()
 
 
 def at_hand(turn: Turn, job: Job) -> bool:
-    """Whether all of a job's secrets are; what must be read for it is asked for, once for all jobs that want it."""
+    """Return whether all secrets of a job are read; request those that are missing or old, once for all jobs."""
     state = turn.state
     if not (sources := sources_of(state, job.spec)):
         return True
     since = _since(state, job)
-    due = tuple(each for each in sources if _is_due(turn, state.work.secrets.get(each, _NEVER), since))
-    for source in due:
-        known = state.work.secrets.get(source, _NEVER)
-        state.work.secrets[source] = replace(known, asked_at=turn.now, answered=False)
-    if due:
-        turn.effects.append(ReadSecrets(due))
-    return all(_holds(state.work.secrets[each], turn.settings, turn.now, since) for each in sources)
+    missing = tuple(
+        source for source in sources if _is_due(turn, state.work.secrets.get(source, _NEVER), since)
+    )
+    for source in missing:
+        read = state.work.secrets.get(source, _NEVER)
+        state.work.secrets[source] = replace(read, asked_at=turn.now, answered=False)
+    if missing:
+        turn.effects.append(ReadSecrets(missing))
+    return all(_holds(state.work.secrets[source], turn.settings, turn.now, since) for source in sources)
 
 
 def on_read(turn: Turn, event: SecretsRead) -> None:
-    """Take in which could be read, and why others could not."""
+    """Record which secrets could be read, and why others could not."""
     for source, why in event.problems.items():
-        known = turn.state.work.secrets.get(source, _NEVER)
-        failures = known.failures + 1 if why else 0
+        read = turn.state.work.secrets.get(source, _NEVER)
+        failures = read.failures + 1 if why else 0
         wait_s = delay_s(
             failures,
             first_s=turn.settings.secret_store.secrets_first_s,
             most_s=turn.settings.secret_store.secrets_most_s,
         )
         turn.state.work.secrets[source] = replace(
-            known,
+            read,
             answered=True,
-            read_at=None if why else known.asked_at,
+            read_at=None if why else read.asked_at,
             problem=why,
             failures=failures,
             next_at=turn.now + (wait_s if why else turn.settings.secret_store.secrets_fresh_s),
@@ -55,14 +57,14 @@ def on_read(turn: Turn, event: SecretsRead) -> None:
 
 
 def on_tick(turn: Turn) -> None:
-    """Forget those that no job waits for any more."""
+    """Forget secrets that no pending job needs any more."""
     limit_s = 2 * turn.settings.secret_store.secrets_stale_s
     old = [s for s, known in turn.state.work.secrets.items() if turn.now - known.asked_at > limit_s]
     if not old:
         return
     waiting = (turn.state.work.jobs[job_id] for _, job_id in turn.state.work.queue)
-    wanted = {source for job in waiting for source in sources_of(turn.state, job.spec)}
-    old = [source for source in old if source not in wanted]
+    needed = {source for job in waiting for source in sources_of(turn.state, job.spec)}
+    old = [source for source in old if source not in needed]
     for source in old:
         del turn.state.work.secrets[source]
     if old:
@@ -70,17 +72,17 @@ def on_tick(turn: Turn) -> None:
 
 
 def problem_of(state: State, settings: Settings, now: float, job: Job) -> str:
-    """Why a job waits for its secrets, in words; "": it does not, or that is not known yet."""
+    """Return why a job waits for its secrets, in words; "" if it does not wait, or if that is not known yet."""
     since = _since(state, job)
     for source in sources_of(state, job.spec):
-        known = state.work.secrets.get(source)
-        if known is None or _holds(known, settings, now, since):
+        read = state.work.secrets.get(source)
+        if read is None or _holds(read, settings, now, since):
             continue
-        if not known.problem:
+        if not read.problem:
             return f"secret {source} is being read"
-        tries = f"tried {known.failures} times" if known.failures > 1 else "tried once"
-        named = known.problem if source.partition("#")[0] in known.problem else f"{source}: {known.problem}"
-        return f"{named}; {tries}, again in {max(known.next_at - now, 0.0):.0f} s"
+        tries = f"tried {read.failures} times" if read.failures > 1 else "tried once"
+        named = read.problem if source.partition("#")[0] in read.problem else f"{source}: {read.problem}"
+        return f"{named}; {tries}, again in {max(read.next_at - now, 0.0):.0f} s"
     return ""
 
 
@@ -94,18 +96,20 @@ def sources_of(state: State, spec: JobSpec) -> tuple[str, ...]:
 
 
 def _since(state: State, job: Job) -> float:
-    """Since when it waits: what was read before may have changed."""
+    """Return since when a job waits; values that were read before may have changed."""
     task = state.work.tasks.get(job.task_id) if job.task_id is not None else None
     return job.submitted_at if task is None else task.ended_at or task.heard_at
 
 
 def _is_due(turn: Turn, known: SecretRead, since: float) -> bool:
-    if not known.answered:  # never asked, or the answer is lost
+    """Return whether a secret has to be read again."""
+    if not known.answered:  # not requested yet, or the answer is lost
         return turn.now - known.asked_at >= turn.settings.secret_store.secrets_answer_s
     return turn.now >= known.next_at or (known.read_at is not None and known.read_at < since)
 
 
 def _holds(known: SecretRead, settings: Settings, now: float, since: float) -> bool:
+    """Return whether the last read of a secret is new enough for a launch."""
     return (
         known.read_at is not None
         and known.read_at >= since

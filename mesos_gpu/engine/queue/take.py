@@ -1,4 +1,4 @@
-"""What a match takes of an agent's offers for one task."""
+"""Assignment of a part of an agent's offers to one task, as a match makes it."""
 
 from dataclasses import dataclass
 
@@ -12,20 +12,20 @@ from mesos_gpu.policy.capacity.request import Request
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Take:
-    """What one task and its executor take of an agent's offers. No two are the same.
+    """Assignment: what one task and its executor take of an agent's offers. Each is equal only to itself.
 
     Attributes:
-        agent_id: Whose offers.
-        job: The task's; None: it is a node monitor.
-        request: What the job's task and its executor need together; None: only where it goes counts.
-        task: What is the task's of that.
-        executor: What is its executor's.
-        gpus: Those that the task gets.
-        share: What it gets of each of them; None: all of it.
-        opens: Those of them that no task holds in Mesos for their shares yet: one is launched with it.
-        covers: A shared card without such a task: one is launched, and nothing else.
-        ports: Of the host, each once, with the kind of resource that it is.
-        numbers: Of each port that the job asks for, in its order, the host's; None: the port has none there.
+        agent_id: Agent of the offers.
+        job: Job of the task; None for a node monitor.
+        request: Needs of the task with its executor; None if only the node counts.
+        task: Resources of the task.
+        executor: Resources of its executor.
+        gpus: GPUs of the task.
+        share: Share of each of these GPUs; None for whole GPUs.
+        opens: GPUs among them without a cover task; one is launched with the task.
+        covers: GPU for which a cover task is launched, and nothing else; None for other tasks.
+        ports: Ports of the host, each once, with the kind of resource.
+        numbers: Host port of each port that the job asks for, in its order; None where the port has no host port.
     """
 
     agent_id: AgentId

@@ -1,4 +1,4 @@
-"""Answers to changes that users have asked for, once the engine has taken them in."""
+"""Answers to changes that users have requested, once the engine has applied them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, get_args
@@ -11,16 +11,16 @@ T = TypeVar("T")
 
 
 def answer_to(state: State, change: ev.Change[T]) -> T:
-    """Return the answer to a change that the state has taken in."""
+    """Return the answer to a change that the state has applied."""
     answer: T = _ANSWERS[type(change)](state, change)
     return answer
 
 
 def _nothing(_state: State, _change: ev.Change[None]) -> None:
-    """Answer that the change was taken in."""
+    """Return nothing, as the answer only confirms that the change was applied."""
 
 
-#: How each change is answered; the base class of the change says what type its answer has.
+#: Function that answers each change; the type of the answer is the parameter of the change's base class.
 _ANSWERS: Final[Mapping[type[ev.Change[Any]], Callable[[State, Any], Any]]] = {
     **{kind: _nothing for kind in get_args(ev.Event) if issubclass(kind, ev.Change)},
     **{

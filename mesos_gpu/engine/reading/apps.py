@@ -17,10 +17,10 @@ from mesos_gpu.model.tasks.volume import PersistentVolume
 
 
 def check_apps(view: View, change: Plan) -> None:
-    """Compare a change of apps with limits and with the tree of queues.
+    """Check a change of apps against limits and the tree of queues.
 
     Raises:
-        BadConfiguration, NotAccepted, TooMuch: It would be refused.
+        BadConfiguration, NotAccepted, TooMuch: The change would be refused.
     """
     check_change(view.state, view.settings, view.now, change)
 
@@ -51,18 +51,26 @@ def resting_volumes(view: View, app_id: str) -> Mapping[JobId, Sequence[Persiste
 
 
 def last_failures(view: View, app_ids: Collection[str]) -> Mapping[str, Job]:
-    """Return the latest failed instance of each app that has one: it ended by itself with an error, or was ended
-    because it was not healthy."""
+    """Return the latest failed instance of each app that has one.
+
+    It ended by itself with an error, or was ended because it was unhealthy.
+    """
     return delays.last_failures(view.state, app_ids)
 
 
 def ends_of(view: View, app_ids: Collection[str]) -> Mapping[str, Ends]:
-    """Return how instances of each app ended by themselves lately, without the apps of which none did."""
+    """Return how instances of each app ended by themselves lately; apps without such ends are missing."""
     return delays.ends_of(view.state, app_ids, view.now)
 
 
 def is_crashing(view: View, app: App, ends: Ends) -> bool:
-    """Return whether an app's instances still end one after the other; `ends`: how the latest ones ended."""
+    """Return whether an app's instances still end one after the other.
+
+    Args:
+        view: View of the state.
+        app: App that the catalog has.
+        ends: Latest ends of its instances.
+    """
     return delays.is_crashing(view.state, app, ends, view.now)
 
 
@@ -72,17 +80,18 @@ def launch_delays(view: View) -> Mapping[str, LaunchDelay]:
 
 
 def check_results(view: View, task_id: TaskId) -> Sequence[CheckHealth]:
-    """Return the result of each check that the scheduler makes of a task, in its app's order; empty before the first
-    result."""
+    """Return the result of each check that the scheduler makes of a task, in its app's order.
+
+    Empty before the first result.
+    """
     return view.state.apps.check_results.get(task_id, ())
 
 
 def checked_of(view: View, task_id: TaskId) -> Checked | None:
-    """Return the latest result of a task's check that is only shown, or None if there was none since the scheduler
-    started."""
+    """Return the latest result of a task's check that is only shown; None before the first one since the start."""
     return view.state.apps.checked.get(task_id)
 
 
 def readiness_of(view: View, task_id: TaskId) -> Readiness | None:
-    """Return the latest result of a task's readiness check, or None if there was none since the scheduler started."""
+    """Return the latest result of a task's readiness check; None before the first one since the start."""
     return view.state.apps.readiness.get(task_id)

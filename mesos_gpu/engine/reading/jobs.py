@@ -39,7 +39,7 @@ def round_of(view: View, job: Job) -> Sequence[Task]:
 
 
 def idle_of(view: View, job: Job) -> tuple[Idleness, Idle] | None:
-    """Return how idle a job is and the rules for it, or None if it is not idle and is not kept from being ended."""
+    """Return how idle a job is and the rules for it; None if it is not idle and not protected from being ended."""
     return idle.idle_of(view.state, job, view.now)
 
 
@@ -53,7 +53,7 @@ def made_room_for(view: View, job_id: JobId) -> Sequence[JobId]:
     tasks = view.state.work.tasks
     victims = (tasks.get(task_id) for task_id in view.state.work.made_room.get(job_id, ()))
     ids = {task.job_id for task in victims if task is not None and task.preempted_for == job_id}
-    return sorted(each for each in ids if each is not None)
+    return sorted(victim_id for victim_id in ids if victim_id is not None)
 
 
 def explain_job(view: View, job_id: JobId, *, past_offers: bool = False) -> Why:
@@ -67,10 +67,10 @@ def explain_job(view: View, job_id: JobId, *, past_offers: bool = False) -> Why:
     Raises:
         NotFound: There is no such job.
     """
-    asked, job = (view.state, view.settings, view.now), view.jobs.get(job_id)
+    context, job = (view.state, view.settings, view.now), view.jobs.get(job_id)
     if job is None:
-        return why_in_array(*asked, job_id, past_offers=past_offers)
-    return why_of(*asked, job, past_offers=past_offers)
+        return why_in_array(*context, job_id, past_offers=past_offers)
+    return why_of(*context, job, past_offers=past_offers)
 
 
 def counts_of(view: View, array: JobArray) -> ArrayCounts:
@@ -80,13 +80,14 @@ def counts_of(view: View, array: JobArray) -> ArrayCounts:
 
 def unmade_tasks(view: View, array: JobArray | None = None) -> int:
     """Return the number of waiting tasks of an array, or of all arrays, that have no job yet."""
-    known = view.state.work.members.unmade
-    return sum(known.values()) if array is None else known.get(array.id, 0)
+    unmade = view.state.work.members.unmade
+    return sum(unmade.values()) if array is None else unmade.get(array.id, 0)
 
 
 def _forecast(view: View) -> Forecast:
-    asked = view.state, view.settings, view.now
-    return Forecast(*asked, standing_of(*asked), Coming(*asked))
+    """Return the forecast of all pending jobs."""
+    context = view.state, view.settings, view.now
+    return Forecast(*context, standing_of(*context), Coming(*context))
 
 
 def waiting_jobs(view: View, most: int, sees: Callable[[Job], bool] = lambda _: True) -> Sequence[Waiting]:
@@ -95,7 +96,7 @@ def waiting_jobs(view: View, most: int, sees: Callable[[Job], bool] = lambda _: 
     Args:
         view: View of the state.
         most: Largest number of jobs.
-        sees: Function that says whether a job is wanted.
+        sees: Function that returns whether to include a job.
     """
     return _forecast(view).waiting(most, sees)
 

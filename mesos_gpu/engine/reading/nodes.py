@@ -23,7 +23,7 @@ def gpu_statuses(view: View, on: Callable[[str], bool] | None = None) -> Sequenc
 
     Args:
         view: View of the state.
-        on: Function that says whether GPUs of a host are wanted, by its name; None for all hosts.
+        on: Function that returns whether to include the GPUs of a host, by its name; None for all hosts.
     """
     return reported(view.state, view.settings, view.now, view.state.cluster.placed(on).values())
 
@@ -35,7 +35,7 @@ def gpu_page(
 
     Args:
         view: View of the state.
-        on: Function that says whether GPUs of a host are wanted, by its name; None for all hosts.
+        on: Function that returns whether to include the GPUs of a host, by its name; None for all hosts.
         skip: Number of GPUs that are left out first.
         limit: Largest number of GPUs; None for all others.
     """
@@ -58,7 +58,7 @@ def holder_of(view: View, gpu_id: GpuId) -> Task | None:
 
 def shared_gpu(view: View, gpu: Gpu) -> SharedGpu | None:
     """Return what is granted of a GPU that tasks share, or None if it is not shared."""
-    if not is_shared(view, gpu.id):  # nearly all of thousands
+    if not is_shared(view, gpu.id):  # the usual case, for thousands of GPUs
         return None
     return shared_gpus.shared_gpu(view.state, view.settings, gpu)
 
@@ -98,11 +98,11 @@ def missing_models(view: View, names: Sequence[str]) -> str:
     Returns:
         The sentence; "" if a node has one of them, if no GPU is known yet, or if a node has not reported yet.
     """
-    known = view.state.cluster.agents.models
-    if not names or not known or len(unknown(names, known)) < len(names):
+    models = view.state.cluster.agents.models
+    if not names or not models or len(unknown(names, models)) < len(names):
         return ""
     is_waited_for = any(node.is_unreported for node in view.nodes.values())
-    return "" if is_waited_for else no_such_model(names, known)
+    return "" if is_waited_for else no_such_model(names, models)
 
 
 def gpu_defaults(view: View) -> GpuDefaults:

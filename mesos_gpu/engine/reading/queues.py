@@ -33,10 +33,10 @@ def queue_shares(view: View) -> Sequence[QueueShare]:
 
 
 def path_share(view: View, path: str) -> PathShare:
-    """Return what a queue's share follows from.
+    """Return the shares of a queue and of those above it, with the numbers from which they follow.
 
     Raises:
-        NotFound: There is no such queue.
+        NotFound: The queue does not exist.
     """
     return shares.path_share(view.state, view.settings, path, view.now)
 
@@ -51,10 +51,10 @@ def explain_queue(view: View, path: str) -> QueueWhy:
 
 
 def check_queues(view: View, document: QueueDocument) -> Findings:
-    """Compare a document of queues with the present jobs, bookings and nodes.
+    """Check a document of queues against the present jobs, bookings and nodes.
 
     Raises:
-        Conflict: Jobs would be in no leaf, or no user could use what is booked.
+        Conflict: Jobs would be in no leaf, or a booking would be unusable.
     """
     refuse_homeless(view.state, view.settings, document)
     refuse_unusable(view.state, document)
@@ -64,6 +64,7 @@ def check_queues(view: View, document: QueueDocument) -> Findings:
 
 
 def _without_store(view: View, document: QueueDocument) -> Iterator[tuple[str, str]]:
+    """Yield the queues whose image secret cannot be read, as the scheduler has no secret store for it."""
     permits = Permits(secrets=view.settings.secret_store.secrets)
     for path, spec in document.queues.items():
         if spec.image_secret and (why := permits.problem_of_secrets([spec.image_secret])):
@@ -71,7 +72,7 @@ def _without_store(view: View, document: QueueDocument) -> Iterator[tuple[str, s
 
 
 def hours_of(view: View, document: QueueDocument) -> tuple[Span, Span | None]:
-    """Return what the hours of a document make of it now, and after that, or None if it stays so."""
+    """Return the hours of a document that hold now, and the next ones; None if no others follow."""
     now = span_at(document, view.now)
     return now, None if now.until == inf else span_at(document, now.until)
 
@@ -84,12 +85,12 @@ def plan_queues(view: View, document: QueueDocument) -> QueuePlan:
 
 
 def budget_standings(view: View) -> Sequence[Standing]:
-    """Return the standing of each budget that is a queue's, or that a user has paid from."""
+    """Return the state of each budget of a queue, and of those that users have paid from."""
     return all_standing(view.state, view.now)
 
 
 def budget_periods(view: View) -> Sequence[Standing]:
-    """Return the standing of each budget at the end of its kept periods, and now."""
+    """Return the state of each budget at the end of its saved periods, and now."""
     return all_periods(view.state, view.now)
 
 

@@ -1,4 +1,4 @@
-"""Trials: what would become of a job, which is submitted on a copy of the state."""
+"""Trials: submission of a job on a copy of the state, to find what would become of it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,6 +37,7 @@ def plan_job(view: View, job: JobSubmitted) -> JobPlan:
 
 
 def _explained(trial: View, job: JobSubmitted) -> Why:
+    """Submit a job in the trial and return why it waits."""
     step(trial.state, job, trial.now, trial.settings)
     give_seats(trial.state, trial.settings, trial.now)
     return explain_job(trial, job.job_id, past_offers=True)
@@ -80,8 +81,9 @@ def _most(trial: View, job: JobSubmitted, spec: JobSpec, name: str, value: int) 
 
 
 def _could_run(trial: View, job: JobSubmitted, spec: JobSpec) -> bool:
+    """Return whether a changed request could ever run; False if its submission is refused."""
     other = replace(job, job_id=JobId(f"{job.job_id}-{trial.state.work.next_sequence}"), spec=spec)
     try:
         return _explained(trial, other).can_ever_run
-    except MesosGpuError:  # it would be refused
+    except MesosGpuError:  # the submission would be refused
         return False

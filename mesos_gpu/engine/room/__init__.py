@@ -1,1 +1,1 @@
-"""Room on nodes: what launches take, what is kept for jobs, what no node has."""
+"""Room on nodes: resources of launches, reservations of jobs, and requests that no node can serve."""

@@ -17,7 +17,7 @@ class Footprint(NamedTuple):
 
     task: Resources
     executor: Resources
-    total: Resources  # of both
+    total: Resources  # sum of both
 
 
 def footprint_of(job: Job, settings: Settings) -> Footprint:
@@ -30,11 +30,12 @@ def footprint_of(job: Job, settings: Settings) -> Footprint:
 
 @lru_cache(maxsize=4096)
 def _footprint(asked_milli: tuple[int, ...], executor_milli: tuple[int, ...]) -> Footprint:
-    asked, executor = Resources.of_milli(asked_milli), Resources.of_milli(executor_milli)
+    """Return the footprint of a task by its request and the executor's resources; see `footprint_of`."""
+    requested, executor = Resources.of_milli(asked_milli), Resources.of_milli(executor_milli)
     most = executor.cpu_milli
     if not most:
-        return Footprint(asked, executor, asked + executor)
-    total = max(asked.cpu_milli - asked.cpu_milli * OVERHEAD_PERMILLE // 1000, most)
-    own = max(total - asked.cpu_milli, min(most, total // 2))
-    own_task, own_executor = asked.with_cpu_milli(total - own), executor.with_cpu_milli(own)
+        return Footprint(requested, executor, requested + executor)
+    total = max(requested.cpu_milli - requested.cpu_milli * OVERHEAD_PERMILLE // 1000, most)
+    own = max(total - requested.cpu_milli, min(most, total // 2))
+    own_task, own_executor = requested.with_cpu_milli(total - own), executor.with_cpu_milli(own)
     return Footprint(own_task, own_executor, own_task + own_executor)

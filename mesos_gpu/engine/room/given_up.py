@@ -1,4 +1,4 @@
-"""Room that the tasks of a gang gave up for the gang to start again: it is kept until the gang runs."""
+"""Reservations of what tasks of a gang gave up so that the gang can start again; they last until the gang runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -33,18 +33,19 @@ def given_up(
     place_of: Callable[[Job], Place | None],
     capacity: Callable[[Node], NodeCapacity],
 ) -> list[Reservation]:
-    """Return what is kept of nodes for gangs that start again.
+    """Return the reservations for gangs that start again.
 
     Args:
         state: State of the engine.
         settings: Settings of the scheduler.
-        now: Seconds since the epoch.
-        rule_against: Rule of its queue or class that keeps a gang from starting; None if it may start.
-        request_of: Request of each task of a gang.
-        spares_of: Rest of each limit for other jobs if a gang still had its ended tasks, given by the agents of these,
-            or None if limits or guarantees never let the gang have them again.
-        place_of: Search for the nodes of a gang's tasks if no other task ran; None if no rule compares them.
-        capacity: Capacity of a node now.
+        now: Time, in seconds since the epoch.
+        rule_against: Function that returns why a rule keeps a gang from starting; None if it may start.
+        request_of: Function that returns the request of each task of a gang.
+        spares_of: Function that returns the rest of each limit for other jobs if a gang still had its ended tasks,
+            given by their agents; None if limits or guarantees never let the gang have them again.
+        place_of: Function that returns the search for the nodes of a gang's tasks if no other task ran; None if no
+            rule compares them.
+        capacity: Function that returns the capacity of a node now.
     """
     kept: list[Reservation] = []
     gangs = [job for job in _starting_again(state) if not job.room_on]
@@ -53,7 +54,7 @@ def given_up(
     ground = ground_now(state)
     for job in gangs:
         members = state.work.round_of(job)
-        rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
+        rule = rule_against(job)  # a missing seat does not count: the gang had one, or gets the next
         if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
             continue
         if not could_fit(state, job, ground, now, partial(_fits, state, job, request_of, place_of, capacity)):
@@ -74,7 +75,7 @@ def given_up(
 
 
 def keeps_seat(state: State, job: Job) -> bool:
-    """Return whether a gang waits to start again, and has its part of a guarantee before jobs behind it until then."""
+    """Return whether a gang waits to start again, and precedes jobs behind it in its guarantee until then."""
     if job.spec.tasks == 1 or not job.launches or any(map(_is_for_others, state.work.round_of(job))):
         return False
     return known_to_fit(state, job)
@@ -87,13 +88,13 @@ def _fits(
     place_of: Callable[[Job], Place | None],
     capacity: Callable[[Node], NodeCapacity],
 ) -> bool:
-    """Return whether all nodes, also drained and lost ones, could serve a gang if they were empty and well."""
+    """Return whether all nodes, also drained and lost ones, could serve a gang if they were empty and sound."""
     nodes = map(capacity, state.cluster.nodes.values())
     return not is_hopeless(state, request_of(job), nodes, place_of(job))
 
 
 def _starting_again(state: State) -> Iterator[Job]:
-    """Yield the gangs that wait after a launch, and those whose members are being ended for the gang to start again."""
+    """Yield gangs that wait after a launch, and gangs that are being ended to start again."""
     jobs = state.work.jobs
     yield from [
         job for _, job_id in state.work.queue if (job := jobs[job_id]).launches and job.spec.tasks > 1
@@ -106,7 +107,7 @@ def _starting_again(state: State) -> Iterator[Job]:
 
 
 def _is_for_others(task: Task) -> bool:
-    """Return whether a task ended, or ends, for something else than the start of its gang again."""
+    """Return whether a task ended, or ends, for another reason than the restart of its gang."""
     for_others = (
         task.notice is not None and task.notice.stands and task.notice.reason is not NoticeReason.DRAIN
     )
@@ -114,6 +115,7 @@ def _is_for_others(task: Task) -> bool:
 
 
 def _reservation(job: Job, settings: Settings, tasks: Iterable[Task], node: NodeCapacity) -> Reservation:
+    """Return the reservation of what ended tasks of a gang held on one node."""
     members = list(tasks)
     gpus = list(chain.from_iterable(task.gpus[: job.spec.gpus] for task in members))
     needs = total(footprint_of(job, settings).total for _ in members)
@@ -128,13 +130,13 @@ def _reservation(job: Job, settings: Settings, tasks: Iterable[Task], node: Node
 
 
 def precedes(state: State, job: Job, kept: Reservation, rank: Callable[[Job], tuple[int, ...]]) -> bool:
-    """Return whether a job stands before the gang for which something is kept, and so may take it.
+    """Return whether a job comes before a gang with a reservation, and so may use what is reserved.
 
     Args:
         state: State of the engine.
         job: Job that waits.
         kept: Reservation of what the gang gave up.
-        rank: Place of a job in its queue; the lowest is first.
+        rank: Function that returns the place of a job in its queue; the lowest is first.
     """
     gang = state.work.jobs[kept.job_id]
     if state.quota.tree.leaf_of(job.spec.queue) != state.quota.tree.leaf_of(gang.spec.queue):

@@ -1,4 +1,4 @@
-"""Jobs that no node could serve even if all that runs there ended; for some time others of their leaf precede them."""
+"""Jobs that no node could serve even if it were empty; for some time other jobs of their leaf come before them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -12,9 +12,9 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.never import empty_rooms, is_able, is_unreported
 from mesos_gpu.policy.room.together import Place
 
-_LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
+_LOOK_AGAIN_S: Final = 60.0  # time for which a result holds
 _FITS: Final = "fits"  # name of the notes of `Fits`, by job
-HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
+HOPELESS: Final = "hopeless"  # name of the notes of `Hopeless`, by job
 
 
 class Hopeless(NamedTuple):
@@ -41,8 +41,10 @@ def ground_now(state: State) -> Ground:
 
 
 def note_hopeless(state: State, job: Job, now: float) -> None:
-    """Record that no node could serve a job that starves or has a seat: for some time the next job of its leaf has the
-    reservation or the seat."""
+    """Record that no node could serve a job that starves or has a seat.
+
+    For some time the next job of its leaf gets the reservation or the seat.
+    """
     notes: dict[JobId, Hopeless] = state.books.notes.setdefault(HOPELESS, {})
     for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
         del notes[job_id]
@@ -50,10 +52,10 @@ def note_hopeless(state: State, job: Job, now: float) -> None:
 
 
 def fit_nowhere(state: State, now: float) -> frozenset[JobId]:
-    """Return the jobs for which there was no node of late, even if all that runs there ended."""
-    known: Mapping[JobId, Hopeless] = state.books.notes.get(HOPELESS, {})
-    ground = ground_now(state) if known else None
-    return frozenset([job_id for job_id, note in known.items() if note.until > now and note.by == ground])
+    """Return the jobs recorded of late as unable to run on any node, even an empty one."""
+    notes: Mapping[JobId, Hopeless] = state.books.notes.get(HOPELESS, {})
+    ground = ground_now(state) if notes else None
+    return frozenset([job_id for job_id, note in notes.items() if note.until > now and note.by == ground])
 
 
 class Fits(NamedTuple):
@@ -65,36 +67,36 @@ class Fits(NamedTuple):
 
 
 def could_fit(state: State, job: Job, ground: Ground, now: float, look: Callable[[], bool]) -> bool:
-    """Return whether nodes could serve all tasks of a job if they were empty and well, as of the last minute.
+    """Return whether nodes could serve all tasks of a job if they were empty and sound; a result holds for a minute.
 
     Args:
-        state: State of the engine, which remembers the answer.
-        job: Job that waits.
-        ground: Nodes and rules of this moment; where they have changed, the answer is asked for again.
-        now: Seconds since the epoch.
-        look: Looks at all nodes.
+        state: State of the engine, which remembers the result.
+        job: Gang that waits to start again.
+        ground: Nodes and rules at this moment; a change of them makes the result void.
+        now: Time, in seconds since the epoch.
+        look: Function that computes the result.
     """
     notes: dict[JobId, Fits] = state.books.notes.setdefault(_FITS, {})
-    known = notes.get(job.id)
-    if known is None or known.until <= now or known.on != ground:
+    note_of_job = notes.get(job.id)
+    if note_of_job is None or note_of_job.until <= now or note_of_job.on != ground:
         for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
             del notes[job_id]
-        known = notes[job.id] = Fits(ground, now + _LOOK_AGAIN_S, look())
-    return known.fits
+        note_of_job = notes[job.id] = Fits(ground, now + _LOOK_AGAIN_S, look())
+    return note_of_job.fits
 
 
 def known_to_fit(state: State, job: Job) -> bool:
-    """Return the latest answer of `could_fit` for a job; true if it was not asked for."""
-    known: Fits | None = state.books.notes.get(_FITS, {}).get(job.id)
-    return known is None or known.fits
+    """Return the latest result of `could_fit` for a job; True without one."""
+    note_of_job: Fits | None = state.books.notes.get(_FITS, {}).get(job.id)
+    return note_of_job is None or note_of_job.fits
 
 
 def is_hopeless(
     state: State, request: Request, nodes: Iterable[NodeCapacity], place: Place | None = None
 ) -> bool:
-    """Return whether some nodes could not serve all tasks of a job if they were empty and well.
+    """Return whether nodes could not serve all tasks of a job even if they were empty and sound.
 
-    A node that has never offered a GPU has no monitor, so its report is not waited for.
+    A node that never offered a GPU has no monitor, so its missing report does not count.
 
     Args:
         state: State of the engine.
@@ -102,16 +104,16 @@ def is_hopeless(
         nodes: Nodes that the job may use.
         place: Search for the nodes of its tasks; None if no rule compares them with each other.
     """
-    known = state.cluster.nodes
-    there = [
-        replace(node, silent="it has not reported") if known[node.agent_id].is_unreported else node
+    nodes_by_id = state.cluster.nodes
+    candidates = [
+        replace(node, silent="it has not reported") if nodes_by_id[node.agent_id].is_unreported else node
         for node in nodes
     ]
-    if not is_able(request, there):
+    if not is_able(request, candidates):
         return True
-    if place is None or is_unreported(there):
+    if place is None or is_unreported(candidates):
         return False
     return not any(
         place({agent_id: min(room, request.tasks) for agent_id, room in rooms.items()})
-        for rooms in empty_rooms(request, there)
+        for rooms in empty_rooms(request, candidates)
     )

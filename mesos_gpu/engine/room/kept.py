@@ -10,18 +10,17 @@ class Kept:
     """Reservations of a match.
 
     Attributes:
-        every: Reservations in the order in which they were made; another list if some have changed.
-        left: Capacity by node, without its reservations; of nodes that were asked for.
+        every: Reservations in the order in which they were made; a new list after each change.
+        left: Capacity of nodes looked at so far, without their reservations.
         jobs: Jobs that have reservations.
     """
 
     def __init__(self) -> None:
-        """Begin without reservations."""
         self.every: list[Reservation] = []
         self.left: dict[AgentId, NodeCapacity] = {}
         self.jobs = set[JobId]()
         self._on: dict[AgentId | None, list[Reservation]] = {}
-        self._of: list[Reservation] = self.every  # the list that `_on` is of
+        self._of: list[Reservation] = self.every  # list from which `_on` was made
 
     def add(self, reservations: Sequence[Reservation]) -> None:
         """Add reservations after the others."""
@@ -38,6 +37,7 @@ class Kept:
         return self._by_node().get(agent_id, ())
 
     def _by_node(self) -> dict[AgentId | None, list[Reservation]]:
+        """Return the reservations by node, indexed again after a change."""
         if self._of is not self.every:
             self._on = {}
             for kept in self.every:

@@ -27,8 +27,7 @@ class NodeAmounts:
 def amounts_of(
     state: State, settings: Settings, agents: Collection[AgentId]
 ) -> Mapping[AgentId, NodeAmounts]:
-    """Return the amounts of those of some nodes of which an offer is known; none of a node whose next offer is on its
-    way."""
+    """Return the amounts of those nodes of which an offer is known; without nodes whose next offer is on its way."""
     unused = (offer for offer in state.cluster.unused.values() if offer.agent_id in agents)
     free = {offer.agent_id: resources_of(offer.resources) for offer in unused}
     held: dict[AgentId, list[Resources]] = {}

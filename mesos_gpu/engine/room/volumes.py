@@ -12,7 +12,7 @@ def has_volumes(spec: JobSpec) -> bool:
 
 
 def not_at_home(state: State, spec: JobSpec, node: Node) -> str:
-    """Return why a node is not that of a job's persistent volumes; "" if it is, or if no node has them yet."""
+    """Return why a node lacks the persistent volumes of a job; "" if it has them, or if no node has them yet."""
     for mount in persistent_of(spec.mounts):
         volume = state.work.volumes.get(mount.source)
         if volume is not None and volume.hostname not in ("", node.hostname):
@@ -31,13 +31,17 @@ def without_volumes(state: State, job: Job, node: Node) -> str:
     """Return why a job gets no persistent volumes on a node now; "" if it does."""
     if why := not_at_home(state, job.spec, node) or _rootless(node):
         return why
-    asked = {
+    sources = {
         mount.source for mount in persistent_of(job.spec.mounts) if not mount.volume
-    }  # named ones are shared
+    }  # named volumes may be shared
     for task_id in state.work.restless.on.get(node.id, ()):
         other = state.work.job_of(state.work.tasks[task_id])
         is_own = other is not None and other.id == job.id and job.state is not JobState.PENDING
-        if other is not None and not is_own and asked.intersection(each.source for each in other.spec.mounts):
+        if (
+            other is not None
+            and not is_own
+            and sources.intersection(mount.source for mount in other.spec.mounts)
+        ):
             return f"the task {task_id}, whose end is not known, has its persistent volume"
     return ""
 

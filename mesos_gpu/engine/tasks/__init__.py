@@ -1,1 +1,1 @@
-"""Tasks that run: their status updates, gangs, evictions, and tasks that the state does not know."""
+"""Life of tasks: status updates, gangs, notices, evictions, resizes, volumes, and tasks unknown to the state."""

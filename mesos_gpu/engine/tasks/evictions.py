@@ -1,4 +1,4 @@
-"""Running tasks whose card broke, or whose place an operator drained: left alone, told of, or ended."""
+"""Eviction of running tasks from broken GPUs and drained places, and kills of tasks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ _KILL_S: Final = 2.0  # age from which a kill no longer counts: the task may hav
 
 
 def has_turn(turn: Turn, job: Job, task: Task) -> bool:
-    """Return whether a task may be killed now, given the kills under way on its agent for tasks of its owner.
+    """Return whether a task may be killed now, given the kills in progress on its agent for tasks of its owner.
 
     Tasks of other owners do not count, so that many slow kills of one owner do not delay the kills of another.
     """
@@ -32,15 +32,15 @@ def has_turn(turn: Turn, job: Job, task: Task) -> bool:
         for id in killed
         if (job_id := turn.state.work.tasks[id].job_id) is not None
     )
-    own = (each for each in jobs if each is not None and each.owner == job.owner)
+    own = (killed_job for killed_job in jobs if killed_job is not None and killed_job.owner == job.owner)
     return sum(1 for _ in islice(own, MAX_KILLS)) < MAX_KILLS
 
 
 def send_waiting_kills(turn: Turn, agents: Iterable[AgentId]) -> None:
-    """Send the kills on some agents that have waited for a turn and may be sent now."""
+    """Send kills on some agents that waited for a turn and have it now."""
     restless = turn.state.work.restless
     for agent_id in agents:
-        over = set[str]()  # owners
+        over = set[str]()  # owners without a turn
         for task_id in restless.in_order(restless.unkilled.get(agent_id, ())):
             task = turn.state.work.tasks[task_id]
             job = turn.state.work.current(task)
@@ -53,19 +53,20 @@ def send_waiting_kills(turn: Turn, agents: Iterable[AgentId]) -> None:
 
 
 def send_kill(turn: Turn, job: Job, task: Task) -> None:
-    """KILL, and remember when."""
+    """Send a kill request for a task, and record when it was sent."""
     turn.put_task(replace(task, kill_sent_at=turn.now))
     turn.effects.append(Kill(task.id, task.agent_id, job.spec.kill_grace_s))
 
 
 def on_broken(turn: Turn, node: Node, gpu: Gpu) -> None:
-    """A report says that a card is sick or lost: treat each task that runs on it as its job wants."""
+    """Treat each task on a broken GPU as its job wants: restart it, tell its user, or leave it."""
     why = f"{gpu.id} on {node.hostname} is {gpu.health.value}" + (f": {gpu.reason}" if gpu.reason else "")
     for task in turn.state.tenants(gpu.id):
         _on_broken(turn, task, gpu, why)
 
 
 def _on_broken(turn: Turn, task: Task, gpu: Gpu, why: str) -> None:
+    """Treat a task on a broken GPU as its job wants."""
     job = running(turn, task)
     if job is None:
         return
@@ -81,7 +82,7 @@ def _on_broken(turn: Turn, task: Task, gpu: Gpu, why: str) -> None:
 
 
 def on_tick(turn: Turn) -> None:
-    """End what still runs where a drain's deadline has passed."""
+    """Evict jobs from GPUs and nodes whose drain deadline has passed."""
     overdue = {key: drain for key, drain in turn.state.cluster.drains.items() if drain.overdue(turn.now)}
     if not overdue:
         return
@@ -97,12 +98,12 @@ def on_tick(turn: Turn) -> None:
 
 
 def named(drain: Drain) -> str:
-    """What is drained, for people."""
+    """Return the name of a drained GPU or node for messages."""
     return drain.name if drain.target is Target.GPU else f"node {drain.name}"
 
 
 def running(turn: Turn, task: Task | None) -> Job | None:
-    """The job of a launch that may be ended: not one that is being ended, or given up as unreachable."""
+    """Return the job of a task that may be ended; None if it is being ended, or was given up as unreachable."""
     job = turn.state.work.current(task) if task else None
     if task is None or job is None or task.evicted or job.kill_requested:
         return None
@@ -110,7 +111,7 @@ def running(turn: Turn, task: Task | None) -> Job | None:
 
 
 def end_tasks(turn: Turn, job: Job, why: str, preempted_for: JobId | None) -> None:
-    """End those of its tasks that are not being ended for a reason already."""
+    """Kill the tasks of a job that are not being ended already, with a reason."""
     for task in turn.state.work.round_of(job):
         if not task.ended and not task.evicted and task.state is not TaskState.ABANDONED:
             send_kill(turn, job, replace(task, evicted=why, preempted_for=preempted_for))
@@ -122,8 +123,6 @@ def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
     Tasks beyond `MAX_KILLS` on an agent are killed later, as others end.
 
     Args:
-        turn: Turn of the engine.
-        job: The job.
         why: Reason that is stored with its tasks.
         unlaunched: Message of the job if it has no tasks.
     """

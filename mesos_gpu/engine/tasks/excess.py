@@ -1,4 +1,4 @@
-"""Tasks that use more memory of a GPU than their share: told of, then ended, as the operator wants."""
+"""Tasks that use more GPU memory than their share: warned or ended, as the operator has configured."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from mesos_gpu.policy.sharing.excess import Treatment, is_watched, treatment
 
 
 def on_uses(turn: Turn, node: Node) -> None:
-    """Treat the tasks of a node by what its monitor has just said of their shares."""
+    """Warn or end tasks of a node by the memory use that its monitor has just reported."""
     for use in node.inventory.uses if node.inventory else ():
         task = turn.state.work.tasks.get(use.task_id)
         if task is None or task.ended or task.agent_id != node.id or use.gpu_id not in task.gpus:
@@ -26,10 +26,13 @@ def on_uses(turn: Turn, node: Node) -> None:
             case Treatment.END:
                 _end(turn, job, task, use)
             case Treatment.NONE if task.excess and not use.looks and not task.kill_sent_at:
-                turn.put_task(replace(task, excess=""))  # it was told of, and has given it back
+                turn.put_task(
+                    replace(task, excess="")
+                )  # it was warned, and uses no more than its share again
 
 
 def _words(task: Task, use: ShareUse) -> str:
+    """Return by how much a task exceeds its share, in words."""
     assert task.share is not None, "only shares are looked at"
     granted_mib = task.share.memory_max_mib
     return (
@@ -38,12 +41,14 @@ def _words(task: Task, use: ShareUse) -> str:
 
 
 def _warn(turn: Turn, job: Job, task: Task, use: ShareUse) -> None:
+    """Warn the user of a job once, by its message."""
     if not task.excess:
         turn.put_task(replace(task, excess=_words(task, use)))
         turn.put_job(replace(job, message=f"beyond its share: {_words(task, use)}"))
 
 
 def _end(turn: Turn, job: Job, task: Task, use: ShareUse) -> None:
+    """Kill a task that exceeds its share, unless it is being ended already."""
     if task.kill_sent_at is None and not task.evicted and not job.kill_requested:
         words = _words(task, use)
         job = turn.put_job(replace(job, message=f"ended beyond its share: {words}"))

@@ -1,4 +1,4 @@
-"""The life of a launch: n tasks that all start, or none does; what befalls one befalls all. One task is n = 1."""
+"""Life of the tasks of a launch: all start or none, and the end of one ends all. A job of one task is a gang of one."""
 
 from dataclasses import dataclass, replace
 
@@ -21,13 +21,13 @@ _READY = (TaskState.STARTING, TaskState.RUNNING, TaskState.FINISHED)
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What is said of a job whose last task has ended.
+    """End of a job whose last task has ended.
 
     Attributes:
-        message: For its users.
-        exit_code: As a shell gives it; None: nobody knows it.
-        final: Another attempt must fail in the same way.
-        elsewhere: It has just learnt of a newer driver that it needs, and other nodes than this one may have it.
+        message: Message for users.
+        exit_code: Exit code as a shell reports it; None if not known.
+        final: Whether another attempt would fail in the same way.
+        elsewhere: Whether the job needs a newer driver than known before, and nodes other than this one may have it.
     """
 
     message: str
@@ -39,23 +39,23 @@ class _End:
 def on_changed(
     turn: Turn, job: Job, task: Task, actions: tuple[Action, ...], status: Status, outcome: Outcome | None
 ) -> None:
-    """Let a change of one task of a job's latest launch act on the others and on the job."""
+    """Update a job, and the other tasks of its launch, after a change of one task of its latest launch."""
     if job.state is JobState.PENDING or job.state.ended:
-        return  # a launch that was given up has ended after all
+        return  # late end of a launch that was given up
     end = _End(_message(job, task, status), exit_code(outcome), is_final_error(status))
     if Action.RETRY in actions or Action.REQUEUE in actions:
-        job, elsewhere = _learnt(turn, job, task, outcome)
+        job, elsewhere = _store_driver_need(turn, job, task, outcome)
         end = replace(end, elsewhere=elsewhere)
         if job.spec.tasks > 1:
             job = _end_rest(turn, job, task, end)
     elif Action.SAVE in actions and not task.ended:
         job = _show(turn, job, task, status)
     release(turn, job)
-    _settle(turn, job, _of_all(job) if job.spec.tasks > 1 else end)
+    _settle(turn, job, _end_of_gang(job) if job.spec.tasks > 1 else end)
 
 
 def _message(job: Job, task: Task, status: Status) -> str:
-    """What is said of a task's end: why the scheduler ended it, if it did and no user wanted it gone."""
+    """Return the message on a task's end: the scheduler's reason if it ended the task against the user's wish."""
     message = status.message or f"{status.state} {status.reason}".strip()
     if task.ended and task.unhealthy and job.spec.tasks == 1:
         message = f"unhealthy: {task.unhealthy}"
@@ -64,48 +64,49 @@ def _message(job: Job, task: Task, status: Status) -> str:
     if task.state in (TaskState.LOST, TaskState.ABANDONED) and not job.kill_requested:
         return task.evicted or message
     if task.state is TaskState.FINISHED and job.app_version is not None:
-        message += "; an app's instance shall run on, and another one takes its place"
+        message += "; the app keeps its number of instances, so a new one starts"
     return message
 
 
-def _learnt(turn: Turn, job: Job, task: Task, outcome: Outcome | None) -> tuple[Job, bool]:
-    """Remember what driver its image needs, and whether its node is known not to have it.
+def _store_driver_need(turn: Turn, job: Job, task: Task, outcome: Outcome | None) -> tuple[Job, bool]:
+    """Store the driver version that a job's image needs; return whether the node of the task lacks it.
 
-    A node that reports another driver than its executor found would be chosen again at once.
+    A node that reports a new enough driver, though its executor found another, does not count as lacking it: the job
+    must not be placed there again at once.
     """
     if outcome is None or outcome.min_driver is None or task.evicted or job.kill_requested:
         return job, False
-    least = newer_of(job.learnt_min_driver, outcome.min_driver)
-    needs = (outcome.needs or job.image_needs) if least == outcome.min_driver else job.image_needs
+    min_driver = newer_of(job.learnt_min_driver, outcome.min_driver)
+    needs = (outcome.needs or job.image_needs) if min_driver == outcome.min_driver else job.image_needs
     node = turn.state.cluster.nodes.get(task.agent_id)
-    elsewhere = node is None or not as_new_as(node.driver_version, least)
-    return replace(job, learnt_min_driver=least, image_needs=needs), elsewhere
+    elsewhere = node is None or not as_new_as(node.driver_version, min_driver)
+    return replace(job, learnt_min_driver=min_driver, image_needs=needs), elsewhere
 
 
 def _end_rest(turn: Turn, job: Job, first: Task, end: _End) -> Job:
-    """Say who is gone, and end the others: a gang is whole, or it is nothing."""
+    """Store which rank of a gang ended first, and end its other tasks."""
     if not first.evicted:
         job = replace(job, message=f"rank {first.rank}: {end.message}", exit_code=end.exit_code)
         job = turn.put_job(job)
     if first.state is TaskState.LOST and first.notice is not None and first.notice.stands:
-        return turn.state.work.jobs[job.id]  # the others have the rest of their notice
+        return turn.state.work.jobs[job.id]  # the other tasks have the rest of their notice
     why = first.evicted or f"rank {first.rank} is gone: {end.message}"
     end_tasks(turn, job, why, first.preempted_for)
     return turn.state.work.jobs[job.id]
 
 
 def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
-    """Show the state that its tasks together have.
+    """Show the state of a job by its tasks.
 
-    A job of one task tells each word of it. A gang tells only what changes for all, and what ended it stays to be read.
+    For a job of one task each message is shown. For a gang only changes of all tasks are shown, and the message of
+    the task that ended it stays.
     """
     members = turn.state.work.round_of(job)
     state = shown(members, kill_requested=job.kill_requested)
     has_room = job.room_made_at is not None or bool(job.room_on)
     if has_room and state is JobState.RUNNING and not any(map(_gives_way, members)):
-        job = changed(
-            job, room_made_at=None, room_on=()
-        )  # until then what was freed for it is kept, though its launch be lost; who ends has room elsewhere
+        # Until all tasks run, the room is kept, in case a launch is lost. A job that ends keeps its new place.
+        job = changed(job, room_made_at=None, room_on=())
     if len(members) == 1:
         message = task.evicted or status.message or state.value
         return turn.put_job(changed(job, state=state, started_at=task.started_at, message=message))
@@ -117,18 +118,18 @@ def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
     return turn.put_job(replace(job, state=state, started_at=started_at, message=state.value))
 
 
-def _of_all(job: Job) -> _End:
-    """What is said of a gang: of the member that ended it, it was said when that one ended."""
+def _end_of_gang(job: Job) -> _End:
+    """Return the end of a gang, whose message was set when its first task ended."""
     return _End(job.message, job.exit_code)
 
 
 def _settle(turn: Turn, job: Job, end: _End) -> None:
-    """When the last of its tasks has ended: what becomes of the job."""
+    """Decide what becomes of a job once the last of its tasks has ended: end, another attempt, or the queue."""
     members = turn.state.work.round_of(job)
-    judged = verdict(members, job.spec.on_member_failure, kill_requested=job.kill_requested)
-    if judged in (Verdict.RETRY, Verdict.REQUEUE):
+    decision = verdict(members, job.spec.on_member_failure, kill_requested=job.kill_requested)
+    if decision in (Verdict.RETRY, Verdict.REQUEUE):
         job = replace(job, served=at_end(job, members, turn.now))
-    match judged:
+    match decision:
         case None:
             return
         case Verdict.FINISHED:
@@ -146,7 +147,7 @@ def _settle(turn: Turn, job: Job, end: _End) -> None:
             job = replace(job, attempts=job.attempts + used)
             turn.end_job(job, JobState.FAILED, end.message, end.exit_code)
         case Verdict.REQUEUE if (final := next(filter(_is_final, members), None)) is not None:
-            assert final.notice is not None, "that makes it the last"
+            assert final.notice is not None, "only a notice makes it final"
             turn.end_job(job, JobState.KILLED, final.evicted or final.notice.why, end.exit_code)
         case Verdict.REQUEUE if any(_gives_way(task) for task in members):
             for_others = any(task.preempted_for for task in members)
@@ -159,35 +160,35 @@ def _settle(turn: Turn, job: Job, end: _End) -> None:
 
 
 def _is_final(task: Task) -> bool:
-    """Whether it had a notice that ends its job, which then does not go back to its queue."""
+    """Return whether a task had a notice that ends its job for good."""
     return task.notice is not None and task.notice.stands and task.notice.final
 
 
 def _gives_way(task: Task) -> bool:
-    """Whether it was ended for something that is not its own doing, and that does not befall it again and again."""
+    """Return whether a task was ended for another job or by a notice, which is not the fault of its job."""
     return task.preempted_for is not None or (task.notice is not None and task.notice.stands)
 
 
 def release(turn: Turn, job: Job) -> None:
-    """Tell those that wait at the barrier to start, when all have their places. A word that is lost is repeated."""
+    """Send the start message to tasks at the barrier once all tasks of the gang are ready; repeat it in time."""
     members = turn.state.work.round_of(job)
     if job.kill_requested or any(task.state not in _READY or task.evicted for task in members):
         return
     for task in members:
-        told_at = turn.state.work.released.get(task.id)
-        due = told_at is None or turn.now - told_at >= turn.settings.tasks.start_resend_s
+        sent_at = turn.state.work.released.get(task.id)
+        due = sent_at is None or turn.now - sent_at >= turn.settings.tasks.start_resend_s
         if _waits(task) and due:
             turn.state.work.released[task.id] = turn.now
             turn.effects.append(Start(task.agent_id, task.executor_id, task.id))
 
 
 def _waits(task: Task) -> bool:
-    """Whether it stands at the barrier; a task that is alone has none."""
+    """Return whether a task waits at the barrier; the task of a single-task job does not."""
     return task.launch > 0 and task.state is TaskState.STARTING
 
 
 def on_tick(turn: Turn) -> None:
-    """Repeat the word to start, in the order of launches."""
+    """Repeat start messages, in the order of launches."""
     restless = turn.state.work.restless
     tasks = (turn.state.work.tasks[task_id] for task_id in restless.in_order(restless.tasks))
     for job_id in dict.fromkeys(task.job_id for task in tasks if _waits(task)):

@@ -1,4 +1,4 @@
-"""Named volumes of jobs: they are made by the first job that names them, and removed by their owner."""
+"""Named volumes of jobs: created by the first job that names them, and removed by their owner."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -18,10 +18,10 @@ from mesos_gpu.model.words import counted
 
 _SEED: Final = "{job}?named-volume={name}"
 _REMEDY: Final = (
-    "see the volumes and their sizes: mesos-gpu storage list; remove one: mesos-gpu storage remove NAME; or ask the "
+    "list the volumes and their sizes: mesos-gpu storage list; remove one: mesos-gpu storage remove NAME; or ask the "
     "operator for more (--user-volumes)"
 )
-_MAX_SHOWN: Final = 5  # jobs
+_MAX_SHOWN: Final = 5  # jobs in an error message
 
 
 def named_volumes(state: State) -> Iterator[PersistentVolume]:
@@ -31,8 +31,8 @@ def named_volumes(state: State) -> Iterator[PersistentVolume]:
 
 def volumes_by_name(state: State, owner: str) -> Mapping[str, PersistentVolume]:
     """Return the volumes of an owner by their names, without those that are to be removed."""
-    known = (each for each in named_volumes(state) if each.owner == owner and not each.unwanted)
-    return {volume.name: volume for volume in known}
+    own = (volume for volume in named_volumes(state) if volume.owner == owner and not volume.unwanted)
+    return {volume.name: volume for volume in own}
 
 
 def users_of_volumes(state: State) -> Mapping[str, Sequence[JobId]]:
@@ -66,24 +66,23 @@ def _jobs(state: State) -> Iterator[Job]:
 
 
 def claim(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> JobSpec:
-    """Make the records of new volumes that a job or an array names, and return its request with the ids of all.
+    """Create the records of new volumes that a job or array names; return its request with the ids of all volumes.
 
     Args:
-        turn: Turn of the engine.
-        job_id: Id of the job or the array, which is new.
+        job_id: Id of the new job or array.
         spec: Request of the job.
-        owner: User or proved name that is charged for the job; "" for the default user.
+        owner: User or authenticated name that is charged for the job; "" for the default user.
 
     Raises:
-        NotAccepted: A volume cannot be had as the job names it; all reasons at once.
+        NotAccepted: A volume cannot be used as the job names it; all reasons at once.
     """
-    asked = named_of(spec.mounts)
-    if not asked:
+    named_mounts = named_of(spec.mounts)
+    if not named_mounts:
         return spec
-    known = volumes_by_name(turn.state, owner)
-    faults = [*_faults(known, asked, spec, owner)]
+    own_volumes = volumes_by_name(turn.state, owner)
+    faults = [*_faults(own_volumes, named_mounts, spec, owner)]
     if faults:
-        raise NotAccepted(faults, remedy="see the volumes: mesos-gpu storage list")
+        raise NotAccepted(faults, remedy="list the volumes: mesos-gpu storage list")
     new = {
         mount.volume: PersistentVolume(
             id=str(uuid5(NAMESPACE_URL, _SEED.format(job=job_id, name=mount.volume))),
@@ -95,15 +94,16 @@ def claim(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> JobSpec:
             user=spec.user or "",
             made_at=turn.now,
         )
-        for _, mount in asked
-        if mount.volume not in known
+        for _, mount in named_mounts
+        if mount.volume not in own_volumes
     }
-    _check_limits(turn.settings, known, asked, owner)
+    _check_limits(turn.settings, own_volumes, named_mounts, owner)
     for volume in new.values():
         turn.put(volume)
-    volumes = {**known, **new}
+    volumes = {**own_volumes, **new}
 
     def claimed(mount: Mount) -> Mount:
+        """Return a mount with the id and size of its volume."""
         if not mount.volume:
             return mount
         volume = volumes[mount.volume]
@@ -115,7 +115,7 @@ def claim(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> JobSpec:
 def _faults(
     known: Mapping[str, PersistentVolume], asked: Sequence[tuple[int, Mount]], spec: JobSpec, owner: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the reasons why volumes cannot be had, each with the JSON pointer of its field."""
+    """Yield the reasons why named volumes cannot be used, each with the JSON pointer of its field."""
     for index, mount in asked:
         volume, mib = known.get(mount.volume), mount.volume_mib
         if volume is None:
@@ -140,6 +140,11 @@ def _check_limits(
     asked: Sequence[tuple[int, Mount]],
     owner: str,
 ) -> None:
+    """Check that new volumes exceed neither the size nor the number that an owner may have.
+
+    Raises:
+        NotAccepted: They exceed one of the limits.
+    """
     new = [(index, mount) for index, mount in asked if mount.volume not in known]
     if not new:
         return
@@ -157,6 +162,7 @@ def _check_limits(
 
 
 def _who(owner: str) -> str:
+    """Return the owner for messages."""
     return owner or "the default user"
 
 
@@ -170,7 +176,8 @@ def on_volume_removed(turn: Turn, event: VolumeRemoved) -> None:
     volume = volumes_by_name(turn.state, event.owner).get(event.name)
     if volume is None:
         raise NotFound(
-            f"{_who(event.owner)} has no volume {event.name}", remedy="see them: mesos-gpu storage list"
+            f"{_who(event.owner)} has no volume {event.name}",
+            remedy="list the volumes: mesos-gpu storage list",
         )
     if jobs := users_of_volumes(turn.state).get(volume.id):
         shown = ", ".join(jobs[:_MAX_SHOWN]) + (", …" if len(jobs) > _MAX_SHOWN else "")

@@ -1,4 +1,4 @@
-"""Notices on their way to tasks: each is sent again until the executor says that its task can read it."""
+"""Delivery of notices to tasks: each is sent again until the executor confirms that its task can read it."""
 
 from dataclasses import replace
 
@@ -20,26 +20,29 @@ from mesos_gpu.wire.mesos.notice import decode_checkpoint, decode_told
 
 
 def tell(turn: Turn, task: Task, notice: Notice) -> None:
-    """Keep a task's notice, and send it."""
+    """Save a notice of a task, and send it."""
     task = replace(task, notice=notice)
     turn.put_task(task)
     _send(turn, task, notice)
 
 
 def _send(turn: Turn, task: Task, notice: Notice) -> None:
+    """Send a notice to a running task, if the master is connected."""
     if not turn.state.mesos.connected or task.state is not TaskState.RUNNING:
-        return  # as soon as it can be heard
+        return  # sent by a later tick, once the task runs and the master is connected
     turn.state.work.notified[task.id] = notice.number, turn.now
     left_s = max(notice.until - turn.now, 0.0)
     job = turn.state.work.current(task)
     signal = NoticeSignal.NONE if job is None or notice.warning else job.spec.notice_signal
-    told = notice if job is None else _veiled(turn, job, notice)
-    turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, told, left_s, signal))
+    readable = notice if job is None else _veiled(turn, job, notice)
+    turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, readable, left_s, signal))
 
 
 def _veiled(turn: Turn, job: Job, notice: Notice) -> Notice:
-    """The notice as a task of the job may read it: the job of another proved name, and its queue, are not named.
-    Whoever has the right to see them asks for the job."""
+    """Return a notice as a task may read it: without the job of another owner, and without the queue of that job.
+
+    Users who may see these read them in the job's message.
+    """
     gains = turn.state.work.jobs.get(notice.by) if notice.by is not None else None
     if gains is None or gains.owner in ("", job.owner):
         return notice
@@ -51,7 +54,7 @@ def _veiled(turn: Turn, job: Job, notice: Notice) -> Notice:
 
 
 def on_tick(turn: Turn) -> None:
-    """Send again what no executor has answered."""
+    """Send notices again that no executor has confirmed."""
     for task_id in turn.state.work.restless.in_order(turn.state.work.restless.tasks):
         task = turn.state.work.tasks[task_id]
         notice = task.notice
@@ -59,44 +62,44 @@ def on_tick(turn: Turn) -> None:
             continue
         silent_s = turn.now - (notice.recalled_at or notice.at)
         waits_s = patience_s(silent_s, turn.settings.tasks.notice_resend_s)
-        sent = turn.state.work.notified.get(task_id)  # the number of a notice, and when it was sent
-        if sent is None or sent[0] != notice.number or turn.now - sent[1] >= waits_s:
+        last_sent = turn.state.work.notified.get(task_id)  # the number of a notice, and when it was sent
+        if last_sent is None or last_sent[0] != notice.number or turn.now - last_sent[1] >= waits_s:
             _send(turn, task, notice)
 
 
 def on_told(turn: Turn, task: Task, status: Status) -> None:
-    """Take in that a task can read its notice; an answer that is late or repeated changes nothing."""
+    """Record that a task can read its notice; a late or repeated answer changes nothing."""
     try:
         number = decode_told(status.data)
     except ValueError:
-        return  # another executor's data
+        return  # data of a foreign executor
     notice = task.notice
     if number is None or notice is None or number <= notice.told:
         return
     if number > notice.number:
-        # A state that was lost had told it more: it heeds only a number that is new to it.
+        # A lost state had sent more notices: the task reads only a number that is new to it.
         tell(turn, task, replace(notice, number=number + 1, told=number))
     else:
         turn.show_task(replace(task, notice=replace(notice, told=number)))
 
 
 def on_checkpoint(turn: Turn, task: Task, status: Status) -> None:
-    """Take in that a task says that it has kept its work."""
+    """Record a checkpoint that a task reports."""
     try:
         ago_s = decode_checkpoint(status.data)
     except ValueError:
-        return  # another executor's data
+        return  # data of a foreign executor
     job = turn.state.work.current(task)
     if ago_s is not None and job is not None and not job.state.ended:
         keep(turn, job, task, turn.now - ago_s)
 
 
 def on_checkpoint_told(turn: Turn, event: CheckpointTold) -> None:
-    """Take in that somebody says so of a job.
+    """Record a checkpoint of a job that a caller of the API reports.
 
     Raises:
-        NotFound: There is no such job.
-        Conflict: It does not run.
+        NotFound: The job does not exist.
+        Conflict: The job does not run.
     """
     job = turn.state.work.jobs.get(event.job_id)
     if job is None:
@@ -106,15 +109,18 @@ def on_checkpoint_told(turn: Turn, event: CheckpointTold) -> None:
     ]
     if job.state is JobState.PENDING or job.state.ended or not members:
         raise Conflict(
-            f"job {job.id} is {job.state.value}, and only one that runs has work to keep",
-            remedy="tell it while it runs",
+            f"job {job.id} is {job.state.value}, and only a running job has checkpoints",
+            remedy="report a checkpoint while the job runs",
         )
     keep(turn, job, members[0], turn.now)
 
 
 def keep(turn: Turn, job: Job, task: Task, at: float) -> None:
-    """Remember up to when a job's work is kept: never of the time before the task's start, nor of the future. Of what
-    is told too often the first counts: somebody is judged by it, so each is saved."""
+    """Store the time up to which a job's work is saved: not before the task's start, nor in the future.
+
+    Of reports within `checkpoint_again_s` only the first counts, as each is saved: the choice of victims depends on
+    it.
+    """
     at = min(max(at, task.started_at or task.launched_at), turn.now)
     if job.checkpoint_at is None or at - job.checkpoint_at >= turn.settings.tasks.checkpoint_again_s:
         happened(turn, EventKind.CHECKPOINT, job)
@@ -122,29 +128,37 @@ def keep(turn: Turn, job: Job, task: Task, at: float) -> None:
 
 
 def happened(turn: Turn, kind: EventKind, job: Job, notice: Notice | None = None, *, words: str = "") -> None:
-    """Tell whoever listens to events, in `words` if a notice does not say it; call it before the job is published."""
+    """Add an event to the event log; call it before the job is published.
+
+    Args:
+        kind: Kind of the event.
+        job: Job of the event.
+        notice: Notice of the event; None without one.
+        words: Text if no notice has it.
+    """
     number = _next_number(turn)
     turn.state.work.events.append(JobEvent(number, turn.now, kind, job.id, notice, words=words))
 
 
 def reached(turn: Turn, use: BudgetUse) -> None:
-    """Tell whoever listens that a budget has reached a threshold, and publish it."""
+    """Add an event that a budget has reached a threshold, and publish it."""
     event = JobEvent(_next_number(turn), turn.now, EventKind.BUDGET, JobId(""), budget=use)
     turn.state.work.events.append(event)
     turn.effects.append(Publish(event.job_id, event.number))
 
 
 def _next_number(turn: Turn) -> int:
+    """Return the number of the next event: milliseconds since the epoch, but always growing."""
     events = turn.state.work.events
     return max(int(turn.now * 1000), events[-1].number + 1 if events else 0)
 
 
 def ends_in_time(task: Task, status: Status) -> bool:
-    """Whether a task that was to end has done so by itself, and none of its limits has ended it."""
+    """Return whether a task with a notice has ended by itself, and not by one of its limits."""
     return task.notice is not None and task.notice.stands and ended_by_itself(status)
 
 
 def noted(task: Task) -> Task:
-    """Say of a task that had notice and has ended by itself why its job is queued again."""
+    """Return a task that ended by itself after a notice, with the reason for which its job is queued again."""
     assert task.notice is not None
     return task if task.evicted else replace(task, evicted=f"{task.notice.why}; it ended within its notice")

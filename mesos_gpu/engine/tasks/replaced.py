@@ -1,12 +1,13 @@
-"""Launches of agents that never come back: their hosts have other agents now.
+"""Loss of launches on agents that never come back, because their hosts have other agents now.
 
-Mesos says of a task on an agent that was lost before another one came from its host, with an empty work directory, that
-it is unreachable for as long as the master remembers. What was given up holds its cards until its agent is back, so
-that no card has two owners: here it gives them up. Should it run on after all, the host's ledger refuses others.
+If an agent is lost before another one comes from its host with an empty work directory, Mesos reports its tasks as
+unreachable for as long as the master remembers them. A launch that was given up holds its GPUs until its agent is
+back, so that no GPU has two owners; here the launch is ended. Should its task run on after all, the ledger of the
+host refuses others.
 
-No two agents are at one address. A master that sees a new one come where it knows another takes the other's tasks for
-lost at once; but a master that has just come waits ten minutes or more for agents that it read in its registry
-(`--agent_reregister_timeout`), and says nothing of their tasks. Here they are lost as with any other master.
+No two agents have one address. A master that sees a new agent at a known address takes the tasks of the other one for
+lost at once. A new master, however, waits ten minutes or more for agents that it read in its registry
+(`--agent_reregister_timeout`), and reports nothing of their tasks. Here they are lost as with any other master.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 
 
 def on_tick(turn: Turn) -> None:
-    """Take such agents for lost, and end what was given up on them, or was at the address of a later one."""
+    """Mark such agents as lost, and end launches that were given up on them or run at the address of a later agent."""
     _end(turn, _given_up(turn))
     displaced = dict(_displaced(turn))
     for agent_id in displaced:
@@ -35,7 +36,7 @@ def on_tick(turn: Turn) -> None:
 
 
 def _end(turn: Turn, pairs: Iterable[tuple[Task, Node]]) -> None:
-    """Tasks are lost, each for another agent. A cover comes last: what has shares of its card goes before it."""
+    """Mark tasks as lost, each for another agent; cover tasks come last, after the shares of their GPUs."""
     for task, successor in sorted(pairs, key=lambda pair: (pair[0].covers is not None, pair[0].id)):
         why = f"{task.hostname} has another agent now: {successor.id}"
         move(turn, task, TaskState.LOST, Status(task.id, "TASK_LOST", message=why), None)
@@ -43,19 +44,21 @@ def _end(turn: Turn, pairs: Iterable[tuple[Task, Node]]) -> None:
 
 
 def _lose(turn: Turn, agent_id: AgentId) -> None:
+    """Mark an agent as lost."""
     node = turn.state.cluster.nodes.get(agent_id)
     if node is not None and node.lost_at is None:
         turn.put_node(replace(node, lost_at=turn.now))
 
 
 def _given_up(turn: Turn) -> list[tuple[Task, Node]]:
+    """Return launches that were given up and whose host has another agent, each with that agent."""
     restless = map(turn.state.work.tasks.__getitem__, turn.state.work.restless.tasks)
     successors = ((task, _successor(turn, task)) for task in restless if _is_given_up(turn, task))
     return [(task, successor) for task, successor in successors if successor is not None]
 
 
 def _is_given_up(turn: Turn, task: Task) -> bool:
-    """A cover is never abandoned: it is given up when others would be."""
+    """Return whether a launch was given up; cover tasks are never abandoned, but count once others would be."""
     if task.covers is None or task.state is not TaskState.UNREACHABLE:
         return task.state is TaskState.ABANDONED
     limit_s = turn.settings.mesos.unreachable_timeout_s
@@ -63,7 +66,10 @@ def _is_given_up(turn: Turn, task: Task) -> bool:
 
 
 def _successor(turn: Turn, task: Task) -> Node | None:
-    """The other agent of its host, whose monitor reported all cards that it holds after it was cut off; None: none."""
+    """Return the other agent of a task's host whose monitor reported all its GPUs after the task was cut off.
+
+    None without one.
+    """
     since = task.unreachable_since
     for node in turn.state.cluster.nodes.values():
         if node.id == task.agent_id or node.hostname != task.hostname or node.lost_at is not None:
@@ -74,25 +80,25 @@ def _successor(turn: Turn, task: Task) -> Node | None:
 
 
 def _has_reported(node: Node, since: float, task: Task) -> bool:
-    """Whether a node's monitor has named all cards that a task holds after some time."""
+    """Return whether a node's monitor has reported all GPUs of a task after a time."""
     return (node.reported_at or 0.0) > since and {gpu.id for gpu in node.gpus} >= set(task.gpus)
 
 
 def _displaced(turn: Turn) -> Iterator[tuple[AgentId, Node]]:
-    """Agents at whose addresses another one runs its monitor since they were seen last, with that one."""
+    """Yield agents at whose address another one has started its monitor since they were last seen, with that other."""
     for place in turn.state.cluster.agents.crowded:
-        there = [turn.state.cluster.nodes[agent_id] for agent_id in turn.state.cluster.agents.places[place]]
-        came_at = {node.id: at for node in there if (at := _came_at(turn, node)) is not None}
+        nodes = [turn.state.cluster.nodes[agent_id] for agent_id in turn.state.cluster.agents.places[place]]
+        came_at = {node.id: at for node in nodes if (at := _came_at(turn, node)) is not None}
         if not came_at:
             continue
         latest = max(came_at, key=came_at.__getitem__)
-        for node in there:
+        for node in nodes:
             if node.id != latest and _seen_at(turn, node) < came_at[latest]:
                 yield node.id, turn.state.cluster.nodes[latest]
 
 
 def _came_at(turn: Turn, node: Node) -> float | None:
-    """When the monitor that runs on a node was launched: its agent was there then; None: none runs."""
+    """Return the launch time of the monitor that runs on a node, whose agent was there then; None without one."""
     monitor = (
         None if node.monitor is None or node.lost_at is not None else turn.state.work.tasks.get(node.monitor)
     )
@@ -100,14 +106,17 @@ def _came_at(turn: Turn, node: Node) -> float | None:
 
 
 def _seen_at(turn: Turn, node: Node) -> float:
-    """When an agent is known to have been there last; infinity: it may just have come."""
+    """Return when an agent was last known to be there; infinity if it may just have come."""
     monitor = None if node.monitor is None else turn.state.work.tasks.get(node.monitor)
-    seen = [node.reported_at, None if monitor is None else monitor.launched_at]
-    return max((at for at in seen if at is not None), default=inf if node.lost_at is None else 0.0)
+    times = [node.reported_at, None if monitor is None else monitor.launched_at]
+    return max((at for at in times if at is not None), default=inf if node.lost_at is None else 0.0)
 
 
 def _is_displaced(turn: Turn, task: Task, displaced: dict[AgentId, Node]) -> bool:
-    """Whether its agent is, and it may end now: what Mesos calls unreachable is given up first."""
+    """Return whether a task's agent is displaced and the task may end now.
+
+    Tasks that Mesos reports as unreachable are given up first.
+    """
     successor = displaced.get(task.agent_id)
     if successor is None or task.state in (TaskState.UNREACHABLE, TaskState.ABANDONED):
         return False

@@ -1,5 +1,7 @@
-"""Shares of running tasks that become larger or smaller. A task has what its executor confirmed; its cards count the
-more of both sizes until then."""
+"""Resizes of shares of running tasks.
+
+A task has the share that its executor confirmed; until then its GPUs count the larger one of both sizes.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,32 +32,32 @@ from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
 from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.wire.mesos.resize import decode_answer
 
-Kept = Callable[[], Sequence[Reservation]]  # what is kept for jobs that wait
-Lenders = Callable[[Job, str, int], Wait | None]  # why lend limits leave a job no more of a pool
+Kept = Callable[[], Sequence[Reservation]]  # returns reservations of pending jobs
+Lenders = Callable[[Job, str, int], Wait | None]  # returns why lend limits leave a job no more of a pool
 
 
 def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept, lenders: Lenders) -> None:
-    """Ask the executors of a job for other shares, or start it again where that is wanted and the only way.
+    """Request other shares from the executors of a job, or start the job again if that is wanted and the only way.
 
     Args:
         turn: State and effects of this step.
         event: Request of a user for other shares.
-        kept: Reservations of the jobs that wait.
-        lenders: Reason why lend limits leave a job no more of a pool.
+        kept: Function that returns the reservations of pending jobs.
+        lenders: Function that returns why lend limits leave a job no more of a pool.
 
     Raises:
-        NotFound: There is no such job.
-        Conflict: It does not run, has no share, is resized or drained already, or the share cannot be had.
+        NotFound: The job does not exist.
+        Conflict: The job does not run, has no share, is being resized or drained, or there is no room for the share.
     """
     job = _job(turn, event.job_id)
     tasks = _changeable(turn, job)
     if "gpu_milli" in event.patch and job.spec.gpus > 1:
-        what = f"job {job.id} has parts of {job.spec.gpus} GPUs, and a fraction is of one"
-        raise Conflict(what, remedy="say what it is to have of each: --gpu-memory, --gpu-compute, or both")
+        what = f"job {job.id} has parts of {job.spec.gpus} GPUs, and a fraction is for one GPU only"
+        raise Conflict(what, remedy="give its part of each GPU: --gpu-memory, --gpu-compute, or both")
     spec = replace(job.spec, **event.patch)  # type: ignore[arg-type]
-    wanted = {task.id: _wanted(turn, job, task, spec) for task in tasks}
+    new_shares = {task.id: _share_by(turn, job, task, spec) for task in tasks}
     _check_limit(turn, job, spec, lenders)
-    why, remedy = _cannot(turn, tasks, wanted)
+    why, remedy = _obstacle(turn, tasks, new_shares)
     if why:
         _check_ever(turn, spec)
     if why and event.restart:
@@ -66,47 +68,50 @@ def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept, lenders:
             f"let it start again with that share: mesos-gpu resize {job.id} --restart, with the same amounts"
         )
         raise Conflict(f"job {job.id} cannot be resized while it runs: {why}", remedy=remedy + again)
-    _check_kept(turn, job, tasks, wanted, spec, kept())
+    _check_kept(turn, job, tasks, new_shares, spec, kept())
     turn.put_job(job)
     for task in tasks:
         number = task.resize.number + 1 if task.resize else 1
-        before = task.share or wanted[task.id]
-        resize = Resizing(number, wanted[task.id], before, turn.now, dict(event.patch), event.restart)
+        before = task.share or new_shares[task.id]
+        resize = Resizing(number, new_shares[task.id], before, turn.now, dict(event.patch), event.restart)
         _ask(turn, replace(task, resize=resize))
 
 
 def on_resize_withdrawn(turn: Turn, event: ResizeWithdrawn) -> None:
-    """Ask the executors of a job for the shares that it had before a resize that not all of them have answered. Until
-    they have answered this, its cards count both. Asked for twice it is done once.
+    """Request the shares of a job before a resize that not all of its executors have confirmed.
+
+    Until they have answered, its GPUs count both sizes. A second request changes nothing.
 
     Raises:
-        NotFound: There is no such job.
-        Conflict: It is not being resized, or what some of its tasks gave back is another's by now.
+        NotFound: The job does not exist.
+        Conflict: The job is not being resized, or another task has got what some of its tasks gave back.
     """
     job = _job(turn, event.job_id)
     tasks = turn.state.work.round_of(job)
-    asked = [(task, task.resize) for task in tasks if not task.ended and task.resize and task.resize.number]
-    if not any(resize.pending for _, resize in asked):
-        if any(resize.withdrawn for _, resize in asked):
+    resizes = [(task, task.resize) for task in tasks if not task.ended and task.resize and task.resize.number]
+    if not any(resize.pending for _, resize in resizes):
+        if any(resize.withdrawn for _, resize in resizes):
             return
         raise Conflict(
             f"job {job.id} is not being resized",
-            remedy="see what it has with: mesos-gpu show; resize it anew",
+            remedy="see its share with: mesos-gpu show; resize it again",
         )
-    if any(resize.back for _, resize in asked if resize.pending):
-        return  # it goes back already
-    back = {task.id: resize.before for task, resize in asked if not resize.refused}
-    if why := _cannot(turn, [task for task, _ in asked if task.id in back], back)[0]:
+    if any(resize.back for _, resize in resizes if resize.pending):
+        return  # the resize is being undone already
+    back = {task.id: resize.before for task, resize in resizes if not resize.refused}
+    if why := _obstacle(turn, [task for task, _ in resizes if task.id in back], back)[0]:
         what = f"the resize of job {job.id} cannot be withdrawn any more: {why}"
-        raise Conflict(what, remedy="wait until its hosts have answered, and resize it anew")
-    job = turn.put_job(replace(job, message="its resize is withdrawn, as soon as its hosts have answered"))
-    for task, resize in asked:
+        raise Conflict(what, remedy="wait until its hosts have answered, and resize it again")
+    job = turn.put_job(
+        replace(job, message="its resize is being withdrawn; its hosts have not confirmed yet")
+    )
+    for task, resize in resizes:
         if not resize.refused:
-            _ask(turn, replace(task, resize=replace(_undone(resize), withdrawn=True)))
+            _ask(turn, replace(task, resize=replace(_reversed(resize), withdrawn=True)))
 
 
-def _undone(resize: Resizing) -> Resizing:
-    """The resize that undoes another, be that done or not."""
+def _reversed(resize: Resizing) -> Resizing:
+    """Return the resize that undoes another one, whether that was done or not."""
     return replace(
         resize,
         number=resize.number + 1,
@@ -118,6 +123,11 @@ def _undone(resize: Resizing) -> Resizing:
 
 
 def _job(turn: Turn, job_id: JobId) -> Job:
+    """Return a job.
+
+    Raises:
+        NotFound: The job does not exist.
+    """
     job = turn.state.work.jobs.get(job_id)
     if job is None:
         raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
@@ -125,15 +135,15 @@ def _job(turn: Turn, job_id: JobId) -> Job:
 
 
 def _changeable(turn: Turn, job: Job) -> list[Task]:
-    """The tasks whose shares are to change; all of them run.
+    """Return the tasks whose shares are to change, which all run.
 
     Raises:
-        Conflict: They cannot be changed as things stand.
+        Conflict: The job cannot be resized now.
     """
     if not job.spec.is_share:
         what = f"job {job.id} has no share: it holds {'whole GPUs' if job.spec.gpus else 'no GPU'}"
         raise Conflict(
-            what, remedy="only a share can be resized; submit it anew with a fraction, as --gpus 0.25"
+            what, remedy="only a share can be resized; submit it again with a fraction, as --gpus 0.25"
         )
     tasks = turn.state.work.round_of(job)
     running = bool(tasks) and all(task.state is TaskState.RUNNING and not task.evicted for task in tasks)
@@ -143,15 +153,15 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
     pending = next((task.resize for task in tasks if task.resize and task.resize.pending), None)
     if pending is not None:
         if not pending.number:
-            what = f"job {job.id} was taken up, and its host has not said yet what it has"
+            what = f"job {job.id} was adopted, and its host has not reported its share yet"
             raise Conflict(what, remedy=f"wait for the answer of its host; see: mesos-gpu show {job.id}")
-        what = f"job {job.id} is being resized since {turn.now - pending.since:.0f} s"
+        what = f"job {job.id} is being resized for {turn.now - pending.since:.0f} s already"
         withdraw = f"mesos-gpu resize {job.id} --withdraw"
         raise Conflict(what, remedy=f"wait for the answer of its host, or: {withdraw}")
     for task in tasks:
         for drain in (turn.state.cluster.drain_of(task.hostname, gpu) for gpu in task.gpus):
             if drain is not None:
-                what = f"job {job.id} cannot be resized where it runs: {drain.name} is {drain.words}"
+                what = f"job {job.id} cannot be resized on its node: {drain.name} is {drain.words}"
                 raise Conflict(what, remedy="wait for the end of the drain, or let the job start elsewhere")
     return tasks
 
@@ -170,18 +180,18 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec, lenders: Lenders) -> None:
         node, (_, charge) = turn.state.cluster.nodes.get(task.agent_id), charges.of_task[task.id]
         grows[charge.pool] += cost_of_granted(document, node, task.gpus, spec.gpu_model, more)
     for bound in charges.tree.bounds.get(job.spec.queue, ()):
-        wanted = charges.sums.amounts[bound.path, bound.pool] + grows[bound.pool]
-        if not grows[bound.pool] or wanted <= bound.milli:
+        after_milli = charges.sums.amounts[bound.path, bound.pool] + grows[bound.pool]
+        if not grows[bound.pool] or after_milli <= bound.milli:
             continue
         limit = bound.milli / WHOLE
-        what = f"queue {bound.path} would hold {wanted / WHOLE:g} GPUs, and its limit is {limit:g}"
+        what = f"queue {bound.path} would hold {after_milli / WHOLE:g} GPUs, and its limit is {limit:g}"
         raise Conflict(
             f"job {job.id} cannot be resized: {what}", remedy="ask for less, or wait until others end"
         )
     scopes, users = scopes_of(charges.tree, job.spec.queue, job.charged_to), charges.sums.users
     waits = [lenders(job, pool, milli) for pool, milli in grows.items()]
     for scope in scopes:
-        waits += [each.wait() for each in ScopeLimit.of_gpus(scope, grows.total(), lambda *of: users[of])]
+        waits += [reason.wait() for reason in ScopeLimit.of_gpus(scope, grows.total(), lambda *of: users[of])]
     if wait := next(filter(None, waits), None):
         what = f"job {job.id} cannot be resized: {wait.words}"
         raise Conflict(what, remedy="ask for less, or wait until others end")
@@ -195,7 +205,7 @@ def _check_kept(
     spec: JobSpec,
     kept: Sequence[Reservation],
 ) -> None:
-    """See that its tasks do not grow into what is kept for a job that waits.
+    """Check that the tasks of a job do not grow into reservations of pending jobs.
 
     Raises:
         Conflict: They would.
@@ -207,65 +217,65 @@ def _check_kept(
             more_milli[gpu_id] += wanted[task.id].compute_milli - share.compute_milli
     queued_milli = (spec.counted_milli - job.spec.counted_milli) * job.spec.tasks
     ends_at = max(ends_by(job.spec, task.started_at or turn.now) for task in tasks)
-    for each in kept:
-        if not outlasts(ends_at, each) or any(held.job_id == job.id for held in each.awaited):
-            continue  # it has ended by then
-        whys = (beyond(each, gpu_id, more_mib[gpu_id], more_milli[gpu_id]) for gpu_id in more_mib)
+    for reservation in kept:
+        if not outlasts(ends_at, reservation) or any(held.job_id == job.id for held in reservation.awaited):
+            continue  # the job has ended by then
+        whys = (beyond(reservation, gpu_id, more_mib[gpu_id], more_milli[gpu_id]) for gpu_id in more_mib)
         why = next(filter(None, whys), "")
-        beside = [spare for spare in each.spares if spare.queue in lineage(job.spec.queue)]
+        beside = [spare for spare in reservation.spares if spare.queue in lineage(job.spec.queue)]
         short = next((spare for spare in beside if 0 < queued_milli > spare.milli), None)
         if not why and short is not None:
             left = max(short.milli, 0) / WHOLE
             why = f"queue {short.queue} has {left:g} GPUs beside it, and {queued_milli / WHOLE:g} more are asked for"
         if why:
-            what = f"job {job.id} cannot be resized: job {each.job_id} waits, and {why}"
-            raise Conflict(what, remedy=f"ask for less, or wait until {each.job_id} has started")
+            what = f"job {job.id} cannot be resized: job {reservation.job_id} waits, and {why}"
+            raise Conflict(what, remedy=f"ask for less, or wait until {reservation.job_id} has started")
 
 
 def _check_ever(turn: Turn, spec: JobSpec) -> None:
-    """See that a job which has to start again for its share would not wait for ever.
+    """Check that a job which has to start again for its share can start at all.
 
     Raises:
-        Conflict: No GPU that is known has so much memory for a share.
+        Conflict: No known GPU has that much memory for a share.
     """
     gpus = [gpu for node in turn.state.cluster.nodes.values() if node.lost_at is None for gpu in node.gpus]
     models = turn.state.cluster.models_of(spec.gpu_model)
-    known = [gpu for gpu in gpus if not models or gpu.model in models]
-    most_mib = max((gpu.sharing.memory_mib for gpu in known if gpu.sharing), default=0)
+    fitting = [gpu for gpu in gpus if not models or gpu.model in models]
+    most_mib = max((gpu.sharing.memory_mib for gpu in fitting if gpu.sharing), default=0)
     if (spec.gpu_memory_mib or 0) > most_mib:
         what = f"no GPU has {spec.gpu_memory_mib} MiB for a share; the largest has {most_mib}"
         raise Conflict(what, remedy="ask for less")
 
 
-def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
-    """The share that a task would have by a changed request.
+def _share_by(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
+    """Return the share that a task would have by a changed request.
 
     Raises:
-        Conflict: The request is none for a share, or its most is less than its memory.
+        Conflict: The request is not for a share, or its upper limit of memory is below its memory.
     """
-    asked = spec.share_request(turn.settings.placing.isolation)
-    if asked is None or task.share is None or asked.memory_milli == WHOLE:
-        raise Conflict(f"job {job.id} would have no share", remedy="say how much it shall have, not null")
-    if (asked.memory_mib is None or asked.memory_max_mib is not None) and not _is_reported(turn, task):
+    request = spec.share_request(turn.settings.placing.isolation)
+    if request is None or task.share is None or request.memory_milli == WHOLE:
+        raise Conflict(f"job {job.id} would have no share", remedy="give amounts, not null")
+    if (request.memory_mib is None or request.memory_max_mib is not None) and not _is_reported(turn, task):
         what = f"job {job.id} cannot be resized: its host does not report how much memory its GPUs have for shares"
         raise Conflict(what, remedy="wait until its node monitor runs; see: mesos-gpu gpus")
-    share = resized(task.share, asked, _capacity_mib(turn, task, task.gpus[0]))
-    if asked.memory_max_mib is not None and asked.memory_max_mib < share.memory_mib:
-        what = f"gpu_memory_max_mib {asked.memory_max_mib} is less than its share of {share.memory_mib} MiB"
+    share = resized(task.share, request, _capacity_mib(turn, task, task.gpus[0]))
+    if request.memory_max_mib is not None and request.memory_max_mib < share.memory_mib:
+        what = f"gpu_memory_max_mib {request.memory_max_mib} is less than its share of {share.memory_mib} MiB"
         raise Conflict(what, remedy="ask for at least as much")
     return share
 
 
 def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
-    """What a card has for shares; of one that its node does not report any more what they are."""
+    """Return the memory of a GPU for shares; the sum of its shares if its node does not report it any more."""
     sharing = _sharing(turn, task, gpu_id)
     if sharing is not None:
         return sharing.memory_mib
     return sum(share.memory_mib for share in turn.state.gpus.sharers.get(gpu_id, {}).values())
 
 
-def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
-    """Why the tasks of a job cannot have those shares where they are ("": they can), and what helps but a restart."""
+def _obstacle(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
+    """Return why tasks cannot get other shares on their nodes, and what helps but a restart; "" each if they can."""
     for task in tasks:
         if task.share and (why := fixed(task.share, wanted[task.id])):
             return why, ""
@@ -280,12 +290,13 @@ def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> t
 
 
 def _start_again(turn: Turn, job: Job, spec: JobSpec, why: str) -> None:
+    """Start a job again with a changed request."""
     job = turn.put_job(replace(job, spec=spec))
     evict(turn, job, f"it is resized, which cannot be done while it runs: {why}")
 
 
 def _ask(turn: Turn, task: Task) -> None:
-    """Tell its executor what it is to do; what is lost is told again."""
+    """Send a resize to the executor of a task, if the master is connected; `on_tick` repeats it until the answer."""
     assert task.resize is not None
     share, connected = task.resize.share, turn.state.mesos.connected
     turn.put_task(replace(task, resize=replace(task.resize, sent_at=turn.now if connected else None)))
@@ -295,42 +306,42 @@ def _ask(turn: Turn, task: Task) -> None:
 
 
 def on_tick(turn: Turn) -> None:
-    """Ask those again that have not answered."""
+    """Send resizes again that were not answered."""
     sharers = {task_id: None for shares in turn.state.gpus.sharers.values() for task_id in shares}
     for task in [turn.state.work.tasks[task_id] for task_id in sharers]:
         resize = task.resize
         if resize is None or not resize.pending or task.state is not TaskState.RUNNING:
             continue
         if not resize.number and not _is_reported(turn, task):
-            continue  # what it may have at the most is not known yet
+            continue  # its highest possible share is not known yet
         waits_s = patience_s(turn.now - resize.since, turn.settings.tasks.resize_resend_s)
         if resize.sent_at is None or turn.now - resize.sent_at >= waits_s:
             _ask(turn, task)
 
 
 def on_resized(turn: Turn, task: Task, status: Status) -> None:
-    """Take an executor's answer in; one that is late or repeated changes nothing."""
+    """Apply an executor's answer to a resize; a late or repeated answer changes nothing."""
     try:
         answer = decode_answer(status.data)
     except ValueError:
-        return  # another executor's data
+        return  # data of a foreign executor
     resize, share = task.resize, task.share
     if answer is None or resize is None or share is None:
         return
     if resize.pending and not resize.number:
-        _learn(turn, task, answer)
+        _apply_reported(turn, task, answer)
         return
     if resize.pending and answer.number > resize.number:
-        # A state that was lost has asked it more often: it heeds only a number that is new to it.
+        # A lost state had sent more requests: the executor obeys only a number that is new to it.
         _ask(turn, replace(task, resize=replace(resize, number=answer.number + 1)))
         return
     if answer.number > resize.number:
-        turn.put_task(question(task, turn.now))  # it did what a state that was lost has asked for
+        turn.put_task(question(task, turn.now))  # it did what a lost state had requested
         return
     if answer.number != resize.number or not resize.pending:
         return
     if not answer.refused and not _is_as_asked(answer, resize.share):
-        # So a state that was lost had asked it by that number; the next one is sent in its time.
+        # A lost state had sent another request by this number; the next number is sent in time.
         turn.put_task(replace(task, resize=replace(resize, number=answer.number + 1)))
         return
     share = _confirmed(answer, task.counted_share or share)
@@ -348,12 +359,13 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
 
 
 def _is_as_asked(answer: Resized, share: Share) -> bool:
-    asked = share.memory_mib, share.memory_max_mib, share.compute_milli
-    return (answer.memory_mib, answer.memory_max_mib, answer.compute_milli) == asked
+    """Return whether a confirmed share equals the requested one."""
+    requested = share.memory_mib, share.memory_max_mib, share.compute_milli
+    return (answer.memory_mib, answer.memory_max_mib, answer.compute_milli) == requested
 
 
 def _confirmed(answer: Resized, most: Share) -> Share:
-    """What an executor says that its task has; no more than its cards count for it, whatever it says."""
+    """Return the share that an executor confirms, but no more than its GPUs count for the task."""
     return replace(
         most,
         memory_mib=min(answer.memory_mib, most.memory_mib),
@@ -363,26 +375,28 @@ def _confirmed(answer: Resized, most: Share) -> Share:
 
 
 def question(task: Task, now: float) -> Task:
-    """A task of which it is to be asked what it has: its labels, or the state, may be older than its latest resize. One
-    that the state knows is given up for that: what it may have got counts until the answer."""
+    """Return a task with a question for its share, whose labels or state may be older than its latest resize.
+
+    A resize in progress is given up for that; its size counts until the answer.
+    """
     share, resize = task.share, task.resize
     if share is None or (resize is not None and resize.pending and not resize.number):
         return task
     return replace(task, resize=Resizing(0, share, task.counted_share or share, now))
 
 
-def _learn(turn: Turn, task: Task, answer: Resized) -> None:
-    """Take in what a task has that a state did not know, or whose resize it may have lost."""
-    old, known = task.share, task.resize
-    assert old is not None, "nobody else is asked for a share"
-    assert known is not None, "it was asked"
-    # An answer without memory: it has no share that can be changed.
+def _apply_reported(turn: Turn, task: Task, answer: Resized) -> None:
+    """Apply the share that an executor reports of a task that was unknown, or whose resize may have been lost."""
+    old, question = task.share, task.resize
+    assert old is not None, "only tasks with shares are asked"
+    assert question is not None, "the task was asked"
+    # An answer without memory: the task has no share that can be changed.
     share = _confirmed(answer, _most(turn, task, old)) if answer.memory_mib else old
-    # What others were given meanwhile they do not get of their host, and it is asked again.
+    # The host refuses what others were granted meanwhile, so it is asked again.
     counted = (share.memory_mib, share.compute_milli) == (answer.memory_mib, answer.compute_milli)
     if counted or share is old:
-        known = replace(known, number=answer.number, share=share, answered=True)
-    turn.put_task(replace(task, share=share, resize=known))
+        question = replace(question, number=answer.number, share=share, answered=True)
+    turn.put_task(replace(task, share=share, resize=question))
     job = turn.state.work.current(task)
     if job is not None and not job.state.ended and share != old:
         spec = replace(job.spec, **changes(old, share))
@@ -390,7 +404,7 @@ def _learn(turn: Turn, task: Task, answer: Resized) -> None:
 
 
 def changes(old: Share, new: Share) -> dict[str, Any]:
-    """What changes of a job's request when its shares do, by the names of its fields."""
+    """Return the fields of a job's request that change with its shares."""
     changed: dict[str, Any] = {}
     if new.memory_mib != old.memory_mib:
         changed["gpu_memory_mib"] = new.memory_mib
@@ -402,19 +416,19 @@ def changes(old: Share, new: Share) -> dict[str, Any]:
 
 
 def _is_reported(turn: Turn, task: Task) -> bool:
-    """Whether its node says what its cards have for shares."""
+    """Return whether the node of a task reports the memory of its GPUs for shares."""
     return all(_sharing(turn, task, gpu_id) is not None for gpu_id in task.gpus)
 
 
 def _sharing(turn: Turn, task: Task, gpu_id: GpuId) -> Sharing | None:
-    """What the node of a task reports of a card for shares; None: nothing."""
+    """Return what a task's node reports of a GPU for shares; None without a report."""
     node = turn.state.cluster.nodes.get(task.agent_id)
     gpu = node.gpu(gpu_id) if node else None
     return gpu.sharing if gpu else None
 
 
 def _most(turn: Turn, task: Task, share: Share) -> Share:
-    """What a task can have got of its cards at the most: all that others have not."""
+    """Return the largest share that a task can have got of its GPUs: all that other tasks do not have."""
     mib, milli = [], []
     for gpu_id in task.gpus:
         others = [
@@ -430,7 +444,7 @@ def _most(turn: Turn, task: Task, share: Share) -> Share:
 
 
 def _settle(turn: Turn, job: Job) -> None:
-    """When all tasks have answered: what becomes of the job."""
+    """Decide what becomes of a job once all its tasks have answered a resize."""
     job = turn.put_job(job)
     members = [
         (task, task.resize) for task in turn.state.work.round_of(job) if not task.ended and task.resize
@@ -451,25 +465,26 @@ def _settle(turn: Turn, job: Job) -> None:
     elif refused:
         turn.put_job(replace(job, message=f"not resized: {refused[0].refused}"))
         tasks = [task for task, _ in done]
-        if _cannot(turn, tasks, {task.id: resize.before for task, resize in done})[0]:
-            return  # what they gave back is another's by now
-        for task, resize in done:  # a gang's tasks have the same, or what they had
-            _ask(turn, replace(task, resize=_undone(resize)))
+        if _obstacle(turn, tasks, {task.id: resize.before for task, resize in done})[0]:
+            return  # another task has got what they gave back
+        for task, resize in done:  # all tasks of a gang have the new size, or all the old one
+            _ask(turn, replace(task, resize=_reversed(resize)))
 
 
 def _settle_withdrawn(turn: Turn, job: Job, members: Sequence[tuple[Task, Resizing]]) -> None:
-    """A task that used what it had got already may have kept it."""
+    """End a withdrawn resize; a task that uses its new memory already may have kept it."""
     stuck = [(task, resize) for task, resize in members if resize.withdrawn and resize.refused]
     if not stuck:
         turn.put_job(replace(job, message="its resize is withdrawn"))
         return
     _, resize = stuck[0]
-    spec, words = job.spec, "its resize is withdrawn in part only"
+    spec, words = job.spec, "its resize is only partly withdrawn"
     if all(resize.withdrawn and task.share == resize.before for task, resize in members):
         spec = replace(spec, **resize.patch)  # type: ignore[arg-type]
         words = f"resized to {_words(resize.before)}"
-    turn.put_job(replace(job, spec=spec, message=f"{words}: it cannot be taken back, for {resize.refused}"))
+    turn.put_job(replace(job, spec=spec, message=f"{words}: it cannot be undone: {resize.refused}"))
 
 
 def _words(share: Share) -> str:
+    """Return the size of a share, in words."""
     return f"{share.memory_mib} MiB and {share.compute_milli / PER_PERCENT:g} % of each GPU"

@@ -1,4 +1,4 @@
-"""Update of an agent's launch window and back-off, when a launch on it has registered or timed out."""
+"""Launch windows and back-off of agents: updated when the executor of a launch has registered, or did not in time."""
 
 from typing import Final
 
@@ -32,17 +32,17 @@ def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> Non
         _back_off(turn, node, window, task.launched_at)
     elif task.state is TaskState.LAUNCHED and new in _BY_EXECUTOR:
         under_way = len(turn.state.work.restless.under_way.get(node.id, ()))
-        now_is = launch_window.registered(window, task.launched_at, turn.now, under_way)
-        turn.state.cluster.windows[node.id] = now_is
+        updated = launch_window.registered(window, task.launched_at, turn.now, under_way)
+        turn.state.cluster.windows[node.id] = updated
         if node.timeouts and task.launched_at >= window.shrunk_at:
             turn.put_node(changed(node, timeouts=0, launch_not_before=0.0))
 
 
 def _back_off(turn: Turn, node: Node, window: Window, launched_at: float) -> None:
-    """Give the agent no launches for some time.
+    """Give an agent no launches for some time.
 
-    A timeout of an executor that was launched before the last back-off began neither extends it nor begins another one.
-    After a restart windows are new; then this holds while the back-off lasts.
+    A timeout of an executor that was launched before the last back-off began neither extends it nor begins another
+    one. After a restart windows are new; then this holds while the back-off lasts.
     """
     until = node.launch_not_before
     if until <= turn.now and launched_at > window.backed_off_at:

@@ -1,4 +1,4 @@
-"""A status update: what it makes of its task, its job and its node."""
+"""Status updates from Mesos: their effects on tasks, jobs and nodes."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ from mesos_gpu.wire.mesos.sound import sound
 
 
 def on_status(turn: Turn, status: Status) -> None:
-    """Apply the life cycle table, then acknowledge."""
+    """Apply a status update by the table of the life cycle, then acknowledge it."""
     task = turn.state.work.tasks.get(status.task_id)
     if task is None:
         _on_unknown(turn, status)
@@ -51,7 +51,10 @@ def on_status(turn: Turn, status: Status) -> None:
 
 
 def _on_unknown(turn: Turn, status: Status) -> None:
-    """A state that is older than the task: what runs is held, not ended. Another monitor is launched anyway."""
+    """Handle an update of a task that the state does not know, as the state may be older than the task.
+
+    Tasks of jobs are held and not ended; a monitor is killed, as another one is launched anyway.
+    """
     new = state_to_hold(status)
     if new is None:
         return
@@ -64,6 +67,7 @@ def _on_unknown(turn: Turn, status: Status) -> None:
 
 
 def _on_known(turn: Turn, task: Task, status: Status) -> None:
+    """Handle an update of a known task, unless its seal or its place makes it untrustworthy."""
     if why := doubt(task, status):
         disbelieve(turn, status, why)
         return
@@ -82,15 +86,15 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     if outcome is not None and outcome.unhealthy and job is not None:
         task = changed(task, unhealthy=task.unhealthy or outcome.unhealthy)
         if job.app_version is not None and new is TaskState.FAILED:
-            new = TaskState.KILLED  # as Marathon has it: no failure that makes the next launch wait
+            new = TaskState.KILLED  # as in Marathon, this is no failure that delays the next launch
     if in_time and new is TaskState.LOST:
         task = noted(task)
-    task = _heard(turn, task, new, status)
-    # None is of a later Mesos: nothing is known of that state, and nothing is lost by waiting.
-    # A task that holds a card does nothing: of its end there is nothing more to be said than that Mesos knows of it.
+    task = _record_update(turn, task, new, status)
+    # States of later Mesos versions are unknown, and ignoring them loses nothing. An echo is what the master heard
+    # of an end: the agent sends the executor's own update later. Executors of cover tasks report nothing more.
     if new is None or (is_echo(task, status) and task.covers is None):
         return
-    alone = task.covers is None  # else its executor has others
+    alone = task.covers is None  # a keeper may run other cover tasks
     if alone and new is TaskState.LOST and not task.ended and is_left_over(task, status):
         turn.effects.append(Shutdown(task.agent_id, task.executor_id))
     on_first_word(turn, task, new, status)
@@ -102,7 +106,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
 
 
 def _on_running(turn: Turn, task: Task, job: Job | None, status: Status) -> None:
-    """Take in what is said of a task that runs: a report of a monitor, or what a job's task does."""
+    """Apply the data of an update of a running task: a monitor's report, or what an executor reports of its task."""
     if job is not None:
         volumes.on_running(turn, job)
     if not status.data:
@@ -118,16 +122,16 @@ def _on_running(turn: Turn, task: Task, job: Job | None, status: Status) -> None
     on_checkpoint(turn, turn.state.work.tasks[task.id], status)
 
 
-def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
-    """Health needs no new match, and ends nothing: an executor that wants its task to end ends it."""
-    told = new is TaskState.RUNNING and not task.ended and status.healthy not in (None, task.healthy)
+def _record_update(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
+    """Record the time, health and seal of an update. Health needs no match, and the executor ends an unhealthy task."""
+    has_changed = new is TaskState.RUNNING and not task.ended and status.healthy not in (None, task.healthy)
     task = changed(
         task,
         heard_at=turn.now,
-        healthy=status.healthy if told else task.healthy,
+        healthy=status.healthy if has_changed else task.healthy,
         proof=max(task.proof, status.proof or 0),
     )
-    if told:
+    if has_changed:
         turn.show_task(task)
     else:
         turn.state.set_task(task)
@@ -135,7 +139,7 @@ def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Tas
 
 
 def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcome | None) -> None:
-    """Do what the table says for `task.state → new`.
+    """Do what the table of the life cycle demands for a change from `task.state` to `new`.
 
     Raises:
         ValueError: The table has no such transition.
@@ -172,15 +176,18 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
 
 
 def _when(turn: Turn, task: Task, status: Status) -> float:
-    """When it happened, not when it was heard of: the scheduler may have been away. Within what can be, as its host's
-    clock may be wrong; reconciliation tells when the master made up its answer."""
+    """Return when an update's event happened, as the scheduler may have been away since.
+
+    The time is kept within possible bounds, as the host's clock may be wrong. Answers to reconciliation have the time
+    at which the master wrote them, so the present time is used for them.
+    """
     if status.at is None or status.reason == "REASON_RECONCILIATION":
         return turn.now
     return min(max(status.at, task.started_at or task.launched_at), turn.now)
 
 
 def _on_jobless(turn: Turn, task: Task) -> None:
-    """A monitor, one that is held, or one whose job has another launch by now."""
+    """Handle a change of a monitor, of a task that is held, or of a task whose job has another launch by now."""
     if task.job_id is None:
         _on_monitor(turn, task)
     elif task.unknown is not None and task.ended:
@@ -189,12 +196,12 @@ def _on_jobless(turn: Turn, task: Task) -> None:
 
 
 def abandon(turn: Turn, task: Task, why: str) -> None:
-    """Give up one that is unreachable; should it come back, it is killed."""
+    """Give up a launch that is unreachable; if it comes back, it is killed."""
     move(turn, task, TaskState.ABANDONED, Status(task.id, "TASK_UNREACHABLE", message=why), None)
 
 
 def _on_monitor(turn: Turn, task: Task) -> None:
-    """A monitor that ended is started again on the next offer of its agent; what it said is void."""
+    """Forget a monitor that ended or was given up; another is started on the next offer of its agent."""
     node = turn.state.cluster.nodes.get(task.agent_id)
     if not task.ended and task.state is not TaskState.ABANDONED:
         return
@@ -211,13 +218,13 @@ def _on_monitor(turn: Turn, task: Task) -> None:
 
 
 def disbelieve(turn: Turn, status: Status, why: str) -> None:
-    """Change nothing, count it and say it."""
+    """Ignore an untrustworthy update, count it and log it."""
     turn.state.mesos.disbelieved += 1
     turn.effects.append(Disbelieve(status.task_id, status.state, why))
 
 
 def _on_report(turn: Turn, task: Task, status: Status) -> None:
-    """What a monitor says of its own agent's cards, and of no others."""
+    """Apply a monitor's report on the GPUs of its own agent."""
     node = turn.state.cluster.nodes.get(task.agent_id)
     if node is None:
         return
@@ -228,28 +235,30 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
     if why := _claims_of_others(turn, node, inventory):
         disbelieve(turn, status, why)
         return
-    same, before = inventory is node.inventory, node
-    inventory = inventory if same else with_held(turn, node, inventory)
+    unchanged, before = inventory is node.inventory, node
+    inventory = inventory if unchanged else with_held(turn, node, inventory)
     node = changed(node, inventory=inventory, reported_at=turn.now, lost_at=None)
-    if not same:
+    if not unchanged:
         worked.on_report(turn, before, node)
     turn.put_node(node)
     volumes.on_reported(turn, node)
     on_uses(turn, node)
-    if not same and inventory.task_uses:
+    if not unchanged and inventory.task_uses:
         turn.state.gpus.gpu_work.reported.add(node.id)
     for gpu in node.gpus:
-        if same and gpu.health is Health.OK:
+        if unchanged and gpu.health is Health.OK:
             continue
-        if not same:
+        if not unchanged:
             on_reported(turn, gpu)
         if gpu.health.broken:
             on_broken(turn, node, gpu)
 
 
 def _read(turn: Turn, node: Node, data: bytes) -> Inventory:
-    """A report; one that says the same again is recognised by its bytes. Of a monitor that this scheduler has no
-    messages in common with, nothing but what it is."""
+    """Return the inventory of a report; a report with the bytes of the latest one is not decoded again.
+
+    A monitor whose messages this scheduler cannot read counts with its program alone.
+    """
     agents = turn.state.cluster.agents
     if (same := agents.read_as(node, data)) is not None:
         return same
@@ -265,32 +274,34 @@ def _read(turn: Turn, node: Node, data: bytes) -> Inventory:
 
 
 def _unread(turn: Turn, node: Node, why: str) -> Inventory:
-    known = tuple(_unknown(gpu, why, turn.now) for gpu in node.gpus)
-    return Inventory(known, source=node.inventory.source if node.inventory else "none")
+    """Return an inventory with the known GPUs of a node, all of unknown health."""
+    gpus = tuple(_unknown(gpu, why, turn.now) for gpu in node.gpus)
+    return Inventory(gpus, source=node.inventory.source if node.inventory else "none")
 
 
 def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
-    """Which of the cards another agent has, by a report that still counts; "": none."""
+    """Return which reported GPU belongs to another agent by a report that still counts, in words; "" if none does."""
     agents = turn.state.cluster.agents
     if inventory is node.inventory and not agents.named_twice:
         return ""
     named = {gpu.id for gpu in inventory.gpus}
     if not agents.others_naming(node, named):
-        return ""  # nearly always: a thousand agents report in ten seconds
+        return ""  # the usual case; a thousand agents report in ten seconds
     oldest = turn.now - turn.settings.programs.report_stale_s
     for other in turn.state.cluster.nodes.values():
         counts = other.lost_at is None and (other.reported_at or 0.0) > oldest
-        if other.id != node.id and counts and (theirs := sorted(named & _claimed(other))):
-            return f"it names {theirs[0]}, which is a card of {other.hostname} (agent {other.id})"
+        if other.id != node.id and counts and (claimed := sorted(named & _claimed(other))):
+            return f"it names {claimed[0]}, which is a card of {other.hostname} (agent {other.id})"
     return ""
 
 
 def _claimed(node: Node) -> set[GpuId]:
-    """The cards that its report names itself."""
+    """Return the GPUs that a node's report names itself."""
     return {gpu.id for gpu in node.gpus if not is_unnamed(gpu)}
 
 
 def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:
+    """Return a GPU with unknown health for a reason."""
     if is_unnamed(gpu):
         return gpu
     since = gpu.since if gpu.health is Health.UNKNOWN else now
@@ -298,23 +309,26 @@ def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:
 
 
 def _outcome(status: Status) -> Outcome | None:
+    """Return what an executor reports of a task's end; None without a report."""
     if not status.data or status.state not in ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED"):
         return None
     try:
         return sound(assignment.decode_outcome(status.data))
     except ValueError:
-        return None  # another executor's data: the state alone decides
+        return None  # data of a foreign executor: the state alone decides
 
 
 def _program(status: Status) -> Program | None:
+    """Return the program of an executor, as its data says; None without it."""
     try:
         program = decode_program(status.data)
     except ValueError:
-        return None  # it is only shown: what was launched is known by its wire
+        return None  # it is only shown; the version of messages is known from the launch
     return None if program is None else sound(program)
 
 
 def _listening(status: Status) -> Listening | None:
+    """Return the ports at which a task listens, as the executor's data says; None without them."""
     try:
         listening = decode_listening(status.data)
     except ValueError:
@@ -323,6 +337,7 @@ def _listening(status: Status) -> Listening | None:
 
 
 def _checked(status: Status) -> Checked | None:
+    """Return the result of a check that is only shown, from the executor's data; None without one."""
     try:
         return decode_checked(status.data)
     except ValueError:
@@ -337,6 +352,7 @@ def _on_listening(turn: Turn, task: Task, status: Status) -> None:
 
 
 def _has_sick_gpu(turn: Turn, task: Task) -> bool:
+    """Return whether a GPU of a task is broken."""
     node = turn.state.cluster.nodes.get(task.agent_id)
     if node is None:
         return False

@@ -1,7 +1,7 @@
-"""Tasks that Mesos knows and the state does not: held, adopted by their labels, or ended by an operator's word.
+"""Tasks that Mesos knows and the state does not: held, adopted by their labels, or ended by an operator.
 
-The state that the scheduler started with can be older than they are. What they hold is counted, their jobs are not
-launched beside them, and none is ended because it is not known.
+The state at the start of the scheduler can be older than these tasks. What they hold is counted, their jobs are not
+launched again beside them, and no task is ended only because it is unknown.
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ from mesos_gpu.wire.marathon.options import gpu_options
 from mesos_gpu.wire.mesos.labels import share_fields
 
 LIST_AGAIN_S: Final = 5.0
-MONITOR: Final = "gpu-monitor."  # how the ids of node monitors begin; a job's has a dash behind its name
+MONITOR: Final = "gpu-monitor."  # prefix of ids of node monitors; ids of jobs have a dash after the name
 _HELD: Final = tuple(
     state for state in TaskState if Action.HOLD in (actions_of(TaskState.ABSENT, state) or ())
 )
-_LIST: Final = "see them with: mesos-gpu tasks unknown list"
+_LIST: Final = "list them with: mesos-gpu tasks unknown list"
 
 
 def is_monitor(task_id: TaskId) -> bool:
-    """Whether it is a node monitor's, which another one replaces."""
+    """Return whether a task id is that of a node monitor, which another one can replace."""
     return task_id.startswith(MONITOR)
 
 
@@ -50,13 +50,13 @@ def state_to_hold(status: Status) -> TaskState | None:
 def hold(
     turn: Turn, task_id: TaskId, agent_id: AgentId, state: TaskState, listed: Listed | None = None
 ) -> None:
-    """Take up a task of which nothing is known yet but that it is there."""
+    """Add a task to the state of which only its id, agent and state are known, and its labels if `listed` has them."""
     node = turn.state.cluster.nodes.get(agent_id)
     task = Task(
         id=task_id,
         agent_id=agent_id,
         executor_id=task_id,
-        job_id=JobId(task_id),  # until its labels say more
+        job_id=JobId(task_id),  # until its labels are known
         state=state,
         launched_at=turn.now,
         heard_at=turn.now,
@@ -68,7 +68,7 @@ def hold(
 
 
 def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
-    """What the master says of all: describe what is held, hold what is new, and take up what a job waits for."""
+    """Apply the master's list of all tasks: describe held tasks, hold new ones, and adopt those that jobs wait for."""
     state = turn.state
     for listed in tasks:
         if is_monitor(listed.task_id):
@@ -76,19 +76,17 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
         if covers.card_of(listed.task_id) is not None:
             _take_up_cover(turn, listed)
             continue
-        known = state.work.tasks.get(listed.task_id)
+        known_task = state.work.tasks.get(listed.task_id)
         if listed.label is not None:
             _bump(turn, listed.label)
-        if known is not None:
-            if known.unknown is not None and known.unknown.listed is None:
-                _replace(turn, known, _described(turn, known, listed))
+        if known_task is not None:
+            if known_task.unknown is not None and known_task.unknown.listed is None:
+                _replace(turn, known_task, _described(turn, known_task, listed))
             continue
         if new := state_to_hold(Status(listed.task_id, listed.state)):
             hold(turn, listed.task_id, listed.agent_id, new, listed)
     for task in [state.work.tasks[task_id] for task_id in state.work.unknown]:
-        if (
-            task.unknown is not None and task.unknown.listed is None
-        ):  # whoever spoke of it, the master has none
+        if task.unknown is not None and task.unknown.listed is None:  # the master does not know the task
             state.set_task(replace(task, state=TaskState.LOST))
             state.work.forget_task(task)
             turn.effects.append(ForgetTask(task.id))
@@ -100,7 +98,7 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
 
 
 def _take_up_cover(turn: Turn, listed: Listed) -> None:
-    """Let a task go on that holds a card: the state may know as little of the shares that it is held for."""
+    """Adopt a cover task, as the state may also lack the shares that it covers."""
     if listed.task_id in turn.state.work.tasks:
         return
     if new := state_to_hold(Status(listed.task_id, listed.state)):
@@ -108,15 +106,15 @@ def _take_up_cover(turn: Turn, listed: Listed) -> None:
 
 
 def _ask_for_shares(turn: Turn) -> None:
-    """Ask what tasks have that the state knows from before: they may have been resized since."""
+    """Ask the executors of known tasks for their shares, which may have been resized since the state was saved."""
     for task in [turn.state.work.tasks[task_id] for task_id in turn.state.work.live]:
-        asked = question(task, turn.now)
-        if asked is not task:
-            turn.put_task(asked)
+        task_with_question = question(task, turn.now)
+        if task_with_question is not task:
+            turn.put_task(task_with_question)
 
 
 def on_tick(turn: Turn) -> None:
-    """Ask for what is not described yet, and take up what has become possible."""
+    """Request descriptions that are missing, adopt tasks that jobs wait for, and repeat kills."""
     state = turn.state
     bare = any(
         u is not None and u.listed is None for u in (state.work.tasks[i].unknown for i in state.work.unknown)
@@ -136,23 +134,23 @@ def on_tick(turn: Turn) -> None:
 
 
 def on_adopted(turn: Turn, task_id: TaskId) -> None:
-    """An operator's word: its job has it, or one is made of its labels.
+    """Adopt a task on an operator's request: for its job, or for a job made from its labels.
 
     Raises:
-        NotFound: It is no unknown task.
-        Conflict: Its labels say too little, or its job is served by another launch.
+        NotFound: The task is not an unknown task.
+        Conflict: Its labels are incomplete, or its job has another launch.
     """
     task = _held(turn, task_id)
     label = _label(task)
     if label is None:
         raise Conflict(
-            f"{task_id} cannot be adopted: the master has no labels of it that say what it is",
+            f"{task_id} cannot be adopted: the master has no labels that describe its job",
             remedy=f"let it run to its end, or end it: mesos-gpu tasks unknown kill {task_id}",
         )
     round_ = _round(turn, label)
     if len(round_) < label.tasks:
         raise Conflict(
-            f"{task_id} is one of {label.tasks} tasks that run together, and {len(round_)} of them are there",
+            f"{task_id} is one of {label.tasks} tasks that run together, and only {len(round_)} of them are known",
             remedy=f"end it: mesos-gpu tasks unknown kill {task_id}",
         )
     job = turn.state.work.jobs.get(label.job_id)
@@ -165,30 +163,38 @@ def on_adopted(turn: Turn, task_id: TaskId) -> None:
 
 
 def on_killed(turn: Turn, task_id: TaskId) -> None:
-    """An operator's word; repeated until it has ended.
+    """Kill an unknown task on an operator's request; `on_tick` repeats the kill until the task has ended.
 
     Raises:
-        NotFound: It is no unknown task.
+        NotFound: The task is not an unknown task.
     """
     _kill(turn, _held(turn, task_id))
 
 
 def _kill(turn: Turn, task: Task) -> None:
+    """Kill an unknown task, and record when."""
     turn.effects.append(Kill(task.id, task.agent_id))
     turn.put_task(replace(task, kill_sent_at=turn.now))
 
 
 def _held(turn: Turn, task_id: TaskId) -> Task:
+    """Return an unknown task.
+
+    Raises:
+        NotFound: The task is not an unknown task.
+    """
     if task_id not in turn.state.work.unknown:
         raise NotFound(f"there is no unknown task {task_id}", remedy=_LIST)
     return turn.state.work.tasks[task_id]
 
 
 def _label(task: Task) -> Label | None:
+    """Return the labels of a held task; None if the master has none."""
     return task.unknown.listed.label if task.unknown and task.unknown.listed else None
 
 
 def _described(turn: Turn, task: Task, listed: Listed) -> Task:
+    """Return a held task with its description by the master: host, and job by its labels."""
     assert task.unknown is not None
     label = listed.label
     task = replace(
@@ -199,7 +205,7 @@ def _described(turn: Turn, task: Task, listed: Listed) -> Task:
     )
     if label is None:
         return task
-    told = replace(
+    labelled = replace(
         task,
         job_id=label.job_id,
         gpus=label.gpus,
@@ -210,25 +216,25 @@ def _described(turn: Turn, task: Task, listed: Listed) -> Task:
         launched_at=label.launched_at or task.launched_at,
         sealed=label.sealed,
     )
-    return question(told, turn.now)
+    return question(labelled, turn.now)
 
 
 def _replace(turn: Turn, old: Task, new: Task) -> None:
-    """Put a task in another's place; it may be of another job now."""
+    """Replace a task; the new one may belong to another job."""
     if new.job_id != old.job_id:
         turn.state.work.forget_task(old)
     turn.put_task(new)
 
 
 def _bump(turn: Turn, label: Label) -> None:
-    """Mesos must never see a task id twice: the job's next launch comes after all that ran."""
+    """Raise the launch count of a pending job above all launches that ran, as Mesos must never see a task id twice."""
     job = turn.state.work.jobs.get(label.job_id)
     if job is not None and job.launches < label.launch and job.state is JobState.PENDING:
         turn.put_job(replace(job, launches=label.launch))
 
 
 def _round(turn: Turn, label: Label) -> list[Task]:
-    """The unknown tasks of one launch, by rank."""
+    """Return the unknown tasks of one launch, by rank."""
     held = (
         (turn.state.work.tasks[task_id], _label(turn.state.work.tasks[task_id]))
         for task_id in turn.state.work.unknown
@@ -238,10 +244,10 @@ def _round(turn: Turn, label: Label) -> list[Task]:
 
 
 def _adopt_awaited(turn: Turn) -> None:
-    """A job that waits to be launched, and is: it has what runs, and nobody need say so."""
+    """Adopt tasks whose jobs wait for a launch: an operator need not request it."""
     for task_id in list(turn.state.work.unknown):
         task = turn.state.work.tasks[task_id]
-        label = _label(task)  # none after its launch was taken up
+        label = _label(task)  # None after its launch was adopted
         job = turn.state.work.jobs.get(label.job_id) if label else None
         if label is None or job is None or task.kill_sent_at is not None:
             continue
@@ -256,12 +262,13 @@ def _adopt_awaited(turn: Turn) -> None:
 
 
 def _adopt(turn: Turn, job: Job, label: Label, tasks: Sequence[Task]) -> None:
+    """Give a job the tasks that run for it."""
     first = tasks[0]
     for task in tasks:
         begun_at = task.launched_at if task.state is TaskState.RUNNING else None
         launch = label.launch if label.tasks > 1 else 0
         turn.put_task(replace(task, unknown=None, launch=launch, started_at=task.started_at or begun_at))
-    # Its executor may have said already what it has by now.
+    # The executor may have reported its present share already.
     resized = changes(label.share, first.share) if label.share and first.share else {}
     turn.put_job(
         replace(
@@ -278,7 +285,7 @@ def _adopt(turn: Turn, job: Job, label: Label, tasks: Sequence[Task]) -> None:
 
 
 def _of_array(turn: Turn, job_id: JobId) -> dict[str, Any]:
-    """What says that a job is a task of an array that is known: no other one is made for its index."""
+    """Return the fields by which a job is a member of a known array, so that no other member is made for its index."""
     of = whose(job_id)
     array = turn.state.work.arrays.get(of[0]) if of is not None else None
     if of is None or array is None or array.indexes.position(of[1]) is None:
@@ -287,8 +294,11 @@ def _of_array(turn: Turn, job_id: JobId) -> dict[str, Any]:
 
 
 def _job_of(turn: Turn, task: Task, label: Label) -> Job:
-    """A job of which only the labels are left. It cannot start again: its command is not in them, by intent. An
-    instance of an app that is as it was is whole."""
+    """Return a job of which only the labels are left.
+
+    It cannot start again, as labels on purpose lack its command. An instance of an app that has not changed is
+    complete.
+    """
     listed = (
         task.unknown.listed if task.unknown and task.unknown.listed else Listed(task.id, task.agent_id, "")
     )

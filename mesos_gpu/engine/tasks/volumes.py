@@ -28,24 +28,28 @@ def volumes_of(state: State, spec: JobSpec) -> Iterator[PersistentVolume]:
 
 
 def idle_volumes(state: State, app_id: str, spec: JobSpec) -> Sequence[PersistentVolume]:
-    """Return the volumes of an instance that has ended, for a new instance; empty if there are none that fit.
+    """Return the volumes of an ended instance, for a new instance; empty if no ended instance has fitting volumes.
 
     Args:
         state: State of the engine.
         app_id: App of the instances.
         spec: Request of a new instance.
     """
-    asked = {(mount.target, mount.volume_mib) for mount in persistent_of(spec.mounts)}
+    needed = {(mount.target, mount.volume_mib) for mount in persistent_of(spec.mounts)}
     idle: dict[JobId, list[PersistentVolume]] = {}
     for volume in state.work.volumes.values():
         if volume.app == app_id and not volume.unwanted and not _has_live_job(state, volume):
             idle.setdefault(volume.job_id, []).append(volume)
-    fitting = [each for each in idle.values() if {(one.name, one.size_mib) for one in each} == asked]
+    fitting = [
+        volumes
+        for volumes in idle.values()
+        if {(volume.name, volume.size_mib) for volume in volumes} == needed
+    ]
     return min(fitting, key=lambda each: (not each[0].hostname, each[0].job_id), default=())
 
 
 def successor_of(state: State, volumes: Sequence[PersistentVolume]) -> JobId | None:
-    """Return the id of the job that goes on with the volumes of an ended instance; None if there are none."""
+    """Return the id of the job that goes on with the volumes of an ended instance; None without volumes."""
     if not volumes:
         return None
     job = state.work.jobs[volumes[0].job_id]
@@ -64,15 +68,16 @@ def attach(
         job_id: Id of its job.
         idle: Volumes that it takes over; empty for new ones.
     """
-    known = {volume.name: volume for volume in idle}
+    idle_by_name = {volume.name: volume for volume in idle}
 
     def attached(mount: Mount) -> Mount:
+        """Return a mount with the id of its volume, which now belongs to the new job."""
         name = mount.target
         if not mount.volume_mib:
             return mount
         id = str(uuid5(NAMESPACE_URL, _SEED.format(job=job_id, name=name)))
         new = PersistentVolume(id, name, mount.volume_mib, app_id, job_id)
-        volume = replace(known.get(name, new), job_id=job_id)
+        volume = replace(idle_by_name.get(name, new), job_id=job_id)
         turn.put(volume)
         return replace(mount, source=volume.id)
 
@@ -81,16 +86,16 @@ def attach(
 
 def bind(turn: Turn, job: Job, hostname: str) -> JobSpec:
     """Bind the volumes of a job to the node where it is launched, and return the request that its executor gets."""
-    made = set[str]()
+    existing = set[str]()
     for volume in [*volumes_of(turn.state, job.spec)]:
         if volume.is_named:
             turn.put(replace(volume, hostname=hostname, job_id=job.id, used_at=turn.now))
         elif volume.hostname != hostname:
             turn.put(replace(volume, hostname=hostname))
-        made |= {volume.id} if volume.is_made else set()
-    if not made:
+        existing |= {volume.id} if volume.is_made else set()
+    if not existing:
         return job.spec
-    mounts = [replace(mount, is_made=mount.source in made) for mount in job.spec.mounts]
+    mounts = [replace(mount, is_made=mount.source in existing) for mount in job.spec.mounts]
     return replace(job.spec, mounts=tuple(mounts))
 
 
@@ -109,7 +114,7 @@ def wipe(turn: Turn, job_id: JobId) -> None:
 
 
 def give_up(turn: Turn, app_ids: Set[str]) -> None:
-    """Have the volumes removed that are left of apps of these ids: an app that is made now is another one."""
+    """Remove the volumes that are left of deleted apps: an app that is created with such an id is another one."""
     for volume in [*turn.state.work.volumes.values()]:
         if volume.app in app_ids and not volume.unwanted:
             turn.put(replace(volume, unwanted=True))
@@ -130,11 +135,11 @@ def on_tick(turn: Turn) -> None:
     if not state.work.volumes:
         return
     _forget_unused(turn)
-    wanted = _wanted(state)
+    wanted_volumes = _wanted(state)
     for volume in [*state.work.volumes.values()]:
         if volume.is_named or _has_live_job(state, volume):
             continue
-        is_wanted = (volume.app, volume.name, volume.size_mib) in wanted and not volume.unwanted
+        is_wanted = (volume.app, volume.name, volume.size_mib) in wanted_volumes and not volume.unwanted
         if not is_wanted and not volume.hostname:
             turn.drop(PersistentVolume, volume.id)
         elif not is_wanted and not volume.unwanted:
@@ -155,7 +160,10 @@ def _forget_unused(turn: Turn) -> None:
 def _wanted(state: State) -> set[tuple[str, str, int]]:
     """Return app, path and size of each volume that an app has, or will have again if its deployment is undone."""
     named = {volume.app for volume in state.work.volumes.values() if not volume.is_named}
-    roots = [state.apps.catalog.root, *(each.plan.original for each in state.apps.deployments.values())]
+    roots = [
+        state.apps.catalog.root,
+        *(deployment.plan.original for deployment in state.apps.deployments.values()),
+    ]
     apps = [app for root in roots for app in root.all_apps() if app.id in named]
     return {
         (app.id, volume.container_path, volume.persistent.size_mib)
@@ -167,16 +175,18 @@ def _wanted(state: State) -> set[tuple[str, str, int]]:
 
 def on_reported(turn: Turn, node: Node) -> None:
     """Forget the volumes that a node has removed, and ask it to remove those that are left."""
-    state, said = turn.state, node.inventory.volumes if node.inventory is not None else None
-    if said is None or not state.work.volumes:
+    state, report = turn.state, node.inventory.volumes if node.inventory is not None else None
+    if report is None or not state.work.volumes:
         return
     unwanted = [
-        each for each in state.work.volumes.values() if each.unwanted and each.hostname == node.hostname
+        volume
+        for volume in state.work.volumes.values()
+        if volume.unwanted and volume.hostname == node.hostname
     ]
     in_use = named_in_use(state) if any(volume.is_named for volume in unwanted) else set()
     left = list[str]()
     for volume in unwanted:
-        if volume.id in said.removed:
+        if volume.id in report.removed:
             turn.drop(PersistentVolume, volume.id)
         elif volume.is_named:
             left += [volume.id] if volume.id not in in_use else []
@@ -188,4 +198,5 @@ def on_reported(turn: Turn, node: Node) -> None:
 
 
 def _has_live_job(state: State, volume: PersistentVolume) -> bool:
+    """Return whether the job that used a volume last has not ended."""
     return not state.work.jobs[volume.job_id].state.ended

@@ -1,1 +1,1 @@
-"""The tree of queues in the engine: its versions, who is guaranteed what, who gives back."""
+"""Changes of the tree of queues: versions, guaranteed admission, spans for accounting, budgets, and notices."""

@@ -1,7 +1,7 @@
-"""Spans of what tasks hold of GPUs: opened, closed and split as that changes.
+"""Accounting spans: periods in which one task held the same GPUs, opened, closed and split as that changes.
 
-`keep` compares what is held after a step with the spans that are open, for all that the step has saved: there is no
-place that could forget to open or to close one, and the sum of all records is the integral of what was held.
+After each step `keep` compares the open spans with what tasks hold, for all that the step has saved. No place that
+changes a task has to open or close spans itself, and the sum of all records is the integral of what was held.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +21,21 @@ from mesos_gpu.model.usage import DAY_MS, MS, Account, Closed, Part, Span, SpanE
 from mesos_gpu.policy.accounts.sums import Figures, Row
 from mesos_gpu.policy.admission.limits import charge_percent
 
-#: Saves by which spans may change, and records that budgets pay.
+#: Effects by which spans may change, and records of bookings that budgets pay for.
 _SEEN: Final = frozenset({SaveJob, SaveTask, SaveQueues, KeepRecord})
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a task's span: the one that was open, the one that is, and the record of what is over; of what is
-    put down to no task, the record alone."""
+    """Change of one task's span during a step.
+
+    A record that belongs to no task, such as one of a booking, has neither an old nor a new span.
+
+    Attributes:
+        old: Span that was open before the step; None if there was none.
+        new: Span that is open now; None if the task holds no GPUs.
+        closed: Record of the part that is over; None if nothing was recorded.
+    """
 
     old: Span | None
     new: Span | None
@@ -36,19 +43,22 @@ class Change:
 
 
 def keep(turn: Turn) -> list[Change]:
-    """Bring the open spans up to what the tasks hold after this step; what has changed."""
+    """Open, close and split spans by what tasks hold after this step; return the changes."""
     if turn.state.ledger.spans_seen and _SEEN.isdisjoint(map(type, turn.effects)):
         return []  # most steps are reports of monitors
-    # What is there already is of bookings, and put down to no task.
-    charged = [effect.record for effect in turn.effects if isinstance(effect, KeepRecord)]
-    changes = [_look(turn, task_id) for task_id in _touched(turn)]
-    for job in _given_up(turn):
-        turn.effects.append(KeepRecord(_in_vain(turn, job)))
-    return [*(Change(None, None, each) for each in charged), *(each for each in changes if each is not None)]
+    # Records that the effects have already are of bookings, and belong to no task.
+    booked = [effect.record for effect in turn.effects if isinstance(effect, KeepRecord)]
+    changes = [_update_span(turn, task_id) for task_id in _touched(turn)]
+    for job in _ended_pending(turn):
+        turn.effects.append(KeepRecord(_record_of_wait(turn, job)))
+    return [
+        *(Change(None, None, change) for change in booked),
+        *(change for change in changes if change is not None),
+    ]
 
 
 def on_tick(turn: Turn) -> None:
-    """Sum up the records that are old enough, once a day."""
+    """Fold records that are old enough into daily sums, once a day."""
     day = int((turn.now - turn.settings.memory.keep_spans_s) * MS) // DAY_MS
     if day > turn.state.ledger.folded_day:
         turn.state.ledger.folded_day = day
@@ -56,12 +66,12 @@ def on_tick(turn: Turn) -> None:
 
 
 def now_ms(turn: Turn) -> int:
-    """The time of the step, in whole milliseconds."""
+    """Return the time of the step in whole milliseconds since the epoch."""
     return int(turn.now * MS)
 
 
 def _touched(turn: Turn) -> dict[TaskId, None]:
-    """Tasks of which something may have changed."""
+    """Return the tasks whose spans this step may have changed; all tasks after a start and a change of queues."""
     state = turn.state
     touched: dict[TaskId, None] = {}
     for effect in turn.effects if state.ledger.spans_seen else ():
@@ -80,8 +90,8 @@ def _touched(turn: Turn) -> dict[TaskId, None]:
     return touched
 
 
-def _given_up(turn: Turn) -> list[Job]:
-    """Jobs that asked for GPUs, and that the step has ended while they waited: no task of theirs has."""
+def _ended_pending(turn: Turn) -> list[Job]:
+    """Return the jobs with GPUs that this step has ended before any of their tasks started."""
     saved = [effect.job for effect in turn.effects if isinstance(effect, SaveJob)]
     ended = {job.id: job for job in saved if job.spec.gpus and job.state.ended and job.ended_at == turn.now}
     if not ended:
@@ -90,9 +100,11 @@ def _given_up(turn: Turn) -> list[Job]:
     return [job for job_id, job in ended.items() if job_id not in ran]
 
 
-def _in_vain(turn: Turn, job: Job) -> Closed:
-    """The record of a wait that led to nothing: it held none of what it asked for. It has the number 0 in the place of
-    a launch's, which count from 1."""
+def _record_of_wait(turn: Turn, job: Job) -> Closed:
+    """Return the record of a job that waited and never held GPUs.
+
+    Its task id ends in 0; launches count from 1.
+    """
     wait_ms, at_ms = _wait_ms(turn.state, job, turn.now), now_ms(turn)
     span = Span(
         TaskId(f"{job.id}.0"),
@@ -113,7 +125,8 @@ def _in_vain(turn: Turn, job: Job) -> Closed:
     return Closed(span, at_ms, 0, 0, reason)
 
 
-def _look(turn: Turn, task_id: TaskId) -> Change | None:
+def _update_span(turn: Turn, task_id: TaskId) -> Change | None:
+    """Open, close or split the span of a task; return the change, or None if its span is still right."""
     state, old = turn.state, turn.state.ledger.spans.get(task_id)
     task = state.work.tasks.get(task_id)
     job = state.work.holding_job(task) if task is not None and task.gpus else None
@@ -121,7 +134,7 @@ def _look(turn: Turn, task_id: TaskId) -> Change | None:
         return None if old is None else Change(old, None, _end(turn, old, task))
     new = _span(state, task, job, old)
     if old is None:
-        new = _waited(turn, changed(new, begins_ms=now_ms(turn)), task, job)
+        new = _with_wait(turn, changed(new, begins_ms=now_ms(turn)), task, job)
         turn.put(new)
         return Change(None, new)
     if new == old:
@@ -130,11 +143,11 @@ def _look(turn: Turn, task_id: TaskId) -> Change | None:
 
 
 def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
-    """What a task holds, as if it had begun with the span that is open."""
+    """Return the span of what a task holds now, with the begin and the wait of its open span."""
     document, node = state.quota.queues, state.cluster.nodes.get(task.agent_id)
     parts = parts_of(document, node, task.gpus, job.spec.gpu_model, granted_milli(state, task, job))
     if old is not None and any(not part.model for part in parts) and _milli(parts) == _milli(old.parts):
-        parts = at_cost(document, old.parts, job.spec.gpu_model)  # its node says no more of what it holds
+        parts = at_cost(document, old.parts, job.spec.gpu_model)  # the node no longer reports these GPUs
     return Span(
         task.id,
         job.id,
@@ -153,7 +166,7 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
 
 
 def _pool_of(state: State, task: Task) -> str:
-    """The pool that it is in; "": there are none."""
+    """Return the pool of a task's node; "" if there are no pools or the node is not known."""
     node = state.cluster.nodes.get(task.agent_id)
     if not state.quota.queues.pools or node is None:
         return ""
@@ -161,11 +174,12 @@ def _pool_of(state: State, task: Task) -> str:
 
 
 def _milli(parts: tuple[Part, ...]) -> int:
+    """Return the sum of GPUs of some parts, in thousandths."""
     return sum(part.gpu_milli for part in parts)
 
 
-def _waited(turn: Turn, new: Span, task: Task, job: Job) -> Span:
-    """Say how long its job had waited before this launch, and for what; of a gang one task says it."""
+def _with_wait(turn: Turn, new: Span, task: Task, job: Job) -> Span:
+    """Return a span with the wait of its job before this launch, which only the first task of a gang counts."""
     if task.rank:
         return new
     wait_ms = _wait_ms(turn.state, job, task.launched_at, task.id)
@@ -173,13 +187,20 @@ def _waited(turn: Turn, new: Span, task: Task, job: Job) -> Span:
 
 
 def _wait_ms(state: State, job: Job, until: float, but: TaskId | None = None) -> int:
-    """How long it waited before a time: since it was submitted, its last launch but that ended, or it may start."""
+    """Return how long a job waited before a time, in milliseconds.
+
+    The wait begins with the latest of: submission, the earliest start, and the end of another task.
+
+    Args:
+        until: End of the wait, in seconds since the epoch.
+        but: Task whose end does not count.
+    """
     ends = [t.ended_at or 0.0 for t in state.work.tasks_of(job.id) if t.ended and t.id != but]
     return int(max(until - max(job.submitted_at, job.not_before, *ends), 0.0) * MS)
 
 
 def unmet(state: State, now: float) -> list[Row]:
-    """What jobs wait for that have not started, as it would be on record if they did now."""
+    """Return the demand of pending jobs for GPUs, as rows of the accounting report."""
     rows: list[Row] = []
     for _, job_id in state.work.queue:
         job = state.work.jobs[job_id]
@@ -192,7 +213,7 @@ def unmet(state: State, now: float) -> list[Row]:
 
 
 def _unmade_behind(state: State, job: Job) -> int:
-    """How many tasks stand behind the first draft of an array that are no jobs yet, and that its limit lets start."""
+    """Return how many startable array tasks that are no jobs yet count with a job: all with the first draft, else 0."""
     array = state.work.arrays.get(job.array or JobId(""))
     drafts = state.work.members.drafts.get(job.array or JobId(""), {})
     return (
@@ -201,7 +222,7 @@ def _unmade_behind(state: State, job: Job) -> int:
 
 
 def _end(turn: Turn, old: Span, task: Task | None) -> Closed:
-    """Write the last span of a task."""
+    """Close the last span of a task; return its record."""
     ends_ms = max(old.begins_ms, now_ms(turn))
     turn.state.drop(Span, old.task_id)
     turn.effects.append(ForgetSpan(old.task_id))
@@ -209,23 +230,27 @@ def _end(turn: Turn, old: Span, task: Task | None) -> Closed:
     reason = reason_of(task)
     lost_ms = refunded_ms = 0
     if reason in _LOST:
-        kept_ms = int(job.checkpoint_at * MS) if job is not None and job.checkpoint_at is not None else 0
-        lost_ms = ends_ms - min(max(old.begins_ms, kept_ms), ends_ms)
+        saved_ms = int(job.checkpoint_at * MS) if job is not None and job.checkpoint_at is not None else 0
+        lost_ms = ends_ms - min(max(old.begins_ms, saved_ms), ends_ms)
         refunded_ms = lost_ms
     elif task is not None and task.ended_at is not None:
-        # Nobody was there to hear of its end: what it held since was of no use to it. Whole seconds: clocks differ.
+        # The scheduler learned late of the end: the time since then was of no use to the job. Whole seconds,
+        # as clocks differ.
         late_ms = ends_ms - max(int(task.ended_at * MS), old.begins_ms)
         refunded_ms = max(late_ms, 0) // MS * MS
-    did = worked.closing(turn, old, task, goes_on=False)
-    record = Closed(old, ends_ms, lost_ms, refunded_ms, reason, did)
+    work = worked.closing(turn, old, task, goes_on=False)
+    record = Closed(old, ends_ms, lost_ms, refunded_ms, reason, work)
     turn.effects.append(KeepRecord(record))
     return record
 
 
 def _change(turn: Turn, old: Span, new: Span) -> Change:
-    """Let another span follow at once."""
+    """Close a task's open span and open the next one at the same time.
+
+    A span that began at this very moment is replaced instead, without a record.
+    """
     at_ms = max(old.begins_ms, now_ms(turn))
-    if at_ms == old.begins_ms:  # nothing was held as it was: it began so
+    if at_ms == old.begins_ms:  # the old span has no length
         turn.put(new)
         return Change(old, new)
     reason = SpanEnd.RULES
@@ -233,15 +258,15 @@ def _change(turn: Turn, old: Span, new: Span) -> Change:
         reason = SpanEnd.RESIZED
     elif old.borrowed != new.borrowed:
         reason = SpanEnd.SEAT
-    did = worked.closing(turn, old, turn.state.work.tasks.get(old.task_id), goes_on=True)
-    record = Closed(old, at_ms, 0, 0, reason, did)
+    work = worked.closing(turn, old, turn.state.work.tasks.get(old.task_id), goes_on=True)
+    record = Closed(old, at_ms, 0, 0, reason, work)
     turn.effects.append(KeepRecord(record))
     new = replace(new, begins_ms=at_ms, wait_ms=0, wanted_milli=0)
     turn.put(new)
     return Change(old, new, record)
 
 
-#: Ends by which work is lost that nobody's program is to blame for: budgets do not pay for it.
+#: Reasons by which work is lost without a fault of the job's program: budgets do not pay for lost work.
 _LOST: Final = (SpanEnd.LOST, SpanEnd.RECLAIM, SpanEnd.PREEMPTION, SpanEnd.DRAIN, SpanEnd.EVICTED)
 _ENDS: Final = {
     TaskState.FINISHED: SpanEnd.FINISHED,
@@ -251,7 +276,7 @@ _ENDS: Final = {
 
 
 def reason_of(task: Task | None) -> SpanEnd:
-    """Why a task holds nothing any more; None: it is not known any more."""
+    """Return why a task no longer holds GPUs; "lost" if the task is not known any more."""
     if task is None:
         return SpanEnd.LOST
     if task.notice is not None and task.notice.stands and task.state is not TaskState.FINISHED:

@@ -1,4 +1,4 @@
-"""Budgets as time passes: their periods, their thresholds, and who is told to end when one is empty."""
+"""Budgets over time: their periods, their thresholds, and the notice to jobs that pay from an empty one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ from mesos_gpu.policy.tenancy.tree import Tree
 
 
 def keep(turn: Turn, changes: Sequence[Change]) -> None:
-    """Charge budgets for what the step has begun and ended."""
+    """Charge budgets for the spans that the step has opened and closed, and look at them if it is time."""
     tree = turn.state.quota.tree
     if tree.is_flat:
         return
@@ -55,9 +55,8 @@ def keep(turn: Turn, changes: Sequence[Change]) -> None:
     for record in records:
         _charge(turn, tree, record)
     book = book_of(turn.state)
-    at_once = any(
-        change.old is None and change.closed is not None for change in changes
-    )  # what no meter has seen
+    # Records without a span were never counted by a meter.
+    at_once = any(change.old is None and change.closed is not None for change in changes)
     if book.meters is not None and (at_once or book.meters.due_ms <= now_ms(turn)):
         book.meters = None
     if book.meters is None:
@@ -67,13 +66,13 @@ def keep(turn: Turn, changes: Sequence[Change]) -> None:
 
 
 def _count(turn: Turn, tree: Tree, changes: Sequence[Change]) -> None:
-    """Let the meters follow, and look at budgets that have to be looked at earlier now."""
+    """Update the rate at which budgets are used, and look at the budgets if a threshold has been reached by now."""
     meters, touched = meters_of(turn.state, tree), dict[Key, Budget]()
     for change in changes:
         for span, sign in ((change.old, -1), (change.new, 1)):
             for key, budget in paid_by(tree, span.queue, user_of(span)) if span is not None else ():
                 touched[key] = budget
-                assert span is not None, "it has somebody to pay"
+                assert span is not None, "only a span has budgets"
                 count(turn.state, meters, key, span.charged_milli, span.begins_ms, sign)
     for key, budget in touched.items():
         standing = standing_of(turn.state, tree, key, budget, now_ms(turn))
@@ -83,7 +82,7 @@ def _count(turn: Turn, tree: Tree, changes: Sequence[Change]) -> None:
 
 
 def on_tick(turn: Turn) -> None:
-    """Look at the budgets when the first of them has to be."""
+    """Look at the budgets once the first of them is due to reach a threshold or the end of its period."""
     tree = turn.state.quota.tree
     if tree.has_budgets and (
         book_of(turn.state).meters is None or now_ms(turn) >= meters_of(turn.state, tree).due_ms
@@ -93,15 +92,15 @@ def on_tick(turn: Turn) -> None:
 
 
 def _call_off(turn: Turn) -> None:
-    """Let those go on whose budget was empty, and is not any more, or stops nobody."""
+    """Recall notices of jobs whose budgets are no longer empty, or no longer end jobs."""
     state, tree = turn.state, turn.state.quota.tree
     for task_id in state.work.restless.in_order(state.work.restless.tasks):
         notice, span = state.work.tasks[task_id].notice, state.ledger.spans.get(task_id)
         if notice is None or notice.reason is not NoticeReason.BUDGET or not notice.stands or span is None:
             continue
         paying_now = paid_by(tree, span.queue, user_of(span))
-        known = (standing_of(state, tree, *each, now_ms(turn)) for each in paying_now)
-        if not any(each is not None and stops(each) for each in known):
+        standings = (standing_of(state, tree, *payer, now_ms(turn)) for payer in paying_now)
+        if not any(standing is not None and stops(standing) for standing in standings):
             job = state.work.jobs[span.job_id]
             notices.recall(
                 turn, job, "no budget that it pays from is empty any more", of=(NoticeReason.BUDGET,)
@@ -109,12 +108,11 @@ def _call_off(turn: Turn) -> None:
 
 
 def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:
-    """Open the periods that have begun, tell what was reached, and say when to look again.
+    """Open the periods that have begun, report thresholds that were reached, and compute when to look again.
 
     Args:
-        turn: The step.
-        tree: The queues.
-        records: Of spans that ended in this step: what of them was after a border is paid by the period after it.
+        tree: Tree of the queues.
+        records: Spans that ended in this step; the part after the end of a period is paid by the next period.
     """
     keys = dict(budgets_of(tree))
     for span in turn.state.ledger.spans.values():
@@ -124,7 +122,7 @@ def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:
             keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
     begun = [_open(turn, tree, key, budget, records) for key, budget in keys.items()]
     if any(begun):
-        book_of(turn.state).meters = None  # what began before a period counts from its begin
+        book_of(turn.state).meters = None  # spans that began before the period count from its begin
         turn.state.match.unmatched = True
     _drop_gone(turn, keys)
     meters = meters_of(turn.state, tree)
@@ -132,7 +130,7 @@ def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:
     for key, budget in keys.items():
         standing = standing_of(turn.state, tree, key, budget, now_ms(turn))
         assert standing is not None, f"the period of {key} was opened"
-        _tell(turn, standing)
+        _report_threshold(turn, standing)
         due_ms = min(due_ms, standing.next_ms())
         if stops(standing):
             _stop(turn, tree, key, standing)
@@ -140,39 +138,41 @@ def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:
 
 
 def on_granted(turn: Turn, event: ev.BudgetGranted) -> None:
-    """Give a budget more in its current period, or set some of it aside.
+    """Add an amount to a budget in its current period, or subtract it.
 
     Raises:
-        NotFound: There is no such budget.
+        NotFound: No queue or user has such a budget.
     """
     tree = turn.state.quota.tree
     key = event.queue, event.user
     if key not in {**budgets_of(tree), **dict(paid_by(tree, event.queue, event.user))}:
         whose = f"user {event.user} in queue {event.queue}" if event.user != "*" else f"queue {event.queue}"
-        raise NotFound(f"{whose} has no budget", remedy="see which there are with: mesos-gpu budget list")
+        raise NotFound(f"{whose} has no budget", remedy="list the budgets with: mesos-gpu budget list")
     look(turn, tree)
     use = latest_of(turn.state, key)
-    if use is None:  # of a user who has not paid yet
+    if use is None:  # the user has not paid from it yet
         _open(turn, tree, key, dict(paid_by(tree, event.queue, event.user))[key])
         use = latest_of(turn.state, key)
-    assert use is not None, "it was just opened"
+    assert use is not None, "the period was just opened"
     _put(turn, replace(use, granted=use.granted + event.amount))
     turn.state.match.unmatched = True
     look(turn, tree)
 
 
 def _put(turn: Turn, use: BudgetUse) -> None:
+    """Save the use of a budget's period."""
     turn.put(use)
     book_of(turn.state).uses.setdefault((use.queue, use.user), {})[use.index] = use
 
 
 def _drop(turn: Turn, use: BudgetUse) -> None:
+    """Remove the use of a budget's period."""
     turn.drop(BudgetUse, use.queue, use.user, use.index)
     del book_of(turn.state).uses[use.queue, use.user][use.index]
 
 
 def _charge(turn: Turn, tree: Tree, record: Closed) -> None:
-    """Let each period that was opened pay its part of a record."""
+    """Charge each period for its part of a record."""
     for key, _ in paid_by(tree, record.span.queue, user_of(record.span)):
         for use in uses_of(turn.state, key):
             if amount := charge_of(record, use):
@@ -180,7 +180,7 @@ def _charge(turn: Turn, tree: Tree, record: Closed) -> None:
 
 
 def _open(turn: Turn, tree: Tree, key: Key, budget: Budget, records: Sequence[Closed] = ()) -> bool:
-    """Open the periods that have begun since it was looked at last; whether any has."""
+    """Open the periods of a budget that have begun since the latest known one; return whether any has."""
     last = latest_of(turn.state, key)
     spans = paying(turn.state, tree, key) if last is not None and last.ends_ms <= now_ms(turn) else []
     begun = False
@@ -188,8 +188,8 @@ def _open(turn: Turn, tree: Tree, key: Key, budget: Budget, records: Sequence[Cl
         if last is not None and last.terms != new.terms:
             for use in uses_of(turn.state, key):
                 _drop(turn, use)
-        mine = (r for r in records if key in dict(paid_by(tree, r.span.queue, user_of(r.span))))
-        last, begun = replace(new, used=sum(charge_of(record, new) for record in mine)), True
+        own = (r for r in records if key in dict(paid_by(tree, r.span.queue, user_of(r.span))))
+        last, begun = replace(new, used=sum(charge_of(record, new) for record in own)), True
         _put(turn, last)
     for use in uses_of(turn.state, key)[:-MAX_PERIODS]:
         _drop(turn, use)
@@ -197,18 +197,19 @@ def _open(turn: Turn, tree: Tree, key: Key, budget: Budget, records: Sequence[Cl
 
 
 def _left_of(budget: Budget, use: BudgetUse | None, spans: Sequence[Span]) -> int:
-    """What was left of a period when it ended."""
+    """Return what was left of a period at its end; 0 without a period."""
     return total_of(budget, use) - use.used - used_in(use, spans, use.ends_ms) if use is not None else 0
 
 
 def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:
+    """Remove the periods of budgets that no longer exist."""
     for use in list(turn.state.ledger.budget_uses.values()):
         if (use.queue, use.user) not in keys:
             _drop(turn, use)
 
 
-def _tell(turn: Turn, standing: Standing) -> None:
-    """Remember which threshold was reached: that is told once, and again after a grant."""
+def _report_threshold(turn: Turn, standing: Standing) -> None:
+    """Record a change of the reached threshold, and report a threshold once it is reached, again after a grant."""
     percent = standing.reached()
     if percent != standing.use.told_percent:
         use = replace(standing.use, told_percent=percent)
@@ -219,7 +220,7 @@ def _tell(turn: Turn, standing: Standing) -> None:
 
 
 def _stop(turn: Turn, tree: Tree, key: Key, standing: Standing) -> None:
-    """Give all that pay from an empty budget notice, once."""
+    """Give notice to all jobs that pay from an empty budget and have none yet."""
     for job_id in dict.fromkeys(span.job_id for span in paying(turn.state, tree, key)):
         job = turn.state.work.jobs[job_id]
         if notices.stands(turn.state, job) is None:

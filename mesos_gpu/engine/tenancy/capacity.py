@@ -1,4 +1,4 @@
-"""What the pools have: GPUs that are sound and that nobody has taken out, by cost."""
+"""Capacity of pools: healthy GPUs of known agents that are not drained or being reset, by cost."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,12 +19,13 @@ _NOTE: Final = "capacity"
 
 @dataclass(slots=True)
 class PoolCapacity:
-    """What a pool has.
+    """Capacity of a pool.
 
     Attributes:
-        milli: Thousandths of cost.
-        models: Of its GPUs, with what one of each costs.
-        cpus_milli, mem_mib: What its agents have, as far as they were seen; 0 where nobody asks for it.
+        milli: GPUs, in thousandths of cost.
+        models: Cost of one GPU of each model that the pool has.
+        cpus_milli: CPUs of its agents as far as known, in thousandths; 0 unless dominant shares count.
+        mem_mib: Memory of its agents as far as known, in MiB; 0 unless dominant shares count.
     """
 
     milli: int = 0
@@ -33,47 +34,61 @@ class PoolCapacity:
     mem_mib: int = 0
 
     def cost_of(self, models: tuple[str, ...], gpu_milli: int) -> int:
-        """What so many thousandths of GPUs of such models cost at most; none: of any; 0: it has none of them."""
-        there = self.models
-        costs = [there[model] for model in models if model in there] if models else list(there.values())
+        """Return the highest cost of an amount of GPUs of some models; 0 if the pool has none of them.
+
+        Args:
+            models: Names of the models; empty for any model.
+            gpu_milli: GPUs, in thousandths.
+        """
+        by_model = self.models
+        costs = (
+            [by_model[model] for model in models if model in by_model] if models else list(by_model.values())
+        )
         return gpu_milli * max(costs, default=0)
 
 
 @dataclass(slots=True)
 class _Known:
+    """Result of the last computation, for the tree and the drains that it was made with."""
+
     tree: Tree
     taken_out: object
-    nodes: dict[AgentId, tuple[Node, str, Mapping[str, int]]] = field(default_factory=dict)  # GPUs by model
+    nodes: dict[AgentId, tuple[Node, str, Mapping[str, int]]] = field(
+        default_factory=dict
+    )  # node, pool, and GPUs by model
 
     def __copy__(self) -> "_Known":
         return replace(self, nodes=dict(self.nodes))
 
 
 def capacities(state: State, tree: Tree) -> Mapping[str, PoolCapacity]:
-    """What each pool has that has nodes. A node that has not reported for a while has what it reported last: what it
-    is divided into shall not jump at each report that is late."""
+    """Return the capacity of each pool that has healthy GPUs.
+
+    A node whose monitor is late counts with its last report, so that fair shares do not jump with each late report.
+    """
     taken_out = tuple(state.cluster.drains), tuple(state.gpus.resets)
-    known: _Known | None = state.books.notes.get(_NOTE)
-    if known is None or known.tree is not tree or known.taken_out != taken_out:
-        known = state.books.notes[_NOTE] = _Known(tree, taken_out)
+    cache: _Known | None = state.books.notes.get(_NOTE)
+    if cache is None or cache.tree is not tree or cache.taken_out != taken_out:
+        cache = state.books.notes[_NOTE] = _Known(tree, taken_out)
     pools: dict[str, PoolCapacity] = {}
     for agent_id, node in state.cluster.nodes.items():
-        seen = known.nodes.get(agent_id)
+        seen = cache.nodes.get(agent_id)
         if seen is None or seen[0] is not node:
-            seen = known.nodes[agent_id] = node, *_of_node(state, tree, node)
+            seen = cache.nodes[agent_id] = node, *_of_node(state, tree, node)
         _, pool, models = seen
         if models:
             capacity = pools.setdefault(pool, PoolCapacity())
             _add(capacity, tree, models)
             if tree.document.fairness is Fairness.DRF and agent_id in state.cluster.capacities:
-                seen_of_it = state.cluster.capacities[agent_id]
-                most = seen_of_it.latest.most(seen_of_it.before)
+                agent_capacity = state.cluster.capacities[agent_id]
+                most = agent_capacity.latest.most(agent_capacity.before)
                 capacity.cpus_milli += round(most.cpus * 1000)
                 capacity.mem_mib += round(most.mem_mib)
     return pools
 
 
 def _add(pool: PoolCapacity, tree: Tree, models: Mapping[str, int]) -> None:
+    """Add GPUs of some models to the capacity of a pool."""
     for model, count in models.items():
         cost = pool.models.get(model)
         if cost is None:
@@ -82,7 +97,7 @@ def _add(pool: PoolCapacity, tree: Tree, models: Mapping[str, int]) -> None:
 
 
 def _of_node(state: State, tree: Tree, node: Node) -> tuple[str, Mapping[str, int]]:
-    """Find its pool, and count by model the GPUs that it has to give."""
+    """Return the pool of a node, and its GPUs that may be used, counted by model."""
     if node.lost_at is not None or is_closed(state, node):
         return DEFAULT_POOL, {}
     return pool_of_node(tree, node), Counter(gpu.model for gpu in sound_of(state, node, node.gpus))

@@ -1,4 +1,4 @@
-"""Versions of the tree of queues, and what they are held against."""
+"""Versions of the tree of queues, and the checks of a new version."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -20,31 +20,35 @@ from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.times.hours import MAX_SPANS, spans_of_year
 from mesos_gpu.wire.tenancy import rules
 
-MAX_BACK_S: Final = 600.0  # that a clock may be set back, and hours stay as they are
+MAX_BACK_S: Final = 600.0  # a clock set back by less leaves the hours of queues as they are
 READ_AGAIN: Final = "mesos-gpu queue show"
-_MAX_NAMED: Final = 5  # queues, and jobs of each, that a refusal names
+_MAX_NAMED: Final = 5  # number of queues, and of jobs of each, in an error message
 
 
 def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
-    """Take it as the next version, unless it says what the latest says, and not when jobs give back what they hold
-    beyond it.
+    """Save a new version of the document of queues, unless it equals the latest one.
+
+    The time at which jobs give back what they hold beyond a guarantee is part of a version only if the event sets it.
 
     Raises:
-        Conflict: Somebody else has changed it since it was read, or jobs would be in no leaf.
+        Conflict: Another version was saved since the document was read, or jobs are in queues that would not take
+            jobs.
     """
     latest, after_s = turn.state.quota.queues, event.reclaim_after_s
     if event.expected_version == latest.version:
         refuse_homeless(turn.state, turn.settings, event.document)
     until = None if after_s is None else turn.now + after_s
-    said = latest if until is not None else replace(latest, reclaim_at=None)
+    current = latest if until is not None else replace(latest, reclaim_at=None)
     document = replace(event.document, reclaim_at=until)
-    if take_next(turn, said, document, event.expected_version, READ_AGAIN) and until is not None:
+    if take_next(turn, current, document, event.expected_version, READ_AGAIN) and until is not None:
         shorten(turn, until)
 
 
 def keep_hours(turn: Turn) -> None:
-    """Let the hours of queues be as they are now. A clock that is set back a little lets none come twice: they stay as
-    they were until it has caught up."""
+    """Begin the next hours of queues once their time has come.
+
+    A clock that is set back by at most `MAX_BACK_S` changes nothing, so that no hours begin twice.
+    """
     state, now = turn.state, turn.now
     if state.quota.hours_at - MAX_BACK_S <= now < state.quota.hours_at:
         return
@@ -57,8 +61,10 @@ def keep_hours(turn: Turn) -> None:
 
 
 def found_of(state: State, settings: Settings, document: QueueDocument, now: float) -> Findings:
-    """Hold a document, and what hours make of it in the year that follows, against the nodes that are known, and how
-    often their monitors report."""
+    """Check a document, and each tree that its hours make of it within a year, against the known nodes.
+
+    Times of the document are also compared with the interval of the monitors' reports.
+    """
     facts = [
         NodeFacts(
             tuple(gpu.model for gpu in node.gpus), node.attributes, node.hostname, node.region, node.zone
@@ -66,34 +72,34 @@ def found_of(state: State, settings: Settings, document: QueueDocument, now: flo
         for node in state.cluster.nodes.values()
         if node.gpus
     ]
-    made = findings(Tree(document), facts)
+    found_now = findings(Tree(document), facts)
     late = too_short(document, settings.programs.report_interval_s)
-    faults, warnings = dict.fromkeys((*made.faults, *late)), dict.fromkeys(made.warnings)
+    faults, warnings = dict.fromkeys((*found_now.faults, *late)), dict.fromkeys(found_now.warnings)
     for number, (at, then) in enumerate(spans_of_year(document, now)):
         if number == MAX_SPANS:
             why = f"the hours of queues make more than {MAX_SPANS} different trees of them in a year: share some"
             return Findings((*faults, ("/queues", why)), tuple(warnings))
         of_span = findings(Tree(then), facts)
         since = datetime.fromtimestamp(at, UTC).strftime("with the hours of %Y-%m-%dT%H:%MZ")
-        own = [*((each.path, each.reason) for each in rules.faults(then)), *of_span.faults]
+        own = [*((fault.path, fault.reason) for fault in rules.faults(then)), *of_span.faults]
         faults |= {(path, f"{why} ({since})"): None for path, why in own if (path, why) not in faults}
         warnings |= dict.fromkeys(of_span.warnings)
     return Findings(_first_of_each(faults), tuple(warnings))
 
 
 def _first_of_each(faults: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Faults without those that were told of the same place and hold in other hours, too."""
-    told: dict[tuple[str, str], tuple[str, str]] = {}
+    """Drop faults of other hours that were already listed for their place with the same reason."""
+    first_faults: dict[tuple[str, str], tuple[str, str]] = {}
     for path, why in faults:
-        told.setdefault((path, why.partition(" (with the hours")[0]), (path, why))
-    return tuple(told.values())
+        first_faults.setdefault((path, why.partition(" (with the hours")[0]), (path, why))
+    return tuple(first_faults.values())
 
 
 def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -> None:
-    """Refuse a document by which a queue takes no jobs any more while some are in it.
+    """Refuse a document by which queues that have jobs would no longer take jobs.
 
     Raises:
-        Conflict: Names them.
+        Conflict: Some jobs are in such queues; the message names them.
     """
     homeless: dict[str, list[JobId]] = {}
     if document.is_empty:
@@ -112,17 +118,23 @@ def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -
     )
     raise Conflict(
         f"jobs are in queues that the document does not have as leaves: {shown}",
-        remedy="keep these queues, or end their jobs first (mesos-gpu kill); jobs are in queues without others below",
+        remedy="keep these queues, or end their jobs first (mesos-gpu kill); "
+        "only queues without queues below them take jobs",
     )
 
 
 def leaves_of(document: QueueDocument, named: Mapping[str, int]) -> Collection[str]:
-    """The queues that take jobs. `named`: those that the scheduler's command line has limits of."""
+    """Return the queues that take jobs: those without queues below them.
+
+    Args:
+        document: Document of the queues.
+        named: Queues that the scheduler's command line limits.
+    """
     above = {path.rpartition("/")[0] for path in document.queues}
     return {path for path in (*document.queues, *named, DEFAULT_QUEUE) if path not in above}
 
 
 def _leaves_before(state: State, settings: Settings) -> Collection[str] | None:
-    """The queues that take jobs now; None: all names do."""
+    """Return the queues that take jobs now; None if any name does, as there is no document."""
     queues = state.quota.queues
     return None if queues.is_empty else leaves_of(queues, settings.queue.queue_limits)

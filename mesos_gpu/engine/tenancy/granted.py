@@ -1,7 +1,7 @@
-"""What each task is charged in the tree of queues, saved with it, and the past use that follows from it.
+"""Charge of each task in the tree of queues, saved with the task, and the past use that follows from it.
 
-A step that has changed a task is followed by a look at that task only: what it is charged now is compared with what it
-was charged before. A change that comes twice, or late, is therefore charged once.
+After a step only the tasks that it has changed are looked at: the present charge is compared with the saved one. A
+change that comes twice, or late, is therefore charged once.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from mesos_gpu.model.tenancy import NO_QUEUES, Fairness
 
 
 def settle(turn: Turn) -> None:
-    """Charge what the step has granted, and take back what it has ended; nothing while there is no document."""
+    """Charge what the step has granted, and stop the charge of what it has ended; do nothing without a document."""
     state = turn.state
     if state.quota.tree.is_flat:
         return
@@ -35,17 +35,19 @@ def settle(turn: Turn) -> None:
 
 
 def charge_of(charges: Charges, task: Task) -> Charge | None:
-    """What a task is charged now; None: it holds nothing that a queue of the tree is charged with. One that was given
-    up as unreachable is not its user's to answer for."""
+    """Return the charge of a task now; None if no queue of the tree is charged for it.
+
+    A task that was given up as unreachable is not charged: its user is not to blame for it.
+    """
     _, charge = charges.of_task.get(task.id, (None, None))
     if charge is None or charge.queue not in charges.tree.queues:
         return None
-    # Where processors and memory count, one without GPUs counts, too.
+    # With dominant resource fairness a task without GPUs is charged for its CPUs and memory.
     return charge if charge.milli or charges.tree.document.fairness is Fairness.DRF else None
 
 
 def _changed(turn: Turn, *, all_of_them: bool) -> Iterator[Task]:
-    """Tasks of the step, each once, as they are now; those that were forgotten in it as they were last."""
+    """Yield the tasks that the step has changed, as they are now, or as they were last if it has forgotten them."""
     saved = {effect.task.id: effect.task for effect in turn.effects if isinstance(effect, SaveTask)}
     if all_of_them:
         saved |= {task_id: turn.state.work.tasks[task_id] for task_id in turn.state.work.live}
@@ -54,12 +56,13 @@ def _changed(turn: Turn, *, all_of_them: bool) -> Iterator[Task]:
 
 
 def _settled(turn: Turn, charges: Charges, task: Task) -> Iterator[Change]:
+    """Save the charge of a task if it has changed; yield the changes of past use."""
     old, new = task.charge, charge_of(charges, task)
     if old == new:
         return
     if task.id in turn.state.work.tasks:
         turn.put(replace(task, charge=new))
-    # What a task held until its end counts up to that, whenever it is heard of.
+    # A task is charged up to its end, however late its end is reported.
     at = task.ended_at if new is None and task.ended and task.ended_at is not None else turn.now
     if old is not None:
         yield Change(old.queue, old.user, -old.rate, at)

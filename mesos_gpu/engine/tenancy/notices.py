@@ -1,7 +1,7 @@
-"""Notices: whoever wants a job's GPUs back tells its tasks so first, and ends them when their time has passed.
+"""Notices: messages to the tasks of a job some time before the job is ended, and the end itself.
 
-One way for all reasons. A notice is saved before it is sent, so a restart changes nothing of when a task ends; whether
-its executor has answered does not either, as one of an earlier version never does.
+All reasons use this one way. A notice is saved before it is sent, so a restart does not change when a task ends; nor
+does a missing answer of its executor, as executors of earlier versions never answer.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Stop
 from mesos_gpu.policy.tenancy.tree import Tree
 
-#: What is called off when those who wanted the GPUs need them no more.
+#: Reasons of notices that are recalled when the jobs that wanted the GPUs no longer need them.
 FOR_OTHERS: Final = (NoticeReason.RECLAIM, NoticeReason.PREEMPTION)
 
 
 def lead_s(turn: Turn, job: Job) -> float:
-    """Seconds from a notice to SIGTERM, as `notice_of`."""
+    """Return the seconds from a notice to SIGTERM for a job, by `notice_of`."""
     return notice_of(turn.state, turn.settings, job)
 
 
@@ -41,18 +41,19 @@ def give(
     notice_s: float | None = None,
     final: bool = False,
 ) -> None:
-    """Tell all tasks of a job at once that they are to end. When their time has passed they are ended; the job is then
-    queued again at its place, and no attempt is used up. If none of them runs yet, nothing would be lost: they end now.
-    Nothing happens to a job that has no tasks, or is being ended already; of two notices the earlier end counts.
+    """Tell all tasks of a job at once that they will be ended.
+
+    When the time has passed they are ended, and the job is queued again at its place without using up an attempt. If
+    none of the tasks runs yet, nothing can be lost, and they are ended now. Nothing happens to a job without tasks,
+    or that is being ended already; of two notices the earlier end counts.
 
     Args:
-        turn: The step.
-        job: Whose tasks.
-        reason: Why, for programs.
-        why: The same in words, as "makes room for job b7, which its queue is guaranteed".
-        by: The job that gains.
-        notice_s: From now to SIGTERM; None: as its request and its queue say. 0: SIGTERM now.
-        final: Whether the job ends with it, instead of going back to its queue.
+        job: Job that is to end.
+        reason: Reason for programs.
+        why: Reason in words, as "makes room for job b7, which its queue is guaranteed".
+        by: Job that gains the GPUs; None if no job does.
+        notice_s: Seconds from now to SIGTERM; None for the time of the job's request and queue, 0 for SIGTERM now.
+        final: Whether the job ends for good instead of being queued again.
     """
     if job.state.ended or job.kill_requested:
         return
@@ -63,38 +64,37 @@ def give(
     runs = any(task.started_at is not None for task in members)
     until = turn.now + (max(lead, 0.0) if runs else 0.0)
     standing = [task.notice for task in members if task.notice is not None and task.notice.stands]
-    told = bool(standing) and min(notice.until for notice in standing) <= until
+    ends_earlier = bool(standing) and min(notice.until for notice in standing) <= until
     for task in members:
         task = replace(task, preempted_for=by or task.preempted_for)
-        if told:
+        if ends_earlier:
             turn.put_task(task)
             continue
         number = task.notice.number + 1 if task.notice else 1
-        heard = task.notice.told if task.notice else 0
-        notice = Notice(number, reason, why, turn.now, until, by, told=heard, final=final)
+        reported = task.notice.told if task.notice else 0
+        notice = Notice(number, reason, why, turn.now, until, by, told=reported, final=final)
         if until > turn.now:
             notices.tell(turn, task, notice)
         else:
             turn.put_task(replace(task, notice=notice))
     if until <= turn.now:
         _end(turn, job, why, by, final=final)
-    elif not told:
+    elif not ends_earlier:
         notices.happened(turn, EventKind.NOTICE, job, stands(turn.state, job))
         left = f"in {until - turn.now:g} s"
         turn.put_job(replace(job, message=f"{why}; it is ended {left}{'' if final else ' and queued again'}"))
 
 
 def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OTHERS) -> bool:
-    """Call the standing notice of a job off, and tell its tasks.
+    """Recall the standing notice of a job, and tell its tasks.
 
     Args:
-        turn: The step.
-        job: Whose.
-        why: In words, as "job b7 was started elsewhere".
-        of: Notices of other reasons stand.
+        job: Job that goes on.
+        why: Reason in words, as "job b7 was started elsewhere".
+        of: Reasons of notices that may be recalled; others stay.
 
     Returns:
-        Whether that was done; not if its time has passed, as then its tasks are being ended.
+        Whether the notice was recalled; False if its time has passed, as its tasks are being ended then.
     """
     members = _told(turn, job)
     if not members or any(task.notice.reason not in of for task in members if task.notice):
@@ -109,7 +109,7 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
 
 
 def make_room_for_nobody(turn: Turn, job: Job) -> None:
-    """Let a job that ends all the same, for another reason, end for that alone."""
+    """Clear the job that gains from a victim's end, as the victim ends for another reason anyway."""
     members = _told(turn, job)
     for task in members:
         turn.put_task(replace(task, preempted_for=None))
@@ -118,28 +118,30 @@ def make_room_for_nobody(turn: Turn, job: Job) -> None:
 
 
 def stands(state: State, job: Job) -> Notice | None:
-    """The notice that a job has, and that was not called off; None: there is none."""
+    """Return the notice of a job that was not recalled; None without one."""
     latest = (task.notice for task in state.work.round_of(job) if not task.ended)
     return next((notice for notice in latest if notice is not None and notice.stands), None)
 
 
 def goes_elsewhere(state: State, job: Job) -> bool:
-    """Whether a job that runs was told to make room, and a place elsewhere is kept for it. One that has only just come
-    where room was made for it, and ends for another reason, goes nowhere."""
+    """Return whether a running job has notice and a place on other nodes is reserved for it.
+
+    A job that has just started where room was made for it, and ends for another reason, has no such place.
+    """
     if not job.room_on or job.state is JobState.PENDING or job.kill_requested:
         return False
     return any(task.preempted_for is not None for task in state.work.round_of(job) if not task.ended)
 
 
 def _told(turn: Turn, job: Job) -> list[Task]:
-    """List its tasks that have a notice which stands; none if one of them is being ended, as then all are."""
+    """Return the tasks of a job that have a standing notice; none once one of its tasks is being ended."""
     if any(task.evicted for task in turn.state.work.round_of(job)):
         return []
     return [task for task in _members(turn, job) if task.notice is not None and task.notice.stands]
 
 
 def _members(turn: Turn, job: Job) -> list[Task]:
-    """List its tasks that are to be told: not those that are being ended."""
+    """Return the tasks of a job that run and are not being ended."""
     tasks = turn.state.work.round_of(job)
     return [
         task
@@ -149,14 +151,17 @@ def _members(turn: Turn, job: Job) -> list[Task]:
 
 
 def on_tick(turn: Turn) -> None:
-    """End whose time has passed, tell of ends that come, call off what holds no more, and say again what was not
-    heard."""
+    """Process notices.
+
+    Jobs whose time has passed are ended. Jobs get notice of drains and time limits, and notices whose reason is gone
+    are recalled. Notices that executors have not acknowledged are sent again.
+    """
     state, tree = turn.state, turn.state.quota.tree
     drains = {key: drain for key, drain in state.cluster.drains.items() if drain.deadline_at is not None}
     draining = any(queue.stop is Stop.DRAIN for queue in tree.queues.values())
-    seen, known = set[JobId](), state.work.restless
+    seen, restless = set[JobId](), state.work.restless
     for task_id in (
-        list(state.work.live) if drains or draining else known.in_order(known.tasks | known.limited)
+        list(state.work.live) if drains or draining else restless.in_order(restless.tasks | restless.limited)
     ):
         task = state.work.tasks[task_id]
         job = state.work.jobs.get(task.job_id) if task.job_id is not None else None
@@ -172,13 +177,14 @@ def on_tick(turn: Turn) -> None:
 
 
 def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree) -> None:
+    """End or recall the notice of one job, or give it one for a drain or its time limit."""
     notice = stands(turn.state, job)
     if notice is not None and notice.reason is NoticeReason.TIME_LIMIT:
         return  # its executor ends it
     if notice is not None and notice.reason is NoticeReason.DRAIN:
         _look_after_drained(turn, job, notice, _drained(turn, job, drains, tree))
     elif notice is not None and notice.reason is NoticeReason.IDLE:
-        return  # what is known of its GPUs says whether it ends
+        return  # `tenancy.idle` decides by the use of its GPUs
     elif notice is not None and turn.now >= notice.until:
         end(turn, job, notice)
     elif notice is None and (drained := _drained(turn, job, drains, tree)) is not None:
@@ -192,22 +198,30 @@ def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain]
 def _look_after_drained(
     turn: Turn, job: Job, notice: Notice, drained: tuple[str, float | None] | None
 ) -> None:
-    """Where a place has a deadline, who is there ends by that, not by the notice."""
+    """End a job with a drain notice, or recall the notice if the drain was withdrawn or put off.
+
+    Args:
+        job: Job with a notice.
+        drained: Result of `_drained`; a drain with a deadline ends the job at that, not at the notice's time.
+    """
     if drained is None:
-        recall(turn, job, "what it runs on is not taken out any more", of=(NoticeReason.DRAIN,))
+        recall(turn, job, "its node or GPU is not drained any more", of=(NoticeReason.DRAIN,))
     elif turn.now < notice.until:
         return
     elif drained[1] is None:
         end(turn, job, notice)
     elif drained[1] > 0:
-        recall(turn, job, "the drain of what it runs on was put off", of=(NoticeReason.DRAIN,))
+        recall(turn, job, "the drain of its node or GPU was put off", of=(NoticeReason.DRAIN,))
 
 
 def _drained(
     turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree
 ) -> tuple[str, float | None] | None:
-    """Why a job is to be told now that its place or its queue is taken out, and how long before its end, as its notice
-    says (None) or a deadline; None: it is not, or there is time yet."""
+    """Return why a job needs notice now for a drain, and the seconds that are left to its end.
+
+    The seconds are None if the notice time of the job counts, as for a drained queue. None if no drain concerns the
+    job, or if there is time left before its notice.
+    """
     queue = tree.queues.get(job.spec.queue)
     if queue is not None and queue.stop is Stop.DRAIN:
         return f"its queue {queue.path} is drained", None
@@ -218,12 +232,12 @@ def _drained(
 
 
 def drain_end(state: State, job: Job, drains: Mapping[tuple[Target, str], Drain]) -> tuple[float, str] | None:
-    """Return the first deadline of the drains of a job's nodes and cards, with the drain in words, or None without one.
+    """Return the first deadline of the drains of a job's nodes and GPUs, with the drain in words; None without one.
 
     Args:
         state: State of the engine.
         job: Job with tasks.
-        drains: Drains by what they take out, each with or without a deadline.
+        drains: Drains by target, each with or without a deadline.
     """
     ends: list[tuple[float, str]] = []
     for task in state.work.round_of(job) if drains else ():
@@ -235,7 +249,7 @@ def drain_end(state: State, job: Job, drains: Mapping[tuple[Target, str], Drain]
 
 
 def _warn_of_limit(turn: Turn, job: Job) -> None:
-    """Tell a job of the end of its time limit, at which its executors end it."""
+    """Give a job notice before the end of its time limit, at which its executors end it."""
     limit_s = job.spec.timeout_s
     started = [task.started_at for task in _members(turn, job) if task.started_at is not None]
     if limit_s is None or not started:
@@ -252,6 +266,7 @@ def end(turn: Turn, job: Job, notice: Notice) -> None:
 
 
 def _end(turn: Turn, job: Job, why: str, by: JobId | None, *, final: bool) -> None:
+    """End the tasks of a job for a reason, and report it."""
     notices.happened(turn, EventKind.END, job, stands(turn.state, job))
     what = "it is ended here" if final else "it is ended here and queued again"
     job = turn.put_job(replace(turn.state.work.jobs[job.id], message=f"{why}; {what}"))

@@ -1,4 +1,4 @@
-"""What a change of the tree of queues would do: who would be due more, who less, and whose jobs would borrow."""
+"""Effects of a change of the tree of queues: fair shares before and after, and jobs that would borrow."""
 
 from collections.abc import Mapping
 
@@ -18,12 +18,12 @@ Amounts = dict[tuple[str, str], int]  # by path and pool
 
 
 def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
-    """What would change at once, if the document were the next version, for what is held and asked for now."""
+    """Return what would change at once if a document were the next version, by present holdings and demand."""
     before, after = state.quota.tree, Tree(span_at(document, now).document)
     old = _Figures(state, charges_by(state, before), now)
     new = _Figures(state, charges_by(state, after), now)
     fresh = {path for path in document.queues if path not in before.queues}
-    asked = new.dues_if_asked(fresh)
+    dues_if_asked = new.dues_if_asked(fresh)
     paths = {*after.queues, *before.queues}
     pools = {*new.shares.pools, *old.shares.pools}
     queues = tuple(
@@ -34,7 +34,7 @@ def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
             _of(new.guarantees, after, path, pool),
             _of(old.dues, before, path, pool),
             _of(new.dues, after, path, pool),
-            asked.get((path, pool)) if path in fresh and after.queues[path].is_leaf else None,
+            dues_if_asked.get((path, pool)) if path in fresh and after.queues[path].is_leaf else None,
             max(new.held.get((path, pool), 0), old.held.get((path, pool), 0)),
             max(new.pending.get((path, pool), 0), old.pending.get((path, pool), 0)),
         )
@@ -50,7 +50,7 @@ def _of(figures: Mapping[tuple[str, str], int], tree: Tree, path: str, pool: str
 
 
 class _Figures:
-    """What all queues of a tree are due, hold and wait for."""
+    """Fair shares, holdings and demand of all queues of a tree."""
 
     def __init__(self, state: State, charges: Charges, now: float) -> None:
         self.tree, self.shares = charges.tree, Shares(state, charges, now)
@@ -69,7 +69,7 @@ class _Figures:
         self.dues = self._divided(self._demands)
 
     def dues_if_asked(self, fresh: set[str]) -> Amounts:
-        """What queues would be due if some of them asked for all that there is."""
+        """Return the fair shares if some queues asked for the whole capacity of each pool."""
         amounts = {pool: capacity.milli for pool, capacity in self.shares.pools.items()}
         return self._divided(
             {
@@ -82,6 +82,7 @@ class _Figures:
         )
 
     def _divided(self, demands: Mapping[str, Mapping[str, int]]) -> Amounts:
+        """Return the fair shares of all queues in all pools for given demands by pool and leaf."""
         dues = Amounts()
         for pool, capacity in self.shares.pools.items():
             layout = self.shares.layout(pool)
@@ -91,7 +92,7 @@ class _Figures:
 
 
 def _unseated(state: State, tree: Tree, now: float) -> tuple[JobId, ...]:
-    """Running jobs that have a seat now and would have none."""
+    """Return the running jobs with guaranteed admission now that would lose it."""
     ground = Ground(state, tree, now)
     cells = cells_now(state, tree)
     held = [

@@ -1,4 +1,4 @@
-"""Seats of jobs: those that run keep theirs as long as they hold GPUs; what gets free goes to the next in the queue."""
+"""Guaranteed admission (seats) of jobs: running jobs keep theirs; free places go to the next jobs of each queue."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,45 +29,45 @@ from mesos_gpu.policy.tenancy.cells import Cells, without
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
-MayStart = Callable[[Job, str], bool]  # a job that waits, in a pool
+MayStart = Callable[[Job, str], bool]  # for a pending job and a pool
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What GPUs there are, by pool, and what they cost."""
+    """Pools and cells (parts of guarantees) that jobs are admitted into, and what jobs take of them."""
 
     state: State
     tree: Tree
     now: float
 
     def pool_of(self, node: Node | None) -> str:
-        """The pool that a node is in; of one that is not known the default one."""
+        """Return the pool of a node; the default pool for an unknown node."""
         return pool_of_node(self.tree, node)
 
     @cached_property
     def pools(self) -> Pools:
-        """Which pools jobs may use."""
+        """Pools that jobs may use."""
         return Pools(self.state, self.tree, self.now)
 
     @property
     def cells(self) -> Cells:
-        """The cells of all queues."""
+        """Cells of all queues, without what active bookings of the queues take."""
         cells = cells_now(self.state, self.tree)
         return cells if not self.state.calendar.bookings else self._beside_booked(cells)
 
     def _beside_booked(self, cells: Cells) -> Cells:
-        """The cells without what is booked out of them now: it is not there for other jobs of its queue."""
+        """Return cells without what is booked in them now, which other jobs of the queue cannot use."""
         left = dict(cells)
         for booking in self.state.calendar.bookings.values():
             key = owner_of(self.state, booking.spec), booking.spec.pool
             if (
                 booking.is_active and key[0] and key in left
-            ):  # one of which nothing is left stays: seats are by number
+            ):  # an empty cell stays, as seats name cells by number
                 left[key] = tuple(without(left[key], [self._cost_of(booking)]))
         return left
 
     def _cost_of(self, booking: Booking) -> int:
-        """What a booking takes, thousandths of cost: of the GPUs that it has, or of as many as it asks for."""
+        """Return the cost of a booking in thousandths: of its GPUs, or before it has any, of as many as it asks for."""
         places = (self.state.cluster.place_of(gpu) for gpu in booking.gpus)
         models = [place[1].model for place in places if place is not None]
         named = self.state.cluster.models_of(booking.spec.models)
@@ -75,16 +75,18 @@ class Ground:
         return sum(self.tree.cost_milli(model, WHOLE) for model in models)
 
     def wants(self, job: Job) -> tuple[tuple[str, int], ...]:
-        """What each task of a job takes at most of a cell of each pool that it may use now: in the order of its queue,
-        and where that has none the cheapest first."""
-        milli, asked = job.spec.counted_milli, {*self.state.cluster.models_of(job.spec.gpu_model)}
+        """Return the pools that a job may use now, each with the highest cost of one task there in thousandths.
+
+        The pools are in the order of the job's queue if the queue has one, else the cheapest come first.
+        """
+        milli, asked_models = job.spec.counted_milli, {*self.state.cluster.models_of(job.spec.gpu_model)}
         if not self.tree.document.pools and not self.tree.document.gpu_cost:
             return ((DEFAULT_POOL, milli),)
-        there = self.pools.models
+        models_in = self.pools.models
         able = {
-            pool: there[pool] & asked if asked else there[pool]
+            pool: models_in[pool] & asked_models if asked_models else models_in[pool]
             for pool in self.pools.now(job)
-            if pool in there
+            if pool in models_in
         }
         costs = [
             (max(self.tree.cost_milli(model, milli) for model in models), pool)
@@ -95,8 +97,10 @@ class Ground:
         return tuple((pool, cost) for cost, pool in (costs if ordered else sorted(costs)))
 
     def granted(self, job: Job) -> tuple[str, int]:
-        """The pool where a job runs, and what each of its tasks takes there; of one that is in several pools the most,
-        in that of its first task."""
+        """Return the pool where a job runs, and the cost of its dearest task.
+
+        A job with tasks in several pools counts in the pool of its first task.
+        """
         document = self.tree.document
         if not document.pools and not document.gpu_cost and not job.spec.is_share:
             return DEFAULT_POOL, job.spec.counted_milli
@@ -110,7 +114,7 @@ class Ground:
         return self.pool_of(nodes[0]), most
 
     def taken(self, job: Job, takes: Sequence[Take]) -> tuple[str, int]:
-        """The pool where a job is launched, and the most that one of its tasks takes there."""
+        """Return the pool where a job is launched by some assignments, and the cost of its dearest task."""
         nodes = [self.state.cluster.nodes.get(take.agent_id) for take in takes]
         document, spec = self.tree.document, job.spec
         most = max(
@@ -122,39 +126,53 @@ class Ground:
 
 @dataclass(frozen=True)
 class Seating:
-    """Who has a seat, as long as a match lasts."""
+    """Guaranteed admission of all jobs during one match.
+
+    Attributes:
+        ground: Pools and cells.
+        given: Seats of pending jobs.
+    """
 
     ground: Ground
-    given: Mapping[JobId, Seat] = field(default_factory=dict)  # to jobs that wait
+    given: Mapping[JobId, Seat] = field(default_factory=dict)
 
     @property
     def tree(self) -> Tree:
-        """The queues."""
+        """Tree of the queues."""
         return self.ground.tree
 
     def seat_for(self, job: Job) -> Seat | None:
-        """The seat of a job that runs, or the one that a job has as soon as it starts; None: it borrows."""
+        """Return the seat of a running job, or the one that a pending job gets at its start; None if it borrows."""
         return job.seat or self.given.get(job.id)
 
     def is_guaranteed(self, job: Job) -> bool:
-        """Whether it has a seat, or needs none, as it holds no GPUs."""
+        """Return whether a job has a seat, or needs none because it asks for no GPUs."""
         return not job.spec.gpus or self.seat_for(job) is not None
 
     def would_seat(self, job: Job, ended: Collection[JobId], pools: Collection[str]) -> bool:
-        """Whether a job for which room was made has a seat in some pools when jobs there have ended: it comes first
-        then."""
+        """Return whether a job for which room was made would get a seat in some pools once other jobs have ended.
+
+        Args:
+            job: Pending job; it comes before pending jobs for which no room was made.
+            ended: Running jobs that would have ended.
+            pools: Pools with room for the job.
+        """
         state, ground = self.ground.state, self.ground
-        running = [each for each in _running(state) if each.seat is not None and each.id not in ended]
-        room, _ = kept(ground.cells, [_held(ground, each) for each in running])
+        running = [
+            running_job
+            for running_job in _running(state)
+            if running_job.seat is not None and running_job.id not in ended
+        ]
+        room, _ = kept(ground.cells, [_held(ground, running_job) for running_job in running])
         for job_id, given in self.given.items():
             if job_id != job.id and state.work.jobs[job_id].room_made_at is not None:
                 room.take(given)
-        wants = tuple([each for each in ground.wants(job) if each[0] in pools])
+        wants = tuple([want for want in ground.wants(job) if want[0] in pools])
         ask = Ask(job.id, wants, job.spec.tasks)
         return seat_in(room, leaf_of(ground.tree, job), ask, 0.0) is not None
 
     def at_launch(self, job: Job, takes: Sequence[Take]) -> Seat | None:
-        """The seat that a job takes which starts there; None: it borrows there."""
+        """Return the seat of a job that starts with some assignments; None if it borrows there."""
         seat = self.given.get(job.id)
         if seat is None:
             return None
@@ -163,18 +181,18 @@ class Seating:
 
 
 def seat(turn: Turn, may_start: MayStart) -> Seating:
-    """Give free cells to the next in each queue: seats of running jobs are saved, those of jobs that wait last as long
-    as the match.
+    """Give free cells to the next jobs of each queue.
+
+    Seats of running jobs are saved; those of pending jobs last as long as the match.
 
     Args:
-        turn: The step.
-        may_start: Whether a job that waits may have a seat in a pool: it has none where a limit keeps it waiting. It is
-            asked of one of those that are alike for limits and rules.
+        may_start: Function that returns whether a pending job may have a seat in a pool; False where a limit blocks
+            it. It is called for one of several jobs that limits and rules treat alike.
     """
     tree = tree_of(turn.state, turn.settings)
     ground = Ground(turn.state, tree, turn.now)
     if tree.is_flat:
-        return Seating(ground)  # nothing is guaranteed, and no document ever was
+        return Seating(ground)  # without a document nothing is guaranteed
     running = _running(turn.state)
     held = [_held(ground, job) for job in running if job.seat is not None]
     room, changed = kept(ground.cells, held)
@@ -186,7 +204,9 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
     if not lines:
         return Seating(ground)
     weights = {path: queue.spec.weight for path, queue in tree.queues.items()}
-    given = give(room, lines, weights, turn.now, [each for each in held if each.ask.job_id not in changed])
+    given = give(
+        room, lines, weights, turn.now, [holder for holder in held if holder.ask.job_id not in changed]
+    )
     for job in running:
         if job.id in given:
             job = turn.state.work.jobs[job.id]
@@ -195,7 +215,7 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
 
 
 def _running(state: State) -> list[Job]:
-    """Jobs that hold GPUs, in launch order; not one that ended while its agent was away."""
+    """Return the jobs that hold GPUs, in launch order, without jobs that ended while their agents were away."""
     jobs: dict[JobId, Job] = {}
     for task_id in state.work.live:
         job = state.work.holding_job(state.work.tasks[task_id])
@@ -205,6 +225,7 @@ def _running(state: State) -> list[Job]:
 
 
 def _held(ground: Ground, job: Job) -> Held:
+    """Return a running job with its seat, for the assignment of free places."""
     assert job.seat is not None, f"{job.id} has no seat"
     return Held(
         leaf_of(ground.tree, job),
@@ -216,7 +237,7 @@ def _held(ground: Ground, job: Job) -> Held:
 def _lines(
     turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: MayStart
 ) -> dict[str, Iterable[Ask]]:
-    """By leaf, the jobs without a seat, where any queue at or above it has a cell that is not full."""
+    """Return by leaf, in order, the jobs without a seat for which the leaf or a queue above has a free cell."""
     state = turn.state
     left = {path: room.left(path) for path in ground.tree.queues if room.pools(path)}
     open_ = {
@@ -235,30 +256,35 @@ def _lines(
             lines.setdefault(leaf, []).append(
                 Ask(job.id, (ground.granted(job),), job.spec.tasks, _rank(turn, attained, job))
             )
-    made: dict[str, Iterable[Ask]] = {path: sorted(line, key=_by_rank) for path, line in lines.items()}
+    asks_by_leaf: dict[str, Iterable[Ask]] = {
+        path: sorted(line, key=_by_rank) for path, line in lines.items()
+    }
     pays, hopeless = ground.tree.has_budgets, fit_nowhere(state, turn.now)
     for leaf, jobs in state.leaves_in(ground.tree):
         if leaf not in open_:
             continue
         due: Iterable[Ranked] = (
-            each
-            for each in _ranked(turn, attained, jobs)
-            if (_is_due(each.job, turn.now) and each.job.id not in hopeless) or keeps_seat(state, each.job)
+            entry
+            for entry in _ranked(turn, attained, jobs)
+            if (_is_due(entry.job, turn.now) and entry.job.id not in hopeless) or keeps_seat(state, entry.job)
         )
         if pays:
-            due = (each for each in due if not budgets.must_borrow(each.job))
+            due = (entry for entry in due if not budgets.must_borrow(entry.job))
         after_s = ground.tree.queues[leaf].resolved.starve_after_s
         asks = _with_starving(turn, _asks(ground, due, open_[leaf], may_start), after_s)
-        made[leaf] = Asked(merge(made[leaf], asks, key=_by_rank) if leaf in made else asks)
-    return {leaf: line for leaf, line in made.items() if any(True for _ in line)}
+        asks_by_leaf[leaf] = Asked(
+            merge(asks_by_leaf[leaf], asks, key=_by_rank) if leaf in asks_by_leaf else asks
+        )
+    return {leaf: line for leaf, line in asks_by_leaf.items() if any(True for _ in line)}
 
 
 def _by_rank(ask: Ask) -> tuple[int, ...]:
+    """Return the sort key of a request."""
     return ask.rank
 
 
 def _with_starving(turn: Turn, asks: Iterator[Ask], after_s: float) -> Iterator[Ask]:
-    """Mark the first of a leaf's waiting jobs if it has stood in line for so long."""
+    """Yield the requests of a leaf, the first marked as starving if it has waited for at least `after_s`."""
     for ask in asks:
         starves = turn.now - in_line_since(turn.state.work.jobs[ask.job_id]) >= after_s
         yield replace(ask, starving=True) if starves else ask
@@ -267,15 +293,14 @@ def _with_starving(turn: Turn, asks: Iterator[Ask], after_s: float) -> Iterator[
 
 
 class Asked:
-    """A line that is worked out as far as somebody asks: on a full cluster the first of each leaf are enough."""
+    """Requests of one leaf, computed lazily: on a full cluster the first of each leaf are enough."""
 
     def __init__(self, line: Iterator[Ask]) -> None:
-        """Ask for nobody yet."""
         self._known: list[Ask] = []
         self._line = line
 
     def __iter__(self) -> Iterator[Ask]:
-        """Each job, from the first."""
+        """Yield the requests from the first, computing further ones as needed."""
         at = 0
         while True:
             if at == len(self._known):
@@ -288,23 +313,23 @@ class Asked:
 
 
 def _is_due(job: Job, now: float) -> bool:
-    """Whether it may start now, or has room that is kept for it until its next try."""
+    """Return whether a job may start now, or keeps its room until its next attempt."""
     return job.not_before <= now or job.room_made_at is not None
 
 
 def _ranked(turn: Turn, attained: Attained, leaf: Leaf) -> list[Ranked]:
-    """The jobs of a leaf that ask for GPUs, in its order."""
+    """Return the pending jobs of a leaf that ask for GPUs, in the order of the leaf."""
     ranked = leaf.by_rank(turn.state.work.jobs, turn.now, turn.settings.queue.aging_step_s)
-    if not attained.any or not any(attained.orders(each.job) for each in ranked):
+    if not attained.any or not any(attained.orders(entry.job) for entry in ranked):
         return ranked
-    anew = [each._replace(rank=_rank(turn, attained, each.job)) for each in ranked]
-    return sorted(anew, key=lambda each: each.rank)
+    reranked = [entry._replace(rank=_rank(turn, attained, entry.job)) for entry in ranked]
+    return sorted(reranked, key=lambda each: each.rank)
 
 
 def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: MayStart) -> Iterator[Ask]:
-    """Ask for the first waiting jobs of each kind: for as many as what is free could seat, and one."""
+    """Yield requests of the first pending jobs of each kind, until they fill the free cells and one more."""
     taken: dict[Hashable, int] = {}
-    wants: dict[Hashable, tuple[tuple[str, int], ...]] = {}
+    wants_by_kind: dict[Hashable, tuple[tuple[str, int], ...]] = {}
     given = ground.state.quota.seats_given
     for rank, job, milli, ruled in ranked:
         tasks = job.spec.tasks
@@ -313,16 +338,16 @@ def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: MaySta
         if so_far > free:
             continue
         alike = kind, ruled, job.id in given
-        if alike not in wants:
-            wants[alike] = tuple([each for each in ground.wants(job) if may_start(job, each[0])])
-        if not wants[alike]:
+        if alike not in wants_by_kind:
+            wants_by_kind[alike] = tuple([want for want in ground.wants(job) if may_start(job, want[0])])
+        if not wants_by_kind[alike]:
             continue
         taken[kind] = so_far + max(milli * tasks, 1)
-        yield Ask(job.id, wants[alike], tasks, rank)
+        yield Ask(job.id, wants_by_kind[alike], tasks, rank)
 
 
 def _rank(turn: Turn, attained: Attained, job: Job) -> tuple[int, ...]:
-    """Where a job stands in its queue, running or waiting."""
+    """Return the sort key of a running or pending job within its leaf."""
     if attained.orders(job):
         return (job.room_made_at is None, *attained.rank(job), job.sequence)
     return rank_in_leaf(job, turn.now, turn.settings.queue.aging_step_s)

@@ -1,7 +1,7 @@
-"""What queues are due now, of each pool, and the places of users within a leaf.
+"""Fair share of each queue in each pool, and the order of users within a leaf.
 
-All of it follows from the document, from what is held and asked for, from what the pools have, and from past use as it
-is at the last full minute. It is worked out when one of them has changed, and remembered until then.
+The results follow from the document, holdings and demand, the capacity of pools, and past use as of the last full
+minute. They are kept until one of these changes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,11 +32,11 @@ _RANKS: Final = "ranks"
 
 @dataclass(slots=True)
 class _Known:
-    """What was worked out last, and of what."""
+    """Last results, and the values that they were computed from."""
 
     tree: Tree
     layouts: dict[str, Layout] = field(default_factory=dict)  # by pool
-    branches: dict[str, Branch] = field(default_factory=dict)  # the same where dominant shares count
+    branches: dict[str, Branch] = field(default_factory=dict)  # by pool, where dominant shares count
     key: Any = None
     dues: dict[str, list[int]] = field(default_factory=dict)  # by pool
     minute: int = -1
@@ -47,16 +47,15 @@ class _Known:
 
 
 class Shares:
-    """What queues are due, as long as a step lasts."""
+    """Fair shares of queues during one step.
+
+    Args:
+        state: State of the engine.
+        charges: Charges of tasks by a tree of queues.
+        now: Time of the step, in seconds since the epoch.
+    """
 
     def __init__(self, state: State, charges: Charges, now: float) -> None:
-        """Work nothing out yet.
-
-        Args:
-            state: The engine's.
-            charges: What tasks hold, by a tree of queues.
-            now: Seconds since the epoch.
-        """
         tree = charges.tree
         self._state, self._tree, self._sums = state, tree, charges.sums
         self.minute = int(now * MICRO) // _MINUTE * _MINUTE
@@ -65,74 +64,83 @@ class Shares:
 
     @cached_property
     def _known(self) -> _Known:
+        """Results of earlier steps for this tree."""
         notes = self._state.books.notes
-        known: _Known | None = notes.get(_NOTE)
-        if known is None or known.tree is not self._tree:
-            known = notes[_NOTE] = _Known(self._tree)
-        return known
+        cache: _Known | None = notes.get(_NOTE)
+        if cache is None or cache.tree is not self._tree:
+            cache = notes[_NOTE] = _Known(self._tree)
+        return cache
 
     def due(self, path: str, pool: str) -> int:
-        """What a queue is due of a pool; of what is in no tree, or has no GPUs, nothing."""
+        """Return the fair share of a queue in a pool, in thousandths of cost; 0 if the tree or the pool lacks it."""
         dues = self._worked_out().get(pool)
         place = self.layout(pool).places.get(path) if dues is not None else None
         return dues[place] if dues is not None and place is not None else 0
 
     def amount(self, pool: str) -> int:
-        """What a pool has, thousandths of cost; of one without GPUs nothing."""
+        """Return the capacity of a pool in thousandths of cost; 0 without GPUs."""
         capacity = self.pools.get(pool)
         return capacity.milli if capacity is not None else 0
 
     @property
     def pools(self) -> Mapping[str, PoolCapacity]:
-        """What each pool has that has GPUs."""
+        """Capacity of each pool that has GPUs."""
         if self._capacities is None:
             self._capacities = capacities(self._state, self._tree)
         return self._capacities
 
     def layout(self, pool: str) -> Layout:
-        """The tree with a pool's figures."""
+        """Return the tree with the guarantees and limits of a pool."""
         layout = self._known.layouts.get(pool)
         if layout is None:
             layout = self._known.layouts[pool] = Layout(branch_of(self._tree, pool))
         return layout
 
     def pending(self, pool: str) -> dict[str, int]:
-        """What jobs of each leaf wait for that could run in a pool, as it would cost at most."""
+        """Return the demand of each leaf: the highest cost of pending jobs that could run in a pool."""
         sums: dict[str, int] = {}
         for leaf, (gpus, _, _) in self._wanted(pool):
             sums[leaf] = sums.get(leaf, 0) + gpus
         return sums
 
     def _wanted(self, pool: str) -> Iterator[tuple[str, Amounts]]:
-        """What jobs wait for that could run in a pool, GPUs by cost, with their leaf."""
+        """Yield leaves with amounts that pending jobs of a kind ask for and that a pool could serve, GPUs by cost."""
         capacity, tree = self.pools[pool], self._tree
         for (queue, models, job_class), (gpu_milli, cpus_milli, mem_mib) in self._state.books.wanted.items():
-            leaf, known = tree.leaf_of(queue), class_of(tree, job_class)
-            elsewhere = pool not in tree.pools_of(leaf) or (known and known.pools and pool not in known.pools)
+            leaf, class_spec = tree.leaf_of(queue), class_of(tree, job_class)
+            elsewhere = pool not in tree.pools_of(leaf) or (
+                class_spec and class_spec.pools and pool not in class_spec.pools
+            )
             if leaf and tree.queues[leaf].stop is Stop.NONE and not elsewhere:
                 cost = capacity.cost_of(self._state.cluster.models_of(models), gpu_milli)
                 if cost or not gpu_milli:
                     yield leaf, (cost, cpus_milli, mem_mib)
 
     def held(self, pool: str) -> dict[str, int]:
-        """What each leaf holds of a pool."""
+        """Return the holdings of each leaf in a pool."""
         return {leaf: cost for leaf, (cost, _, _) in self._held(pool)}
 
     def _held(self, pool: str) -> Iterator[tuple[str, Amounts]]:
+        """Yield leaves with their holdings in a pool."""
         queues = self._tree.queues
         for (queue, of_pool), amounts in self._sums.leaves.items():
             if of_pool == pool and queue in queues:
                 yield queue, amounts
 
     def demands(self, pool: str) -> dict[str, int]:
-        """What each leaf holds and waits for."""
+        """Return holdings plus pending demand of each leaf in a pool."""
         sums = self.pending(pool)
         for queue, milli in self.held(pool).items():
             sums[queue] = sums.get(queue, 0) + milli
         return sums
 
     def explained(self, pool: str, uses: Mapping[str, int]) -> Mapping[str, Share]:
-        """The numbers that dues follow from, by path. `uses`: past use, where it counts."""
+        """Return the numbers from which fair shares of a pool follow, by path.
+
+        Args:
+            pool: Pool with GPUs.
+            uses: Past use by path; empty where it does not count.
+        """
         percent, capacity = self._tree.document.history_percent, self.pools[pool]
         if self._tree.document.fairness is not Fairness.DRF:
             return self.layout(pool).explained(capacity.milli, self.demands(pool), uses, percent)
@@ -143,7 +151,7 @@ class Shares:
         return dominant_shares(branch, has, self._amounts(pool), uses, percent)
 
     def _amounts(self, pool: str) -> dict[str, dict[int, Amounts]]:
-        """What each leaf holds and waits for of all that counts beside GPUs, by what is needed together."""
+        """Return holdings plus pending demand of each leaf in a pool, by kinds of resources asked for together."""
         sums: dict[str, dict[int, Amounts]] = {}
         for queue, amounts in chain(self._wanted(pool), self._held(pool)):
             leaf = sums.setdefault(queue, {})
@@ -151,67 +159,71 @@ class Shares:
         return sums
 
     def uses(self) -> dict[str, int]:
-        """What each queue has used of late, with all that is below it."""
-        known, users, minute = self._known, self._state.books.users, self.minute
-        if known.minute != minute:
-            known.minute, known.uses = minute, {}
+        """Return the past use of each queue with those below it, as of the last full minute."""
+        cache, users, minute = self._known, self._state.books.users, self.minute
+        if cache.minute != minute:
+            cache.minute, cache.uses = minute, {}
         half_life_s = self._tree.document.half_life_s
         sums: dict[str, int] = {}
         for leaf, of_users in users.items():
             use = of_users.get(EVERYBODY)
             if use is None:
                 continue
-            seen = known.uses.get(leaf)
-            if seen is None or seen[0] is not use:
-                seen = known.uses[leaf] = use, value_of(use, minute, half_life_s)
+            cached = cache.uses.get(leaf)
+            if cached is None or cached[0] is not use:
+                cached = cache.uses[leaf] = use, value_of(use, minute, half_life_s)
             for path in lineage(leaf):
-                sums[path] = sums.get(path, 0) + seen[1]
+                sums[path] = sums.get(path, 0) + cached[1]
         return sums
 
     def ranks(self, leaf: str) -> Mapping[str, int]:
-        """Places of a leaf's users by what they have used for their shares, the first is 0; a user of whom nothing is
-        known is not in it, and stands where the first does."""
+        """Return the places of a leaf's users by past use per share; the first place is 0.
+
+        A user without past use is missing, and has place 0.
+        """
         state, tree = self._state, self._tree
         if tree.is_flat:
             return {}
         users = state.books.users.get(leaf, {})
-        if len(users) < 3 or leaf not in tree.queues:  # all together, and one
+        if len(users) < 3 or leaf not in tree.queues:  # the entry of all users and one user
             return {}
         notes: dict[str, tuple[object, dict[str, int]]] = state.books.notes.setdefault(_RANKS, {})
         key = tree, self.minute, state.books.changes[leaf]
-        known = notes.get(leaf)
-        if known is None or known[0] != key:
+        cached = notes.get(leaf)
+        if cached is None or cached[0] != key:
             half_life_s = tree.document.half_life_s
             accounts = [
                 Account(use.user, shares_of(tree, leaf, use.user), value_of(use, self.minute, half_life_s))
                 for use in users.values()
                 if use.user != EVERYBODY
             ]
-            known = notes[leaf] = key, ranks(Account(leaf, children=tuple(accounts)))
-        return known[1]
+            cached = notes[leaf] = key, ranks(Account(leaf, children=tuple(accounts)))
+        return cached[1]
 
     def rank(self, leaf: str, user: str) -> int:
-        """The place of a user of a leaf, also of one of whom nothing is known."""
+        """Return the place of a user in a leaf; 0 for a user without past use."""
         return self.ranks(leaf).get(user, 0)
 
     def start_value(self, leaf: str, user: str) -> int:
-        """What a user of whom nothing is known would begin with."""
+        """Return the past use that a user without an entry would begin with."""
         return start_value(self._state, self._tree, leaf, user, self.minute)
 
     def _worked_out(self) -> dict[str, list[int]]:
+        """Return the fair shares of each pool by places of the layout; they are computed only after a change."""
         if self._dues is not None:
             return self._dues
-        known, books, percent = self._known, self._state.books, self._tree.document.history_percent
+        cache, books, percent = self._known, self._state.books, self._tree.document.history_percent
         amounts = {pool: (has.milli, has.cpus_milli, has.mem_mib) for pool, has in self.pools.items()}
         uses = self.uses() if percent else {}
         key = books.revision, self._sums.revision, amounts, uses
-        if known.key != key:
-            known.key = key
-            known.dues = {pool: self._dues_of(pool, amount, uses) for pool, amount in amounts.items()}
-        self._dues = known.dues
-        return known.dues
+        if cache.key != key:
+            cache.key = key
+            cache.dues = {pool: self._dues_of(pool, amount, uses) for pool, amount in amounts.items()}
+        self._dues = cache.dues
+        return cache.dues
 
     def _dues_of(self, pool: str, amount: Amounts, uses: Mapping[str, int]) -> list[int]:
+        """Return the fair shares of all queues in a pool, by places of the layout."""
         document, layout = self._tree.document, self.layout(pool)
         if document.fairness is not Fairness.DRF:
             return layout.dues(amount[0], self.demands(pool), uses, document.history_percent)
@@ -220,21 +232,26 @@ class Shares:
 
 
 def standing_of(state: State, settings: Settings, now: float) -> Shares:
-    """Return what queues are due."""
+    """Return the fair shares of queues at a time."""
     return Shares(state, charges_of(state, settings), now)
 
 
 def branch_of(tree: Tree, pool: str, path: str = ROOT) -> Branch:
-    """The tree, or what is below a queue, with its figures in a pool."""
+    """Return the tree, or the part below a queue, with its guarantees and limits in a pool.
+
+    Args:
+        pool: Name of the pool.
+        path: Queue at the top; the root for the whole tree.
+    """
     children: Sequence[str] = tree.queues[path].children if path else tree.top
     below = tuple(branch_of(tree, pool, child) for child in children)
     if not path:
         return Branch(ROOT, children=below)
     spec = tree.queues[path].spec
-    owed = sum(branch.guarantee for branch in below)
+    below_guarantee = sum(branch.guarantee for branch in below)
     return Branch(
         path,
-        max(spec.guarantee_gpus.get(pool, _NONE).milli, owed),
+        max(spec.guarantee_gpus.get(pool, _NONE).milli, below_guarantee),
         limit_of(tree, path, pool),
         spec.borrow_limit_gpus.get(pool),
         spec.lend_limit_gpus.get(pool),
@@ -245,7 +262,7 @@ def branch_of(tree: Tree, pool: str, path: str = ROOT) -> Branch:
 
 
 def limit_of(tree: Tree, path: str, pool: str) -> int | None:
-    """The most that a queue may hold of a pool by its own limits, thousandths of cost; None: any."""
+    """Return the most that a queue may hold of a pool by its own limits, thousandths of cost; None without limit."""
     spec = tree.queues[path].spec
     limit, most = spec.limit_gpus.get(pool), spec.limits.max_gpus
     limits = [] if limit is None else [limit]

@@ -1,4 +1,4 @@
-"""Who is not stopped for others though he borrows: a new document took his seat, and nobody said that he gives back."""
+"""Protection from reclaim for jobs that lost guaranteed admission to a new document without a time of giving back."""
 
 from dataclasses import replace
 from typing import Final
@@ -8,18 +8,19 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import QueueDocument
 
-FOR_EVER: Final = 1e11  # seconds since the epoch
+FOR_EVER: Final = 1e11  # a time that never comes, in seconds since the epoch
 
 
 def spared(document: QueueDocument, since: float, job: Job, seat: Seat | None) -> float:
-    """Until when a job is spared that has another seat now, or none. What hours take is given back at once: they were
-    there to be read when it started.
+    """Return until when a job is protected from reclaim that got another seat now, or lost its seat.
+
+    What regular hours of queues take is given back at once, as they were known when the job started.
 
     Args:
-        document: The latest.
-        since: When hours changed last, seconds since the epoch.
-        job: As it was.
-        seat: What it has now; None: it borrows. One that it had by an earlier document was taken by the latest.
+        document: Latest document of queues.
+        since: Time at which hours changed last, in seconds since the epoch.
+        job: Job with its seat before.
+        seat: New seat; None if the job borrows now, by the latest document if its old seat is from an earlier one.
     """
     if seat is not None or job.seat is None or job.seat.since > document.at or since > document.at:
         return job.spared_until
@@ -27,7 +28,7 @@ def spared(document: QueueDocument, since: float, job: Job, seat: Seat | None) -
 
 
 def shorten(turn: Turn, until: float) -> None:
-    """Spare those that an earlier document had let borrow no longer than that."""
+    """End the protection of jobs from reclaim at a time at the latest."""
     for job in list(turn.state.work.jobs.values()):
         if job.spared_until > until:
             turn.show_job(replace(job, spared_until=until, version=job.version + 1))

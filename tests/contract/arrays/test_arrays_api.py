@@ -120,7 +120,7 @@ def test_a_range_is_killed(rig: Rig) -> None:
 def test_array_task_that_is_no_job_yet_is_explained(rig: Rig) -> None:
     sweep(rig)
     why = get(rig, "/v1/why/sweep.7")
-    assert why["summary"] == "2 of its array run, and no more may at once; 5 of it stand before it"
+    assert why["summary"] == "2 tasks of its array run, which is its limit; 5 of them come before this one"
     assert (why["state"], why["queue_position"]) == ("pending", 5)
 
 
@@ -130,7 +130,7 @@ def test_array_that_waits_for_room_is_explained(rig: Rig) -> None:
     assert (why["job_id"], why["queue_position"]) == (array["id"], 0)
     why = get(rig, "/v1/why/sweep.60")
     assert why["queue_position"] == 60
-    assert why["summary"].startswith("60 of its array stand before it, and the first of them ")
+    assert why["summary"].startswith("60 tasks of its array come before it, and the first of them ")
 
 
 def test_array_ahead_in_the_queue_counts_all_its_tasks(rig: Rig) -> None:
@@ -153,7 +153,7 @@ def test_commands_take_an_array_a_task_and_a_range(rig: Rig) -> None:
     shown = call(rig, "show", "sweep").stdout
     assert "0-9%2" in shown
     assert "2 running, 8 waiting" in shown
-    assert "no more may at once" in call(rig, "why", "sweep.500").stderr + call(rig, "why", "sweep.5").stdout
+    assert "which is its limit" in call(rig, "why", "sweep.500").stderr + call(rig, "why", "sweep.5").stdout
     killed = call(rig, "kill", "sweep.3-7")
     assert killed.stdout == f"{array['id']}[0-9%2] killing sweep.3-7: 2 running, 3 waiting, 5 killed\n"
     assert call(rig, "kill", "sweep").exit_code == 0

@@ -37,12 +37,14 @@ def test_jobs_that_wait_are_counted_by_user_and_by_queue() -> None:
     world = world_of(Quota(pending=2), Quota(pending=3))
     world.submit("a1", user="ann")
     world.submit("a2", user="ann")
-    with pytest.raises(TooMuch, match=r"user ann: 3 would wait, and 2 may") as refused:
+    with pytest.raises(TooMuch, match=r"user ann: 3 jobs would be pending, and 2 are allowed") as refused:
         world.submit("a3", user="ann")
     assert (refused.value.http_status, refused.value.exit_code) == (429, 75)
     assert "--user-pending" in refused.value.remedy
     world.submit("b1", user="bob")
-    with pytest.raises(TooMuch, match=r"queue default: 4 would wait, and 3 may") as refused:
+    with pytest.raises(
+        TooMuch, match=r"queue default: 4 jobs would be pending, and 3 are allowed"
+    ) as refused:
         world.submit("b2", user="bob")
     assert "--queue-pending" in refused.value.remedy
     world.submit("b2", user="bob", queue="other")
@@ -59,7 +61,7 @@ def test_quota_of_a_name_covers_all_users_that_it_runs_as() -> None:
     world = world_of(Quota(pending=2))
     for user in ("u1", "u2"):
         world.feed(ev.JobSubmitted(JobId(user), spec(user=user), "ann"))
-    with pytest.raises(TooMuch, match=r"name ann: 3 would wait, and 2 may") as refused:
+    with pytest.raises(TooMuch, match=r"name ann: 3 jobs would be pending, and 2 are allowed") as refused:
         world.feed(ev.JobSubmitted(JobId("u3"), spec(user="u3"), "ann"))
     assert "--user-pending" in refused.value.remedy
     world.feed(ev.JobSubmitted(JobId("u3"), spec(user="u3"), "bob"))
@@ -85,7 +87,7 @@ def test_instances_of_a_name_s_apps_have_one_limit() -> None:
     more = App("/b", user="u2", owner="ann", cmd="true", instances=3)
     check_apps(settings, [], [few])
     check_apps(settings, [], [few, replace(more, owner="bob")])
-    with pytest.raises(TooMuch, match=r"apps of name ann: 6 would wait, and 5 may"):
+    with pytest.raises(TooMuch, match=r"apps of name ann: 6 jobs would be pending, and 5 are allowed"):
         check_apps(settings, [few], [few, more])
 
 
@@ -96,7 +98,7 @@ def test_definitions_of_a_name_s_apps_have_one_limit_though_no_instance_is_wante
     )
     check_apps(settings, [], [one, replace(two, owner="bob")])
     with pytest.raises(
-        TooMuch, match=r"definitions of apps of name ann: 1\.2 MiB would be kept, and 1 MiB may"
+        TooMuch, match=r"definitions of apps of name ann: 1\.2 MiB would be stored, and 1 MiB are allowed"
     ):
         check_apps(settings, [one], [one, two])
     check_apps(settings, [one, two], [one, replace(two, env={})])
@@ -125,7 +127,7 @@ def test_bytes_are_counted_as_long_as_a_job_is_remembered() -> None:
     world = world_of(Quota(stored_mib=1), keep_ended_jobs=1)
     large = {"env": {"X": "x" * (MIB * 6 // 10)}}
     world.submit("j1", **large)
-    with pytest.raises(TooMuch, match=r"the default user: 1\.2 MiB would be kept, and 1 MiB may"):
+    with pytest.raises(TooMuch, match=r"the default user: 1\.2 MiB would be stored, and 1 MiB are allowed"):
         world.submit("j2", **large)
     world.feed(ev.KillRequested(JobId("j1")))
     with pytest.raises(TooMuch):
@@ -153,7 +155,9 @@ def test_quota_bounds_the_apps_of_the_default_user() -> None:
     world = world_of(Quota(pending=10))
     web = App("/web", cmd="serve", instances=8, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
-    with pytest.raises(TooMuch, match="apps of the default user: 16 would wait, and 10 may"):
+    with pytest.raises(
+        TooMuch, match="apps of the default user: 16 jobs would be pending, and 10 are allowed"
+    ):
         world.feed(ev.AppsChanged("d2", Group("/", (web, replace(web, id="/api"))), force=True))
     assert [app.id for app in world.state.apps.catalog.root.all_apps()] == ["/web"]
     fewer = world_of(Quota(pending=4))
@@ -162,7 +166,9 @@ def test_quota_bounds_the_apps_of_the_default_user() -> None:
         ev.AppsChanged("d4", Group("/", (replace(web, instances=6),)), force=True)
     )  # less than there is
     large = replace(web, id="/large", env={"X": "x" * MIB})
-    with pytest.raises(TooMuch, match=r"/large of the default user: 8\.0 MiB would be kept, and 4 MiB may"):
+    with pytest.raises(
+        TooMuch, match=r"/large of the default user: 8\.0 MiB would be stored, and 4 MiB are allowed"
+    ):
         world_of(Quota(stored_mib=4)).feed(ev.AppsChanged("d3", Group("/", (large,))))
 
 

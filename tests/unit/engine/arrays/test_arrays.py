@@ -245,7 +245,7 @@ def test_array_tasks_count_as_jobs_that_wait() -> None:
     made = World(settings=Settings.of("executor", "monitor").changed(user_quota=Quota(pending=100)))
     made.register()
     submit(made, "0-98")
-    with pytest.raises(TooMuch, match="102 would wait, and 100 may"):
+    with pytest.raises(TooMuch, match="102 jobs would be pending, and 100 are allowed"):
         made.feed(ev.JobSubmitted(JobId("b-1"), spec(name="b", array="0-2")))
     made.submit("one")
     made.feed(ev.ArrayKillRequested(ID, "10-98"))

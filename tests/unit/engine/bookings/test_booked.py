@@ -198,7 +198,7 @@ def test_unused_booking_is_given_back_and_charged_by_its_rule() -> None:
     world.run("waits")
     effects = world.go(HOUR + 602)
     assert world.booking().state is BookingState.RETURNED
-    assert "nobody used it for 600 s" in world.booking().message
+    assert "no job used it for 600 s" in world.booking().message
     assert world.runs("waits")
     (record,) = [each.record for each in every(effects, KeepRecord) if each.record.reason is SpanEnd.CALENDAR]
     (part,) = record.span.parts

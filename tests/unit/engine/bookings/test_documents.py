@@ -16,7 +16,7 @@ from tests.unit.engine.bookings.worlds import Booked
 
 FOUR = {"default": Guarantee(4000)}
 CROWDED = (
-    "what is booked is not kept beside it: at Tue 2026-11-24 13:00, bookings exam: 0 GPUs are not guaranteed, "
+    "it leaves too little for bookings: at Tue 2026-11-24 13:00, bookings exam: 0 GPUs are not guaranteed, "
     "and 4 would be booked: queue ops is guaranteed 4: guarantee less, or cancel bookings (mesos-gpu reserve cancel)"
 )
 OPS = QueueSpec(guarantee_gpus=FOUR)
@@ -45,7 +45,7 @@ def test_queue_document_without_the_queue_of_a_booking_is_refused(
     booked: Booked, way: Callable[[Booked, QueueDocument], object]
 ) -> None:
     document = QueueDocument(queues={"ops": QueueSpec()})
-    said = r"nobody could use what is booked: exam \(there is no queue exam\)"
+    said = r"these bookings could not be used: exam \(there is no queue exam\)"
     with pytest.raises(Conflict, match=said) as refused:
         way(booked, document)
     assert "cancel the bookings first (mesos-gpu reserve cancel)" in refused.value.remedy
@@ -75,7 +75,7 @@ def test_guarantees_beyond_what_bookings_leave_are_a_fault(booked: Booked) -> No
     assert (path, why) == ("/queues", CROWDED)
     scaled = QueueDocument(queues={"exam": QueueSpec(), "ops": OPS}, overbook=True)
     assert [each.partition(":")[0] for each in found(booked, scaled).warnings] == [
-        "what is booked is not kept beside it"
+        "it leaves too little for bookings"
     ]
 
 

@@ -61,7 +61,7 @@ def test_task_of_an_array_that_is_no_job_yet_stands_behind_the_others(index: int
         head,
         job_id=member(index),
         queue_position=head.queue_position + before,
-        summary=f"{before} of its array stand before it, and the first of them {head.summary}",
+        summary=f"{before} tasks of its array come before it, and the first of them {head.summary}",
         estimate=None,
     )
 
@@ -74,15 +74,15 @@ def test_task_of_an_array_behind_no_other_waits_as_the_first(index: int) -> None
 
 def test_array_at_its_limit_waits_for_its_own_tasks() -> None:
     made = world("0-9%2", 4.0)
-    said = "2 of its array run, and no more may at once"
+    said = "2 tasks of its array run, which is its limit"
     assert told(made, ID) == Why(ID, JobState.PENDING, said, 0, can_ever_run=True)
-    behind = Why(member(7), JobState.PENDING, f"{said}; 5 of it stand before it", 5, can_ever_run=True)
+    behind = Why(member(7), JobState.PENDING, f"{said}; 5 of them come before this one", 5, can_ever_run=True)
     assert told(made, member(7)) == behind
 
 
 def test_array_whose_tasks_have_begun_or_ended_waits_for_nothing() -> None:
     made = world("0-1", 4.0)
-    begun = Why(ID, JobState.RUNNING, "all of it has begun: 2 running", None, can_ever_run=True)
+    begun = Why(ID, JobState.RUNNING, "all its tasks have started: 2 running", None, can_ever_run=True)
     assert told(made, ID) == begun
     for index, state in enumerate(("TASK_FINISHED", "TASK_FAILED")):
         task_id = made.job(member(index)).task_id

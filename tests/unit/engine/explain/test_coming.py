@@ -164,7 +164,7 @@ def test_explanation_names_the_patience_of_a_queue(world: Tenants) -> None:
     world.submit("owed", queue="prod", gpus=2)
     assert not world.passes(10)
     told = why(world, "owed")
-    assert "as its queue weighs them" in told.summary
+    assert "patience of its queue" in told.summary
     told_at = start_of(told) - world.job("borrows").spec.kill_grace_s
     assert not world.passes(told_at - world.now - 2)
     assert world.passes(4) == {"borrows"}

@@ -337,7 +337,7 @@ def test_reset_is_asked_for_until_the_node_names_it(world: World) -> None:
     again = every(world.tick(7), fx.AskReset)
     assert {a.request for a in again} == {"r1"}
     assert len(again) == 2
-    with pytest.raises(Conflict, match="is in reset r1 since 7 s"):
+    with pytest.raises(Conflict, match="is in reset r1 for 7 s already"):
         ask_reset(world, "r2")
     restart(world)
     assert len(every(world.tick(4), fx.AskReset)) == 1

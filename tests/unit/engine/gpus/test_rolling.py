@@ -150,15 +150,15 @@ def test_roll_stops_at_a_new_monitor_that_keeps_ending_and_quotes_it() -> None:
         world.report("a2", gpu("ga2"))
     world.status(monitor(world, "a1"), "TASK_FAILED", agent="a1", message="no such program")
     ((_, why),) = rolling(world.state, world.settings, world.now).problems
-    assert why == "no new monitor runs there: the last one said: no such program"
+    assert why == "no new monitor runs there: its last message: no such program"
     assert killed(world.tick(3.0)) == []
 
 
 @pytest.mark.parametrize(
     ("cards", "why"),
     [
-        ((), "does not find ga1, which was well"),
-        (("unknown",), "cannot read ga1, which was well: the driver hangs"),
+        ((), "does not find ga1, which was healthy"),
+        (("unknown",), "cannot read ga1, which was healthy: the driver hangs"),
     ],
 )
 def test_roll_stops_at_a_new_monitor_that_sees_fewer_cards(cards: tuple[str, ...], why: str) -> None:
@@ -220,9 +220,7 @@ def test_roll_starts_another_program_at_the_same_place_too() -> None:
     say(world, "a1", OURS, gpu("ga1"))
     assert killed(world.tick(3.0)) == []
     say(world, "a1", replace(OURS, replaced="cd" * 32), gpu("ga1"))
-    assert "another program lies" in outdated(
-        world.state, node(world, "a1"), world.settings.programs.monitor_made_by
-    )
+    assert "was replaced" in outdated(world.state, node(world, "a1"), world.settings.programs.monitor_made_by)
     assert killed(world.tick(3.0)) == [monitor(world, "a1")]
 
 

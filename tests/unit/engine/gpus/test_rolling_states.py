@@ -65,15 +65,15 @@ SICK = replace(gpu("g0"), health=Health.UNKNOWN, reason="no driver")
         ({}, monitor(OLD, 0.0), {"since": NOW - 60.1}, "its monitor does not end"),
         ({}, None, {"since": NOW - 60.0}, ""),
         ({}, None, {"since": NOW - 60.1}, "no new monitor runs there"),
-        ({}, None, {"since": NOW - 60.1, "failed": "boom"}, "no new monitor runs there: the last one said: boom"),
+        ({}, None, {"since": NOW - 60.1, "failed": "boom"}, "no new monitor runs there: its last message: boom"),
         ({"monitor_launches": 10}, None, {}, ""),
         ({"monitor_launches": 11}, None, {}, "no new monitor runs there"),
         ({"reported_at": None}, WELL, {"since": NOW - 61}, "its new monitor has not reported"),
         ({"reported_at": NOW - 20}, WELL, {"since": NOW - 61}, "its new monitor has not reported"),
         ({"inventory": inventory(gpu("g1"))}, WELL, {"since": NOW - 61},
-            "its new monitor does not find g0, which was well"),
+            "its new monitor does not find g0, which was healthy"),
         ({"inventory": inventory(SICK)}, WELL, {"since": NOW - 61},
-            "its new monitor cannot read g0, which was well: no driver"),
+            "its new monitor cannot read g0, which was healthy: no driver"),
     ],
 )  # fmt: skip
 def test_roll_has_a_problem_when_a_monitor_is_late_or_fails_too_often(
@@ -92,7 +92,7 @@ def test_roll_has_a_problem_when_a_monitor_is_late_or_fails_too_often(
         ({}, monitor(NEW, 0.0, made_by="x"), EARLIER),
         ({"inventory": None}, WELL, ""),
         ({"inventory": Inventory((), "simulated")}, WELL, ""),
-        ({"inventory": inventory(replaced="x")}, WELL, "another program lies where it was started from"),
+        ({"inventory": inventory(replaced="x")}, WELL, "its program on the host was replaced"),
     ],
 )
 def test_monitor_is_outdated_if_another_one_would_be_started(

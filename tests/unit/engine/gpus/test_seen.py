@@ -219,7 +219,7 @@ def test_reset_is_answered_by_a_report_that_names_it(
         (["x", "y"], {}, "g0 is held by x"),
         ([], {"monitor": None}, "g0 cannot be reset: no monitor runs on h1"),
         ([], {"lost_at": 5.0}, "g0 cannot be reset: no monitor runs on h1"),
-        ([], {}, "g0 is in reset r1 since 10 s"),
+        ([], {}, "g0 is in reset r1 for 10 s already"),
     ],
 )
 def test_reset_is_refused_while_a_card_is_held_or_out_of_reach(

@@ -147,14 +147,14 @@ def test_launches_are_sent_by_agent_in_the_order_of_offers() -> None:
     }
     for name, item in items.items():
         launches.fill(takes[name], item)
-    with pytest.raises(AssertionError, match="another's take"):
+    with pytest.raises(AssertionError, match="has no entry of its own"):
         launches.fill(takes["t1"], items["t1"])
     assert list(launches.effects(remains)) == [
         Launch((OfferId("o1"), OfferId("o3")), (items["t2"], items["t3"]), (), ()),
         Launch((OfferId("o2"),), (items["t1"],), (), ()),
     ]
     launches.take(Take(A))
-    with pytest.raises(AssertionError, match="taken, and not launched"):
+    with pytest.raises(AssertionError, match="has no launch"):
         list(launches.effects(remains))
 
 

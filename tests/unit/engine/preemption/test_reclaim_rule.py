@@ -189,7 +189,7 @@ def test_job_that_is_spared_is_protected_until_then() -> None:
     (victim,) = rule.victims_of(job).values()
     assert rule.protection_of(job, victim) == (
         world.now,
-        "the time that it was given when the queues changed",
+        "the time given to it when the queues changed",
     )
 
 
@@ -205,7 +205,7 @@ def test_protection_is_the_minimum_run_time_of_where_the_queues_meet(
     rule = rule_of(world, **({"p": SEAT} if seated else {}))
     (victim,) = rule.running.every().values()
     began = world.now - 100
-    words = "its minimum run time", "the time that it was given when the queues changed"
+    words = "its minimum run time", "the time given to it when the queues changed"
     wanted = (0.0, words[1]) if after is None else (began + after, words[0])
     assert rule.protection_of(job, victim) == wanted
 
@@ -244,10 +244,10 @@ def test_words_for_a_victim_say_by_which_rule_and_what_is_lost() -> None:
     hours = 4 * (100 + world.settings.queue.restart_s) / 3600
     lost = f"it loses {hours:.3g} GPU-h of work"
     assert reason_of(rule, seated, victim) == (
-        f"makes room for job p, for which queue prod is guaranteed GPUs that it had borrowed; {lost}"
+        f"makes room for job p, to which queue prod guarantees the GPUs that it had borrowed; {lost}"
     )
     assert reason_of(rule, borrower, victim) == (
-        f"makes room for job q, whose queue prod has less of what it is due than dev, and still will have; {lost}"
+        f"makes room for job q, whose queue prod has less of its fair share than dev, and still will have; {lost}"
     )
     assert reason_of_move(rule, seated, victim, "a7") == (
         f"goes to a7, so that job p has room on one node; {lost}"

@@ -201,7 +201,7 @@ def test_safe_budget_pays_for_the_time_limit_and_the_grace_after_it(timeout_s: f
 
 
 def test_safe_budget_starts_no_job_without_a_time_limit() -> None:
-    words = "the budget of queue ml starts only jobs with a time limit, and this one has none (timeout_s)"
+    words = "the budget of queue ml starts only jobs with a time limit; set timeout_s for this job"
     assert refusal(safe(), job_of()) == Wait(Stage.BUDGET, words)
     assert refusal(safe(budget()), job_of()) is None
 

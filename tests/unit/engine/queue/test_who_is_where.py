@@ -116,7 +116,7 @@ def test_app_is_as_many_as_all_tasks_that_run_or_wait() -> None:
 @pytest.mark.parametrize(
     ("inventory", "why"),
     [
-        (None, "has no monitor yet, to say to which key secrets are to be sealed"),
+        (None, "has no monitor yet that reports a key for secrets"),
         (Inventory(), "takes no secrets: its monitor knows no key for them"),
         (Inventory(secrets_problem="no Landlock"), "takes no secrets: no Landlock"),
         (Inventory(secrets_key="A" * 44), ""),

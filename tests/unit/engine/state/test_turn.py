@@ -96,7 +96,7 @@ def test_adopted_job_cannot_start_again(turn: Turn, way: str) -> None:
     turn.put_job(replace(job(turn), adopted=True))
     getattr(turn, way)(job(turn), "its agent is gone")
     assert job(turn).state is JobState.FAILED
-    assert "submit it anew" in job(turn).message
+    assert "submit it again" in job(turn).message
 
 
 def test_job_ends_when_its_last_task_did_or_when_that_is_heard_of(world: World) -> None:

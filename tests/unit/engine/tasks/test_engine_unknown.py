@@ -122,7 +122,7 @@ def test_adopted_task_is_never_started_again(world: World, end: str) -> None:
     world.offers(offer("later", gpus=1))
     assert world.job("old").launches == 1
     if end != "TASK_FAILED":
-        assert "submit it anew" in job.message
+        assert "submit it again" in job.message
 
 
 def test_adopted_task_can_be_killed(world: World) -> None:

@@ -109,7 +109,7 @@ def test_resize_to_a_part_of_a_gpu_is_of_its_memory_and_compute(world: World) ->
 
 def test_resize_to_a_part_of_several_gpus_is_refused(world: World) -> None:
     running(world, gpus=2, gpu_compute_pct=25, gpu_memory_mib=20000)
-    with pytest.raises(Conflict, match="has parts of 2 GPUs, and a fraction is of one"):
+    with pytest.raises(Conflict, match="has parts of 2 GPUs, and a fraction is for one GPU only"):
         ask(world, gpu_milli=500, gpu_memory_mib=None, gpu_compute_pct=None)
 
 
@@ -295,7 +295,7 @@ def test_resize_that_cannot_be_is_refused_with_a_reason(world: World) -> None:
         with pytest.raises(Conflict, match="would have no share"):
             world.feed(ev.ResizeRequested(JobId("exact"), {gone: None}))
     ask(world, gpu_memory_mib=10000)
-    with pytest.raises(Conflict, match="is being resized since 0 s"):
+    with pytest.raises(Conflict, match="is being resized for 0 s already"):
         ask(world, gpu_memory_mib=11000)
     answer(world)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "a new fan", "ann"))
@@ -496,7 +496,7 @@ def test_withdrawn_resize_stays_where_it_is_in_use_already(world: World) -> None
     answer(world, refused="it uses 25000 MiB", used_mib=25000, memory_mib=30000, memory_max_mib=30000)
     assert granted(world) == counted(world) == (30000, 250)
     assert world.job().spec.gpu_memory_mib == 30000
-    assert world.job().message.endswith("it cannot be taken back, for it uses 25000 MiB")
+    assert world.job().message.endswith("it cannot be undone: it uses 25000 MiB")
 
 
 def test_withdrawn_resize_of_a_gang_goes_back_for_tasks_already_resized(world: World) -> None:
@@ -535,7 +535,7 @@ def test_resize_of_a_gang_that_one_task_refuses_is_not_reported_done(world: Worl
     answer(world, "j1.1.1", refused="it uses 25000 MiB", memory_mib=30000, memory_max_mib=30000)
     assert [granted(world, f"j1.1.{rank}")[0] for rank in range(2)] == [20000, 30000]
     assert world.job().spec.gpu_memory_mib is None
-    assert world.job().message.startswith("its resize is withdrawn in part only")
+    assert world.job().message.startswith("its resize is only partly withdrawn")
 
 
 def test_withdrawn_resize_outlives_the_scheduler(world: World) -> None:

@@ -308,7 +308,7 @@ def test_drain_notice_follows_the_deadline_of_its_place(world: World) -> None:
     assert notices.stands(turn_of(world).state, world.job()) is not None
     tick(world, 0.5)
     assert (notices.stands(turn_of(world).state, world.job()), world.job().message) == (
-        None, "it goes on: the drain of what it runs on was put off",
+        None, "it goes on: the drain of its node or GPU was put off",
     )  # fmt: skip
     tick(world)
     again = notices.stands(turn_of(world).state, world.job())
@@ -340,4 +340,4 @@ def test_drain_of_a_queue_that_is_taken_back_lets_its_jobs_go_on(world: World) -
     world.state.put(QueueDocument(version=2, queues={"lab": QueueSpec(notice_s=30.0, stop=Stop.HOLD)}))
     tick(world, 1.0)
     assert notices.stands(turn_of(world).state, world.job()) is None
-    assert world.job().message == "it goes on: what it runs on is not taken out any more"
+    assert world.job().message == "it goes on: its node or GPU is not drained any more"

@@ -143,7 +143,7 @@ def test_explanation_of_a_waiting_job_names_idle_gpus_that_may_be_returned() -> 
     at = clock(rig.world.now + 80, rig.world.now)
     words = f"1 job was warned for its idle GPUs, and may be ended for it from {at} on"
     assert why(rig, "j2").endswith(words)
-    assert f"ends at {at} at the earliest if somebody waits for them" in why(rig)
+    assert f"ends at {at} at the earliest if another job needs them" in why(rig)
     first = queue_why(rig.world.state, rig.world.settings, "ml", rig.world.now).first
     assert first is not None
     assert first.summary.endswith(words)

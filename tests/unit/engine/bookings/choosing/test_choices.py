@@ -304,7 +304,7 @@ def test_booking_that_no_scheduler_saw_fails_and_old_ones_are_forgotten() -> Non
     world.feed(ev.Tick())
     over = world.booking()
     assert (over.state, over.message, over.ended_at, over.last) == (
-        BookingState.FAILED, "no scheduler ran while it was to be there", BEGINS + HOUR, BookingState.FAILED,
+        BookingState.FAILED, "no scheduler ran during its time", BEGINS + HOUR, BookingState.FAILED,
     )  # fmt: skip
     world.state.calendar.provisional = None
     world.now += 30 * 86_400.0

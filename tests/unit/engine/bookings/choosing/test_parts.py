@@ -139,13 +139,13 @@ FAULTS = {
     ),
     "a share": (
         {"booking": "b1", "gpu_milli": 500},
-        (("/gpus", "must be whole GPUs, at least one, where a booking is asked for"),),
+        (("/gpus", "must be whole GPUs, at least one, for a job with a booking"),),
     ),
     "without GPUs, of none": (
         {"booking": "x", "gpus": 0},
         (
             ("/booking", "there is no booking x, or it has ended"),
-            ("/gpus", "must be whole GPUs, at least one, where a booking is asked for"),
+            ("/gpus", "must be whole GPUs, at least one, for a job with a booking"),
         ),
     ),
 }  # fmt: skip
