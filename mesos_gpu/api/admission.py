@@ -1,4 +1,4 @@
-"""What somebody may ask for in a job or an app, beside the right to run it."""
+"""Checks of a job or an app against the limits of the caller's roles, beyond the right to run it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ from mesos_gpu.wire.checking import Problem
 
 
 def problems(rights: Rights, spec: JobSpec, subject: Subject) -> list[Problem]:
-    """What of a request the roles of who asks do not allow. `subject`: the job, or the app whose instance it is."""
+    """Return what the caller's roles do not allow in a job. `subject`: the job, or the app whose instance it is."""
     if rights.is_open:
         return []
     limits = _limits(rights, subject)
-    said = [
+    faults = [
         *_of_user(rights, spec, limits),
         *_of_image(spec, limits),
         *_of_mounts(spec, limits),
@@ -29,8 +29,8 @@ def problems(rights: Rights, spec: JobSpec, subject: Subject) -> list[Problem]:
         *_of_secrets(rights, spec, subject),
     ]
     if spec.control_access and not rights.may(JOB_CONTROL, subject):
-        said.append(Problem("/control_access", rights.missing(JOB_CONTROL, subject)))
-    return said
+        faults.append(Problem("/control_access", rights.missing(JOB_CONTROL, subject)))
+    return faults
 
 
 def _limits(rights: Rights, subject: Subject) -> Limits:
@@ -92,19 +92,19 @@ def _shown(patterns: Sequence[str]) -> str:
 
 
 def admit(rights: Rights, spec: JobSpec, permits: Permits, *, pooled: bool) -> JobSpec:
-    """A job as it is queued for who asks: as its Unix user, if it names none.
+    """Check that a caller may run a job; return the job, with the caller's Unix user if it names none.
 
     Args:
-        rights: Of who asks.
-        spec: What is asked for.
+        rights: Rights of the caller.
+        spec: The requested job.
         permits: Permits of the operator.
-        pooled: Whether a job that names no user gets one of its own on its host.
+        pooled: Whether a job that names no user gets a separate one on its host.
 
     Raises:
-        Refusal: The right for the queue is missing, or the roles do not allow what is asked for, all of it at once; or
-            the caller's Unix user may not run jobs.
+        Refusal: The right for the queue is missing, or the roles do not allow something in the job (all faults are
+            listed), or the caller's Unix user may not run jobs.
     """
-    asked, subject = spec, Subject(rights.caller.name, spec.queue)
+    requested, subject = spec, Subject(rights.caller.name, spec.queue)
     require(rights, JOB_RUN, subject)
     refused = problems(rights, spec, subject)
     if spec.user is None and not rights.is_open and not pooled:
@@ -118,17 +118,17 @@ def admit(rights: Rights, spec: JobSpec, permits: Permits, *, pooled: bool) -> J
             "gets another one at each launch"
         )
         raise invalid(Problem("/user", why))
-    if unable := of_own_user(permits, asked, spec):
+    if unable := of_own_user(permits, requested, spec):
         raise invalid(*unable)
     return spec
 
 
 def of_own_user(permits: Permits, asked: JobSpec, spec: JobSpec) -> list[Problem]:
-    """Return why the Unix user that a job was given may not run jobs; nothing if the job named its user itself.
+    """Return why the Unix user that was assigned to a job may not run jobs; nothing if the job named its user itself.
 
     Args:
         permits: Permits of the operator.
-        asked: The job as it was asked for.
+        asked: The job as it was requested.
         spec: The job with the user of its owner.
     """
     if asked.user is not None or spec.user is None:
@@ -138,19 +138,21 @@ def of_own_user(permits: Permits, asked: JobSpec, spec: JobSpec) -> list[Problem
 
 
 def with_own_user(rights: Rights, spec: JobSpec, subject: Subject) -> tuple[JobSpec, list[Problem]]:
-    """A job that names no user as the Unix user of who asks; without one it may run as the default one only where
-    every user is allowed."""
+    """Return a job that names no user with the caller's Unix user, and faults.
+
+    Without a Unix user the job is unchanged, and valid only where the roles allow every user.
+    """
     own = unix_user_of(rights.document, rights.caller.name)
     if own is not None:
         return replace(spec, user=own), []
     if EVERYTHING in _limits(rights, subject).users:
         return spec, []
     name = rights.caller.name
-    what = f"{name} has no Unix user; name one, or have it written below unix_users (mesos-gpu access apply)"
+    what = f"{name} has no Unix user; set the job's user, or have one added below unix_users (mesos-gpu access apply)"
     return spec, [Problem("/user", what)]
 
 
 def over_limits(rights: Rights, refused: Sequence[Problem]) -> Refusal:
-    """What is told who asks for more than the roles allow."""
+    """Return the refusal (403) of a job that exceeds the caller's roles."""
     what = f"the roles of {rights.caller.name} do not allow this"
     return Refusal(403, "forbidden", what, remedy=rights.who_can_give(), problems=list(refused))

@@ -1,4 +1,4 @@
-"""Places of operations that wait for other hosts, so that a host that hangs does not delay other requests.
+"""Limits of operations that wait for other hosts, so that a host that hangs does not delay other requests.
 
 Each kind of operation has a limit for each host, for each caller, and in all; operations beyond a limit are refused.
 Requests that block share the 40 threads of anyio, which a host that hangs would occupy one after the other. Operations
@@ -168,8 +168,8 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
             )
         return under_way.result()
     finally:
-        for each in (under_way, gone):
-            each.cancel()
+        for task in (under_way, gone):
+            task.cancel()
 
 
 async def _gone(request: Request) -> None:

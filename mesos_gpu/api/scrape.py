@@ -1,4 +1,4 @@
-"""What Prometheus reads: metrics, and where there are more of them."""
+"""Routes that Prometheus reads: metrics, and targets for service discovery."""
 
 import re
 import time
@@ -33,10 +33,10 @@ _NOT_IN_LABELS: Final = re.compile("[^a-zA-Z0-9_]")
 
 
 class Scrape:
-    """The routes' functions."""
+    """Handlers of metrics and of scrape targets."""
 
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
-        """Serve a scheduler. What is counted is in a registry of its own: nothing of other libraries gets in."""
+        # A registry of its own keeps metrics of other libraries out.
         self._scheduler, self._settings, self._began_at = scheduler, settings, time.monotonic()
         self._registry, self._texts = CollectorRegistry(), prometheus.Texts()
         for collector in (scheduler.meter, settings.figures):
@@ -68,12 +68,12 @@ class Scrape:
         measured = await result_of(self._scheduler.read_copy(snapshot))
         own = await run_in_threadpool(
             generate_latest, self._registry
-        )  # before anything is sent, as it may fail
+        )  # before the first byte is sent, as it may fail
         pages = prometheus.rendered(metrics(measured), self._texts)
         return await pieces_answer(chain(pages, [own.decode()]), prometheus.CONTENT_TYPE)
 
     async def targets(self, request: Request) -> Response:
-        """GET /v1/sd: a list of targets, as Prometheus' http_sd_configs read it."""
+        """GET /v1/sd: scrape targets in the form of Prometheus' http_sd_configs."""
         sight = AppSight.of(request)
         groups = await result_of(self._scheduler.read_copy(lambda view: list(_of_apps(view, sight))))
         return json_answer([_of_scheduler(self._settings.webui_url), *groups])

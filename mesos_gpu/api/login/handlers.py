@@ -1,4 +1,4 @@
-"""Log in, log out, and who one is."""
+"""Routes for logging in and out, and for the caller's own identity."""
 
 from base64 import b64encode
 from typing import Any, Final
@@ -23,18 +23,21 @@ _HTML: Final = "text/html"
 
 
 class LoginHandlers:
-    """The routes' functions."""
+    """Handlers of sessions, of the log-in page, and of the caller's identity.
+
+    Args:
+        who: Identification of callers; None if authentication is off.
+    """
 
     def __init__(self, who: Who | None) -> None:
-        """`who`: None: nobody is asked, and there is nothing to log in to."""
         self._who = who
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/whoami."""
+        """GET /v1/whoami: the caller's identity and rights."""
         return json_answer(self._told(request, rights_of(request).caller))
 
     async def begin(self, request: Request) -> Response:
-        """POST /v1/session: the body has name and password, or a token."""
+        """POST /v1/session: begin a session; the body has a name and a password, or a token."""
         given = _credentials(await read_of(request, object_of, MAX_CREDENTIALS))
         caller, headers = await self._log_in(request, given)
         return json_answer(
@@ -42,18 +45,18 @@ class LoginHandlers:
         )
 
     async def end(self, request: Request) -> Response:
-        """DELETE /v1/session: its cookie proves nothing any more."""
+        """DELETE /v1/session: end the session of the request's cookie."""
         headers = self._who.log_out(request.scope) if self._who else {}
         return json_answer({"name": rights_of(request).caller.name or None, "until": None}, 200, headers)
 
     async def page(self, _request: Request) -> Response:
-        """GET /login: works without scripts."""
+        """GET /login: the log-in page, which works without scripts."""
         return self._page()
 
     async def form(self, request: Request) -> Response:
-        """POST /login: the page's form."""
+        """POST /login: the form of the log-in page."""
         if not {"origin", "sec-fetch-site"} & set(request.headers):
-            what = "a form comes from a browser, which says from which page"
+            what = "a log-in form must come from a browser, which sends Origin or Sec-Fetch-Site"
             raise Refusal(403, "forbidden", what, remedy="programs use POST /v1/session, or send a token")
         text = (await body_of(request, MAX_CREDENTIALS)).decode("utf-8", "replace")
         try:
@@ -63,13 +66,13 @@ class LoginHandlers:
         try:
             _caller, headers = await self._log_in(request, _credentials(given))
         except Refusal as refusal:
-            told = f"{refusal.what}: {refusal.remedy}" if refusal.http_status == 429 else refusal.what
-            return self._page(told, refusal.http_status, refusal.headers)
+            problem = f"{refusal.what}: {refusal.remedy}" if refusal.http_status == 429 else refusal.what
+            return self._page(problem, refusal.http_status, refusal.headers)
         return RedirectResponse("/", 303, headers)
 
     async def _log_in(self, request: Request, shown: Authorization) -> tuple[Caller, dict[str, str]]:
         if self._who is None:
-            what = "this scheduler asks nobody who he is"
+            what = "this scheduler has no authentication"
             raise Refusal(409, "conflict", what, remedy="use it without logging in")
         return await self._who.log_in(request.scope, shown)
 
@@ -92,12 +95,12 @@ class LoginHandlers:
 
 
 def _credentials(given: dict[str, Any]) -> Authorization:
-    """What somebody logs in with, as if a header had it.
+    """Return credentials from a body as if they were in an Authorization header.
 
     Raises:
-        Refusal: It is neither a token, nor a name and a password.
+        Refusal: They are neither a token, nor a name and a password.
     """
-    problems = [Problem(f"/{key}", "is not known here") for key in given if key not in _FIELDS]
+    problems = [Problem(f"/{key}", "is not a known field") for key in given if key not in _FIELDS]
     problems += [
         Problem(f"/{key}", "must be a string")
         for key in _FIELDS

@@ -1,4 +1,4 @@
-"""What happens to apps, as events of Marathon 1.11's event bus: their types and JSON."""
+"""Conversion of events of apps to the types and JSON of Marathon 1.11's event bus."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -17,11 +17,11 @@ Printed = tuple[str, Json]  # an event's type, and its JSON
 
 
 def events_of(event: app_event.AppEvent, *, light: bool) -> Iterator[Printed]:
-    """The events of Marathon that tell of it.
+    """Yield the events of Marathon for an event.
 
     Args:
-        event: What has happened.
-        light: Plans of deployments come without the apps before and after them.
+        event: Event of an app or of the scheduler.
+        light: Whether plans of deployments leave out the apps before and after them.
     """
     for kind, body in _printed(event.what, light=light):
         yield kind, {**body, "eventType": kind, "timestamp": stamp(event.at)}
@@ -160,10 +160,10 @@ def _plan(deployment: Deployment, *, light: bool) -> Json:
 
 
 def _only(group: Group, ids: Collection[str]) -> Group:
-    """The group without the apps that stay as they are: there may be a thousand of them."""
-    inner = (_only(each, ids) for each in group.groups)
+    """Return a group without the apps that a plan does not change: there may be a thousand of them."""
+    inner = (_only(child, ids) for child in group.groups)
     return replace(
         group,
         apps=tuple(app for app in group.apps if app.id in ids),
-        groups=tuple(each for each in inner if each.apps or each.groups),
+        groups=tuple(child for child in inner if child.apps or child.groups),
     )

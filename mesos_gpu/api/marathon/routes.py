@@ -1,4 +1,4 @@
-"""The routes of Marathon's interface, and the one place where its errors become answers."""
+"""Routes of Marathon's interface, and the conversion of their errors to answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -28,22 +28,20 @@ from mesos_gpu.errors import MesosGpuError
 Handler = Callable[[Request, Place], Awaitable[Response]]
 Verbs = Mapping[str, Ruled[Handler]]  # by method
 Serve = Callable[[Request], Awaitable[Response]]
-Served = tuple[
-    str, Serve, Mapping[str, Rule]
-]  # a path, what answers there, and what it asks for, by kind and verb
+Served = tuple[str, Serve, Mapping[str, Rule]]  # path, handler, and rules by kind and method
 _METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-#: What the ids below a path name.
+#: Kinds of the ids below a path.
 _KINDS: Final = {
     "/v2/apps": "app",
     "/v2/groups": "group",
     "/v2/deployments": "deployment",
     "/v2/queue": "app",
 }
-_ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one of it, one of what it has
+_ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: a collection, an element, an element's item
 
 
 def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> list[Route]:
-    """All of them, to be mounted after those of others: every path below /v2 is answered."""
+    """Return all routes; they must come after other routes, as every path below /v2 is answered."""
     core = Core(scheduler, events, settings)
     system, tasks = System(core, settings), Tasks(core)
     deployments, queue = Deployments(core), Queue(core)
@@ -132,7 +130,9 @@ def _exact(path: str, verbs: Verbs) -> Served:
 
 
 def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) -> list[Served]:
-    """A collection and what is in it. Ids have slashes, so the router cannot tell the parts of a path."""
+    """Return the routes of a collection and its elements. Ids contain slashes, so that the router cannot parse
+    paths.
+    """
     words = {kind: kind + _ITEM in kinds for kind in kinds if kind not in (_ALL, _ONE) and "/" not in kind}
 
     def find(request: Request) -> tuple[Place, Verbs]:
@@ -147,7 +147,7 @@ def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) ->
 
 
 def _note(prefix: str, place: Place, kind: str) -> None:
-    """What the path says that a request is about."""
+    """Note the route and the resource that a path names, for the audit log."""
     verb = f"/{place.verb}" if place.verb else ""
     note.at(prefix if kind == _ALL else f"{prefix}/{{id}}{verb}{'/{item}' if place.item else ''}")
     named = _KINDS.get(prefix)
@@ -173,7 +173,7 @@ def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Map
 
 
 def _led(serve: Serve, leader_url: str) -> Serve:
-    """Every answer says who leads: clients of several schedulers go on there."""
+    """Add the leader to every answer: clients of several schedulers continue with it."""
 
     async def marked(request: Request) -> Response:
         response = await serve(request)

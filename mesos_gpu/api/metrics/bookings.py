@@ -1,4 +1,4 @@
-"""Families of bookings: how they stand, and how many GPUs are booked and used now. No label is of a user's choice."""
+"""Metrics of bookings: their states, and GPUs that are booked and used now. No label is chosen by users."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -9,27 +9,27 @@ from mesos_gpu.model.bookings.booking import BookingState
 
 
 class _Booked(NamedTuple):
-    """What is booked."""
+    """Counts of bookings and of their GPUs."""
 
     states: Mapping[BookingState, int]
-    booked: int  # GPUs of those that are active, as they were asked for
-    ready: int  # of these, those that are there
-    used: int  # of these, those that jobs hold which may
-    short: int  # bookings whose nodes are to be there, and of which some are lacking
+    booked: int  # GPUs of active bookings, as requested
+    ready: int  # of `booked`, the GPUs on nodes that are there
+    used: int  # of `booked`, the GPUs held by jobs that may use the booking
+    short: int  # bookings that lack nodes, though they should have them by now
 
 
 def _booked(view: View) -> _Booked:
     states = dict.fromkeys(BookingState, 0)
     booked = ready = used = short = 0
-    for each in view.bookings.values():
-        states[each.state] += 1
-        short += not each.state.ended and (
-            each.told or (each.state.has_nodes and len(each.places) < each.spec.nodes)
+    for booking in view.bookings.values():
+        states[booking.state] += 1
+        short += not booking.state.ended and (
+            booking.told or (booking.state.has_nodes and len(booking.places) < booking.spec.nodes)
         )
-        if each.is_active:
-            booked += each.spec.gpus_in_all
-            ready += len(each.gpus)
-            used += each.used_gpus
+        if booking.is_active:
+            booked += booking.spec.gpus_in_all
+            ready += len(booking.gpus)
+            used += booking.used_gpus
     return _Booked(states, booked, ready, used, short)
 
 

@@ -1,4 +1,4 @@
-"""Families of the cluster as a whole: nodes, what waits, what is held and by whom, apps and deployments."""
+"""Metrics of the cluster as a whole: nodes, waiting jobs, GPUs held and free, apps and deployments."""
 
 import platform
 from collections import Counter, defaultdict
@@ -19,9 +19,9 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.queueing.queue import in_line_since
 
-MAX_ROWS: Final = 500  # of a family whose labels users choose
-MAX_ASKED: Final = 1000  # jobs of which is asked why they wait: it is done on the engine's thread
-OTHERS: Final = "*"  # the rest, together
+MAX_ROWS: Final = 500  # for families whose labels users choose
+MAX_ASKED: Final = 1000  # waiting jobs that are explained, on the engine's thread
+OTHERS: Final = "*"  # label of the sum of all other rows
 R = TypeVar("R", bound=tuple[str, ...])
 
 
@@ -33,7 +33,7 @@ def _one(number: float) -> Values:
 
 
 def _nodes(view: View) -> Mapping[str, int]:
-    """Nodes by how they stand; each in one state."""
+    """Return the number of nodes by state; each node is in one state."""
     drained = {drain.name for drain in view.drains.values()}
     counts = Counter(
         "lost" if node.lost_at is not None else "drained" if node.hostname in drained else "up"
@@ -48,7 +48,7 @@ def _backed_off(view: View) -> int:
 
 
 def _outside_levels(view: View) -> int:
-    """Return the number of agents that are outside of the levels of the fabric."""
+    """Return the number of agents outside of the levels of the fabric."""
     return len(view.fabric.outside)
 
 
@@ -60,10 +60,10 @@ def _rolling(view: View) -> Rolling:
 
 
 class _Line(NamedTuple):
-    """Jobs of a queue that wait."""
+    """Waiting jobs of a queue."""
 
     jobs: int
-    oldest: float  # since when the first of them does, seconds since the epoch
+    oldest: float  # time since which the first job waits, in seconds since the epoch
 
 
 def _lines(view: View) -> Mapping[str, _Line]:
@@ -98,7 +98,7 @@ def _oldest(lines: Mapping[str, _Line]) -> Values:
 def summed_up(
     rows: Iterable[tuple[R, float]], together: Callable[[list[float]], float]
 ) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The first rows by name, and one more for the others: no user makes the page endless."""
+    """Yield the first rows by name, and one more with the sum of the others: users must not make the page endless."""
     ordered = sorted(rows)
     yield from ordered[:MAX_ROWS]
     if rest := ordered[MAX_ROWS:]:
@@ -109,7 +109,7 @@ def summed_up(
 
 
 class _Held(NamedTuple):
-    """By queue, user and model, in thousandths of GPUs."""
+    """GPUs that tasks hold, in thousandths, by queue, user and model."""
 
     milli: Mapping[tuple[str, str, str], int]
 
@@ -120,9 +120,9 @@ def _held(view: View) -> _Held:
     for task in view.tasks.values():
         job = view.jobs.get(task.job_id) if task.job_id and task.gpus and not task.ended else None
         if job is not None:
-            each = WHOLE if task.share is None else task.share.compute_milli
+            milli_of_gpu = WHOLE if task.share is None else task.share.compute_milli
             for gpu in task.gpus:
-                milli[job.spec.queue, job.charged_to, models.get(gpu, "")] += each
+                milli[job.spec.queue, job.charged_to, models.get(gpu, "")] += milli_of_gpu
     return _Held(milli)
 
 
@@ -137,13 +137,14 @@ class _Model(NamedTuple):
     """GPUs of one model."""
 
     used: int
-    free: int  # that may be given out
-    out: int  # that may not
-    largest: int  # of the free ones: the most on one node
-    stranded: int  # of the free ones: those on nodes where others are used or out
+    free: int  # healthy and not held
+    out: int  # not held, and not usable
+    largest: int  # most free ones on one node
+    stranded: int  # free ones on nodes where others are used or out
 
 
 def _models(gpus: Gpus) -> Mapping[str, _Model]:
+    """Return the GPUs by model."""
     nodes: dict[tuple[str, AgentId], Counter[str]] = defaultdict(Counter)
     for status in gpus.each:
         state = "used" if status.gpu.id in gpus.used else "free" if status.health is Health.OK else "out"
@@ -163,7 +164,7 @@ def _models(gpus: Gpus) -> Mapping[str, _Model]:
 
 
 def _of_models(value: Callable[[_Model], float]) -> Callable[[Gpus], Values]:
-    """A number for each model."""
+    """Return a function that makes a sample for each model."""
     return lambda gpus: sorted(((name,), value(model)) for name, model in _models(gpus).items())
 
 
@@ -199,8 +200,8 @@ def _of_app(value: Callable[[_App], int]) -> Callable[[Mapping[str, _App]], Valu
 
 
 def _deployments(view: View) -> Sequence[float]:
-    """When each that is under way was begun."""
-    return tuple(each.version for each in view.deployments.values())
+    """Return the times at which the deployments in progress began."""
+    return tuple(deployment.version for deployment in view.deployments.values())
 
 
 CLUSTER: Final = (

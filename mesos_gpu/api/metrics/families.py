@@ -1,4 +1,4 @@
-"""What /metrics shows: each family of samples once, with what it means and how it is measured."""
+"""All families of metrics that are measured from the state, with their meaning and measurement."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,32 +29,32 @@ from mesos_gpu.model.tenancy import EVERYBODY
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.wire.export.prometheus import Column, Metric
 
-# Their words: an enumeration looks each one up anew, and there are many cards.
+# Values of the enumerations once: looking them up for each of many cards is slow.
 _OK: Final = Health.OK.value
 _HEALTHS: Final = tuple(health.value for health in Health)
 _BROKEN: Final = tuple(health.value for health in Health if health.broken)
-MAX_QUEUES: Final = 500  # of which each has samples of its own
-OTHERS: Final = "*"  # the leaves that have none, together
+MAX_QUEUES: Final = 500  # with samples of their own
+OTHERS: Final = "*"  # label of the sum of all other leaf queues
 
 
 def snapshot(view: View) -> Measured:
-    """All that is measured, on the engine's thread; the page, of 15 lines a GPU, is made elsewhere."""
+    """Measure everything on the engine's thread; the page, of 15 lines a GPU, is made on another one."""
     return {measure: measure(view) for measure in dict.fromkeys(family.measure for family in FAMILIES)}
 
 
 def metrics(measured: Measured) -> Iterator[Metric]:
-    """All families, each GPU once; one after the other, for all rows of all of them are much to keep."""
+    """Yield all families one after the other: the rows of all of them at once would take much memory."""
     for family in FAMILIES:
         rows = family.samples(measured[family.measure])
-        kept = rows if isinstance(rows, Column) else tuple(rows)
-        yield Metric(family.name, family.kind, family.help, family.labels, kept)
+        values = rows if isinstance(rows, Column) else tuple(rows)
+        yield Metric(family.name, family.kind, family.help, family.labels, values)
 
 
 # --- what is measured
 
 
 class _Shares(NamedTuple):
-    """A GPU that is open to shares, where it is, the job of each of its shares, and what its node says of their use."""
+    """A GPU that is open to shares, its host, the jobs of its shares, and their use as the node reports it."""
 
     hostname: str
     gpu: SharedGpu
@@ -68,7 +68,7 @@ class _Shares(NamedTuple):
 
 
 def _shares(view: View) -> tuple[_Shares, ...]:
-    """Every GPU that is open to shares."""
+    """Return every GPU that is open to shares."""
     if not has_shares(view):
         return ()
     shared = [(status, shared_gpu(view, status.gpu)) for status in gpu_statuses(view)]
@@ -96,7 +96,7 @@ def _jobs(view: View) -> Mapping[JobState, int]:
 
 
 def _nodes(view: View) -> tuple[Node, ...]:
-    """The nodes that are there and have reported."""
+    """Return the nodes that are there and have reported."""
     return tuple(node for node in view.nodes.values() if node.inventory and node.lost_at is None)
 
 
@@ -105,22 +105,22 @@ def _disbelieved(view: View) -> int:
 
 
 def _refused(_view: View) -> Mapping[Reason, int]:
-    """What the server refused by itself, of which the engine knows nothing."""
+    """Return counts of requests that the HTTP server refused; the engine does not know them."""
     return REFUSED.read()
 
 
 def _wrong_proofs(_view: View) -> Mapping[str, int]:
-    """What proved no name, by its kind; the engine knows nothing of that."""
+    """Return counts of wrong proofs by kind; the engine does not know them."""
     return WRONG.read()
 
 
 def _unrecorded(_view: View) -> Mapping[str, int]:
-    """What is missing in the audit log, of which the engine knows nothing."""
+    """Return counts of records that are missing in the audit log; the engine does not know them."""
     return dict(LOST)
 
 
 def _services(view: View) -> tuple[tuple[str, str, int, int], ...]:
-    """Each app of each named service, its weight, and how many of its tasks serve."""
+    """Return each app of each named service, its weight, and the number of its serving tasks."""
     return tuple(
         (split.name, app, weight, len(serving_tasks(view, app)))
         for split in view.splits.values()
@@ -132,7 +132,7 @@ def _queues(view: View) -> Sequence[QueueShare]:
     return queue_shares(view)
 
 
-# --- and as samples
+# --- samples
 
 
 def _number(number: float) -> Values:
@@ -140,7 +140,7 @@ def _number(number: float) -> Values:
 
 
 def _health(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The health that each is in, and whether that is ok: its mean over time is how often it could be used."""
+    """Yield the health of each GPU, and whether it is ok: the mean of that over time is the GPU's availability."""
     for status in gpus.ordered:
         gpu, health = status.gpu, status.health
         card = (gpu.id, index_label(gpu), gpu.model, status.node.hostname)
@@ -150,7 +150,10 @@ def _health(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def _transitions(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
-    """What has happened, and that a card never broke: of 10,000 cards each zero is a line that says little."""
+    """Yield how often each GPU came into each health; zeros only for the broken ones.
+
+    With 10,000 GPUs further zeros would be many lines that say little.
+    """
     for status in gpus.ordered:
         totals = status.card.totals if status.card else {}
         for health in _HEALTHS if totals else _BROKEN:
@@ -163,12 +166,12 @@ def _by_state(jobs: Mapping[JobState, int]) -> Values:
 
 
 def _of_card(value: Callable[[_Shares], float]) -> Callable[[Iterable[_Shares]], Values]:
-    """A number for each GPU that is open to shares."""
+    """Return a function that makes a sample for each GPU that is open to shares."""
     return lambda cards: sorted(((card.gpu.gpu_id, card.hostname), value(card)) for card in cards)
 
 
 def _of_use(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Shares]], Values]:
-    """A number for each share whose use is known."""
+    """Return a function that makes a sample for each share whose use is known."""
 
     def numbers(cards: Iterable[_Shares]) -> Iterator[tuple[tuple[str, ...], float]]:
         for card in sorted(cards, key=lambda card: card.gpu.gpu_id):
@@ -181,7 +184,7 @@ def _of_use(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Sh
 
 
 def _of_share(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], Values]:
-    """A number for each share."""
+    """Return a function that makes a sample for each share."""
     return lambda cards: sorted(
         ((card.gpu.gpu_id, task.id, job), value(share))
         for card in cards
@@ -198,8 +201,8 @@ def _guarantees(cards: Iterable[_Shares]) -> Values:
 
 def _info(nodes: Iterable[Node]) -> Iterator[tuple[tuple[str, ...], float]]:
     for node in sorted(nodes, key=lambda node: (node.hostname, node.id)):
-        said = node.inventory or Inventory()
-        versions = (said.driver_version or "", said.cuda_version or "", said.volume or "")
+        inventory = node.inventory or Inventory()
+        versions = (inventory.driver_version or "", inventory.cuda_version or "", inventory.volume or "")
         yield (node.hostname, str(node.id), *versions), 1.0
 
 
@@ -207,8 +210,10 @@ _GPU_HOUR: Final = 1000 * 1000 * 3600  # thousandths of cost times milliseconds
 
 
 def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[QueueShare]], Values]:
-    """A number for each queue in each pool, GPUs of cost 1. Of a tree with very many queues the lowest are summed up:
-    no document makes the page endless."""
+    """Return a function that makes a sample for each queue in each pool, in GPUs of cost 1.
+
+    Of a tree with very many queues the lowest ones are summed up, so that the page stays bounded.
+    """
 
     def numbers(shares: Sequence[QueueShare]) -> Iterator[tuple[tuple[str, ...], float]]:
         alone, others = bounded(shares)
@@ -225,14 +230,16 @@ def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[Q
 
 
 def _budgets_left(budgets: Sequence[Standing]) -> Iterator[tuple[tuple[str, ...], float]]:
-    """A number for each of the top queues that have a budget; those of users are told by the REST interface alone."""
-    queues = [each for each in budgets if each.use.user == EVERYBODY]
-    for each in sorted(queues, key=lambda each: (each.use.queue.count("/"), each.use.queue))[:MAX_QUEUES]:
+    """Yield the budget left of each top queue that has one; budgets of users are in the REST interface only."""
+    queues = [standing for standing in budgets if standing.use.user == EVERYBODY]
+    for each in sorted(queues, key=lambda standing: (standing.use.queue.count("/"), standing.use.queue))[
+        :MAX_QUEUES
+    ]:
         yield (each.use.queue,), each.left / _GPU_HOUR
 
 
 def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueShare]]:
-    """The queues that are shown, the top ones first, and the leaves that are not."""
+    """Return the shares of queues that are shown, the top ones first, and of leaves that are not."""
     paths = sorted({share.path for share in shares}, key=lambda path: (path.count("/"), path))
     first = set(paths[:MAX_QUEUES])
     inner = {path.rpartition("/")[0] for path in paths}
@@ -240,7 +247,7 @@ def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueS
     return alone, [share for share in shares if share.path not in first and share.path not in inner]
 
 
-#: Of a queue's families: the end of the name, what it says, and the amount.
+#: Families of queues: end of the name, help text, and function that reads the amount.
 _QUEUE: Final[tuple[tuple[str, str, Callable[[QueueShare], int | None]], ...]] = (
     ("guarantee", "GPUs that a queue is guaranteed, by cost.", lambda share: share.guarantee),
     ("limit", "The most GPUs that a queue may hold, by cost.", lambda share: share.limit),

@@ -1,4 +1,4 @@
-"""What comes by WebSocket to a scheduler that stands by: the frames of a channel, carried to the leader and back."""
+"""WebSocket connections to a standby scheduler: frames of channels are forwarded to the leader and back."""
 
 import asyncio
 import contextlib
@@ -24,16 +24,21 @@ _NOT_ALLOWED, _AWAY, _GONE = 1008, 1013, 1001  # RFC 6455, section 7.4.1, and th
 
 
 class Lines:
-    """ASGI application. A channel's proof is shown to the leader, which knows it."""
+    """ASGI application that forwards WebSocket connections. The leader checks a channel's secret.
+
+    Args:
+        leader: Function that returns the leader; None if no scheduler leads.
+        names: Names by which clients may call this host.
+        tls: TLS context by which the leader is verified; None for plain HTTP.
+    """
 
     def __init__(
         self, leader: Callable[[], Leader | None], names: Collection[str], tls: ssl.SSLContext | None = None
     ) -> None:
-        """`leader`, `tls`: as of `Passing`; `names`: as of `Guard`."""
         self._leader, self._names, self._tls = leader, ascii_names(names), tls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Carry, or refuse."""
+        """Forward the connection, or refuse it."""
         line = WebSocket(scope, receive, send)
         leader = self._leader()
         if leader is None or not self._may_come(scope):
@@ -59,8 +64,8 @@ class Lines:
         return connect(
             url,
             ssl=self._tls if url.startswith("wss:") else None,
-            additional_headers=[("Authorization", each) for each in shown],
-            subprotocols=[Subprotocol(each) for each in scope.get("subprotocols") or []] or None,
+            additional_headers=[("Authorization", proof) for proof in shown],
+            subprotocols=[Subprotocol(protocol) for protocol in scope.get("subprotocols") or []] or None,
             compression=None,
             max_size=MAX_FRAME,
             max_queue=4,
@@ -71,13 +76,13 @@ class Lines:
 
 
 async def _carried(line: WebSocket, other: ClientConnection) -> None:
-    """Carry frames both ways, until one of the two has gone; then let the other go."""
+    """Forward frames both ways until one side disconnects; then close the other one."""
     ways = [asyncio.ensure_future(_to_leader(line, other)), asyncio.ensure_future(_to_client(line, other))]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in ways:
-            each.cancel()
+        for way in ways:
+            way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
             await line.close(_GONE)
