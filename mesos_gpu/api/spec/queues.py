@@ -253,9 +253,8 @@ class QueueGiver(TypedDict):
 
 
 class PlannedReclaim(TypedDict):
-    """A waiting job, the jobs that would be preempted for it, and when, if jobs over their limits gave GPUs back at
-    once.
-    """
+    """GPUs that would be reclaimed for a waiting job: whose jobs would be preempted, and when. Assumes that jobs which
+    must give GPUs back do so at once."""
 
     job_id: str
     queue: str

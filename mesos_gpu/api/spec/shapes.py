@@ -88,8 +88,7 @@ class Guarantee(TypedDict):
         str,
         says(
             enum=["contained", "user", "card"],
-            description="tasks that a fault of one task ends. contained: only itself; user: all tasks of its user on the "
-            "GPU; card: all tasks on the GPU",
+            description="e GPU; card: all tasks on the GPU",
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""What is on record: for who may read all of it, and next to a job's or a GPU's history for who may see that."""
+"""Routes of the audit log, and of the recorded changes of a job or a GPU."""
 
 import asyncio
 from typing import Final
@@ -23,19 +23,23 @@ from mesos_gpu.wire.checking import Problem
 MAX_RECORDS: Final = Number("limit", 100, 1, 1000)
 MAX_CHANGES: Final = Number("limit", 10, 1, 100)
 MAX_LENGTH: Final = 256  # of a filter
-_AT_ONCE: Final = 2  # searches: each may take a processor for a second
+_AT_ONCE: Final = 2  # searches, each of which may use a CPU for a second
 
 
 class AuditHandlers:
-    """The routes' functions."""
+    """Handlers of the audit log, and of the recorded changes of a job or a GPU.
+
+    Args:
+        scheduler: The scheduler.
+        trail: The audit log; None if there is none.
+    """
 
     def __init__(self, scheduler: SchedulerApi, trail: AuditTrail | None) -> None:
-        """Serve a scheduler's record; None: it keeps none."""
         self._scheduler, self._kept = scheduler, trail
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/audit."""
+        """GET /v1/audit: search all records."""
         asked, cursor = _asked(request), request.query_params.get("cursor", "")
         seen = await self._search(asked, int(MAX_RECORDS.of(request)), cursor)
         full = self._trail.full()
@@ -48,18 +52,18 @@ class AuditHandlers:
         return json_answer(body)
 
     async def of_job(self, request: Request) -> Response:
-        """GET /v1/jobs/{id}/changes."""
-        wanted = request.path_params["id"]
+        """GET /v1/jobs/{id}/changes: the recorded changes of a job, for callers who see the job."""
+        job_name = request.path_params["id"]
         sight = Sight.of(request)
-        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, wanted, sight.sees).id))
+        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, job_name, sight.sees).id))
         return await self._changes(request, f"job:{job_id}")
 
     async def of_gpu(self, request: Request) -> Response:
-        """GET /v1/gpus/{id}/changes."""
-        wanted = request.path_params["id"]
+        """GET /v1/gpus/{id}/changes: the recorded changes of a GPU, for callers who see GPUs."""
+        gpu_name = request.path_params["id"]
 
         def named(view: View) -> str:
-            return gpu_of(view, wanted)
+            return gpu_of(view, gpu_name)
 
         return await self._changes(request, f"gpu:{await result_of(self._scheduler.read(named))}")
 
@@ -81,7 +85,7 @@ class AuditHandlers:
     @property
     def _trail(self) -> AuditTrail:
         if self._kept is None:
-            raise NotFound("no audit log is kept here", remedy="start the scheduler with --audit-dir")
+            raise NotFound("this scheduler has no audit log", remedy="start the scheduler with --audit-dir")
         return self._kept
 
 
@@ -94,9 +98,9 @@ def _asked(request: Request) -> Asked:
         if len(text) > MAX_LENGTH
     ]
     result = query.get("result")
-    known = [each.value for each in Result]
+    known = [result_value.value for result_value in Result]
     if result is not None and result not in known:
-        problems.append(Problem("/result", f"{result[:40]!r} is none of {', '.join(known)}"))
+        problems.append(Problem("/result", f"{result[:40]!r} is not one of {', '.join(known)}"))
     if problems:
         raise invalid(*problems)
     since = SINCE.of(request) if SINCE.name in query else None
@@ -105,7 +109,7 @@ def _asked(request: Request) -> Asked:
 
 
 def shown(id: str, record: AuditRecord) -> shapes.AuditEntry:
-    """Show a record as the interface does."""
+    """Return a record as the REST interface shows it."""
     return {
         "id": id,
         "at": record.at,

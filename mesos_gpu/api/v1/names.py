@@ -1,4 +1,4 @@
-"""What operators call hosts and GPUs: whole names, short ones where they are unique, and what was meant by others."""
+"""Resolution of host and GPU names: full names, unique short ones, and suggestions for unknown ones."""
 
 import difflib
 import re
@@ -13,15 +13,15 @@ from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target
 
 _MAX_NAMED: Final = 5
-_ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")  # has no first part that names it
+_ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")  # cannot be shortened to a first part
 
 
 def host_of(view: View, wanted: str) -> str:
-    """A host by its name, the first parts of it (`node1` of `node1.example.com`), or the id of an agent there.
+    """Return the host with a name, with a name that begins with these parts (`node1`), or with an agent of this id.
 
     Raises:
-        NotFound: There is none.
-        Refusal: It is the start of several.
+        NotFound: There is no such host.
+        Refusal: The name fits several hosts.
     """
     node = view.nodes.get(AgentId(wanted))
     if node is not None:
@@ -34,15 +34,15 @@ def host_of(view: View, wanted: str) -> str:
             f"there is no node {wanted}",
             remedy=_meant(wanted, (form for name in known for form in _forms(name)), "nodes"),
         )
-    return _only(wanted, "nodes", hosts, "write more of the name")
+    return _only(wanted, "nodes", hosts, "give more of the name")
 
 
 def gpu_of(view: View, wanted: str) -> GpuId:
-    """A GPU by its UUID, the start of one, or HOST:INDEX, with a host as for `host_of`.
+    """Return the GPU with a UUID, with a UUID that begins so, or at HOST:INDEX (for HOST see `host_of`).
 
     Raises:
-        NotFound: There is none.
-        Refusal: It is the start of several.
+        NotFound: There is no such GPU.
+        Refusal: The name fits several GPUs.
     """
     if gpu_status(view, GpuId(wanted)) is not None:
         return GpuId(wanted)
@@ -64,7 +64,7 @@ def gpu_of(view: View, wanted: str) -> GpuId:
         ]
         raise NotFound(f"there is no GPU {wanted}", remedy=_meant(wanted, names, "GPUs"))
     return GpuId(
-        _only(wanted, "GPUs", ids, "write more of the host name" if colon else "write more of the UUID")
+        _only(wanted, "GPUs", ids, "give more of the host name" if colon else "give more of the UUID")
     )
 
 
@@ -86,7 +86,7 @@ def _forms(hostname: str) -> set[str]:
 
 
 def _meant(wanted: str, known: Iterable[str], what: str) -> str:
-    """The remedy: names near the one that was written."""
+    """Return a remedy with known names that are similar to an unknown one."""
     near = difflib.get_close_matches(wanted, sorted(set(known)), n=3, cutoff=0.7)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{meant}list the {what} with: mesos-gpu {what.lower()}"

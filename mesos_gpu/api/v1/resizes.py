@@ -1,4 +1,4 @@
-"""Resizing the shares of running jobs: asked of the engine, answered by the job's host."""
+"""Routes for resizing the shares of running jobs, which the job's host must confirm."""
 
 import time
 from typing import Final, NamedTuple
@@ -27,41 +27,49 @@ _PENDING: Final = ("asked", "withdrawing")
 
 
 class _Seen(NamedTuple):
-    """A job, and whether it is about to start again."""
+    """A job, and whether it is about to restart."""
 
     job: shapes.Job
     restarts: bool
 
 
 class Resizes:
-    """The functions of its routes."""
+    """Handlers of resizes.
+
+    Args:
+        scheduler: The scheduler.
+        changes: Changes of jobs, for waiting.
+    """
 
     def __init__(self, scheduler: SchedulerApi, changes: Changes) -> None:
-        """Serve a scheduler. `changes`: of its jobs."""
         self._scheduler, self._changes = scheduler, changes
 
     async def resize(self, request: Request) -> Response:
-        """PATCH /v1/jobs/{id}: 200 when its host has done it, 409 when it cannot, 202 while it has not answered."""
+        """PATCH /v1/jobs/{id}: resize; 200 when its host has done it, 409 if it cannot, 202 while it has not
+        answered.
+        """
         patch = valid(await read_of(request, decode_resize))
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
         job_id = await self._job_id(request)
         try:
             await result_of(self._scheduler.request(ResizeRequested(job_id, patch, restart=restart)))
-        except Conflict as error:  # it may name a job that waits
+        except Conflict as error:  # its text may name an invisible job
             sight, said = Sight.of(request), [error.what, error.remedy]
             what, remedy = await result_of(self._scheduler.read(lambda view: sight.veiled(view, said)))
             raise Conflict(what, remedy=remedy) from error
         return await self._answer(request, job_id, wait_s)
 
     async def withdraw(self, request: Request) -> Response:
-        """DELETE /v1/jobs/{id}/resize: 200 when its host has what it had, 409 when it cannot, 202 while it has not
-        answered."""
+        """DELETE /v1/jobs/{id}/resize: withdraw a resize.
+
+        200 when the host has restored the old share, 409 if it cannot, 202 while it has not answered.
+        """
         wait_s, job_id = asked.ANSWER_S.of(request), await self._job_id(request)
         await result_of(self._scheduler.request(ResizeWithdrawn(job_id)))
         return await self._answer(request, job_id, wait_s)
 
     async def _job_id(self, request: Request) -> JobId:
-        """The job that the path names, which who asks may resize."""
+        """Return the id of the job that the path names, which the caller may resize."""
         wanted, sight = request.path_params["id"], Sight.of(request)
         read = self._scheduler.read(
             lambda view: sight.require(JOB_RESIZE, job_of(view, wanted, sight.sees)).id
@@ -80,7 +88,7 @@ class Resizes:
         return json_answer(seen.job)
 
     async def _answered(self, request: Request, job_id: JobId, deadline: float) -> _Seen:
-        """The job when its host has answered, or at the deadline (`time.monotonic()`)."""
+        """Return the job when its host has answered, or at the deadline (`time.monotonic()`)."""
         while True:
             seen = await self._look(request, job_id)
             resize, left_s = seen.job["resize"], deadline - time.monotonic()
@@ -91,7 +99,7 @@ class Resizes:
             )
 
     async def _look(self, request: Request, job_id: JobId) -> _Seen:
-        """The job as who asks sees it at this moment."""
+        """Return the job with the caller's current visibility."""
         sight = Sight.of(request)
 
         def look(view: View) -> _Seen:
@@ -105,11 +113,15 @@ class Resizes:
 
 
 def _refusal(job_id: JobId, resize: shapes.Resize) -> Refusal:
+    """Return the refusal for a resize that the job's host has refused."""
     what = f"job {job_id} is not resized: {resize['reason']}"
     if resize["used_memory_mib"] is not None:
         return Refusal(
-            409, "in-use", what, remedy="ask for no less than it uses, or wait: mesos-gpu resize --wait"
+            409,
+            "in-use",
+            what,
+            remedy="request at least the memory in use, or wait with: mesos-gpu resize --wait",
         )
-    again = f"let it start again with that share: mesos-gpu resize {job_id} --restart, with the same amounts"
-    remedy = again if resize["restart"] else f"see what its host says: mesos-gpu logs {job_id}"
+    again = f"restart it with this share: mesos-gpu resize {job_id} --restart, with the same amounts"
+    remedy = again if resize["restart"] else f"see its host's output: mesos-gpu logs {job_id}"
     return Refusal(409, "refused", what, remedy=remedy)

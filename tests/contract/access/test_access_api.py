@@ -159,12 +159,10 @@ def test_access_change_warns_of_probable_mistakes(rig: AccessRig) -> None:
     assert said == ["bindings/0 lets everybody with a proved name change this document"]
     locked = put(rig, ROOT, {"names": ["ann"], "roles": ["admin"], "queues": ["ml"]}).json()["warnings"]
     assert locked == [
-        "nobody has the right access:write: only root on the scheduler's host can change it again"
+        "no user has the right access:write: only root on the scheduler's host can change it again"
     ]
     open_to_all = put(rig, "anybody", BOSS).json()["warnings"]
-    assert open_to_all == [
-        "nobody is asked who they are: this document has no effect until the scheduler asks for proofs"
-    ]
+    assert open_to_all == ["authentication is off: this document has no effect until it is set up"]
 
 
 def ask(rig: AccessRig, who: Any, right: str, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Answers to the question whether somebody may do something."""
+"""Answers to questions whether a caller may do something."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from mesos_gpu.wire.access.check import Question
 
 
 def answer(rights: Rights, asked: Question) -> dict[str, Any]:
-    """Whether it is allowed, by what; or what is missing, and who can give it."""
+    """Return whether it is allowed, and by what; or what is missing, and who can grant it."""
     allowed = rights.may(asked.right, asked.subject)
     return {
         "name": rights.caller.shown,
@@ -22,7 +22,7 @@ def answer(rights: Rights, asked: Question) -> dict[str, Any]:
 
 def _reasons(rights: Rights, asked: Question) -> list[dict[str, Any]]:
     if rights.is_open:
-        return [_reason("nobody is asked who they are: everything is allowed")]
+        return [_reason("authentication is off: everything is allowed")]
     bindings = list(rights.document.bindings)
     reasons = []
     for binding, role in rights.because(asked.right, asked.subject):

@@ -1,4 +1,4 @@
-"""/v1/events: what has befallen jobs, budgets, cards, nodes and apps: the latest, at once or when there is one."""
+"""Route of events of jobs, budgets, GPUs, nodes and apps: the latest ones, at once or when there are any."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,18 @@ Wanted = Callable[[LogEvent], bool]
 
 
 class EventHandlers:
-    """The route's function."""
+    """Handler of events.
+
+    Args:
+        scheduler: The scheduler.
+        changes: Changes of jobs, for waiting.
+    """
 
     def __init__(self, scheduler: SchedulerApi, changes: Changes) -> None:
-        """Serve a scheduler. `changes`: of its jobs."""
         self._scheduler, self._changes = scheduler, changes
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/events, waiting for one if `after` says which was the last that is known."""
+        """GET /v1/events: recent events; waits for one if `after` has the number of the last known one."""
         after, wait_s = int(asked.AFTER.of(request)), asked.WAIT_S.of(request)
         most, newest, wanted = int(MAX.of(request)), NEWEST.of(request), _wanted(request)
         deadline = time.monotonic() + (wait_s if asked.AFTER.name in request.query_params else 0.0)
@@ -69,7 +73,7 @@ class EventHandlers:
     async def _shown(
         self, request: Request, events: Sequence[LogEvent], sight: EventSight
     ) -> Sequence[shapes.Event]:
-        """Events as the interface has them: what they say names no job and no queue that is not seen."""
+        """Return events as the REST interface shows them, without invisible jobs and queues in their texts."""
         if not events:
             return []
 
@@ -81,14 +85,14 @@ class EventHandlers:
 
 
 def _wanted(request: Request) -> Wanted:
-    """Whether an event is asked for.
+    """Return the filter that a query describes.
 
     Raises:
-        Refusal: A kind that there is not, or more patterns than are taken.
+        Refusal: A kind is not valid, or there are too many patterns.
     """
     kinds, known = set(request.query_params.getlist("kind")), {kind.value for kind in EventKind}
     if kinds - known:
-        why = f"{min(kinds - known)[:40]!r} is no kind of event; there are {', '.join(sorted(known))}"
+        why = f"{min(kinds - known)[:40]!r} is not a kind of event; kinds are {', '.join(sorted(known))}"
         raise invalid(Problem("/kind", why))
     job, since, patterns = (
         request.query_params.get("job", ""),

@@ -1,4 +1,4 @@
-"""Jobs that are kept from being ended for GPUs that do nothing."""
+"""Routes that protect jobs from being ended for idle GPUs."""
 
 from typing import Any, Final
 
@@ -22,24 +22,23 @@ _MAX: Final = {"for_s": MAX_S, "until": 1e11}
 
 
 class Keeps:
-    """The routes' functions."""
+    """Handlers of jobs' protection from being ended for idle GPUs."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler's jobs."""
         self._scheduler = scheduler
 
     async def keep(self, request: Request) -> Response:
-        """PUT /v1/jobs/{id}/keep."""
+        """PUT /v1/jobs/{id}/keep: protect a job for a time, or until a time."""
         for_s, until = _asked(await read_of(request, object_of))
         job_id = await self._job_id(request)
         return await self._answer(request, KeepAsked(job_id, for_s, until, rights_of(request).caller.name))
 
     async def withdraw(self, request: Request) -> Response:
-        """DELETE /v1/jobs/{id}/keep."""
+        """DELETE /v1/jobs/{id}/keep: end the protection of a job."""
         return await self._answer(request, KeepWithdrawn(await self._job_id(request)))
 
     async def _job_id(self, request: Request) -> JobId:
-        """The job that the path names, which who asks may keep."""
+        """Return the id of the job that the path names, which the caller may protect."""
         wanted, sight = request.path_params["id"], Sight.of(request)
         read = self._scheduler.read(lambda view: sight.require(JOB_KEEP, job_of(view, wanted, sight.sees)).id)
         job_id = await result_of(read)
@@ -54,13 +53,13 @@ class Keeps:
 
 
 def _asked(body: dict[str, Any]) -> tuple[float | None, float | None]:
-    """For how long, or until when; one of them is None."""
-    unknown = f"there is no such field; there are {' and '.join(_MAX)}"
+    """Return the duration, or the end, of a protection; one of them is None."""
+    unknown = f"there is no such field; fields are {' and '.join(_MAX)}"
     problems = [Problem(f"/{key}", unknown) for key in body if key not in _MAX]
     given = {key: body[key] for key in _MAX if body.get(key) is not None}
     if len(given) != 1:
         problems.append(
-            Problem("", "must say either for_s, in seconds, or until, in seconds since the epoch")
+            Problem("", "must have either for_s, in seconds, or until, in seconds since the epoch")
         )
     for key, value in given.items():
         if not is_number(value) or not 0 < value <= _MAX[key]:
