@@ -22,11 +22,11 @@ def problems(rights: Rights, spec: JobSpec, subject: Subject) -> list[Problem]:
         return []
     limits = _limits(rights, subject)
     faults = [
-        *_of_user(rights, spec, limits),
-        *_of_image(spec, limits),
-        *_of_mounts(spec, limits),
-        *_of_priority(spec, limits),
-        *_of_secrets(rights, spec, subject),
+        *_user_faults(rights, spec, limits),
+        *_image_faults(spec, limits),
+        *_mount_faults(spec, limits),
+        *_priority_faults(spec, limits),
+        *_secret_faults(rights, spec, subject),
     ]
     if spec.control_access and not rights.may(JOB_CONTROL, subject):
         faults.append(Problem("/control_access", rights.missing(JOB_CONTROL, subject)))
@@ -37,19 +37,19 @@ def _limits(rights: Rights, subject: Subject) -> Limits:
     return rights.limits(APP_WRITE if subject.app else JOB_RUN, subject)
 
 
-def _of_user(rights: Rights, spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+def _user_faults(rights: Rights, spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     own = unix_user_of(rights.document, rights.caller.name)
     if spec.user is not None and spec.user != own and not any_fits(limits.users, spec.user):
         allowed = ", ".join(dict.fromkeys([*([own] if own else []), *limits.users])) or "none"
         yield Problem("/user", f"{rights.caller.name} may not run as {spec.user}; allowed: {allowed}")
 
 
-def _of_image(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+def _image_faults(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     if spec.image and not any_fits(limits.images, spec.image):
         yield Problem("/image", f"{spec.image} is not allowed; allowed: {_shown(limits.images)}")
 
 
-def _of_mounts(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+def _mount_faults(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     for index, mount in enumerate(spec.mounts):
         if mount.source.startswith("/") and not _is_below(mount.source, limits.volumes):
             allowed = _shown(limits.volumes)
@@ -66,7 +66,7 @@ def _is_below(path: str, roots: Sequence[str]) -> bool:
     )
 
 
-def _of_priority(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+def _priority_faults(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     priority = spec.priority or 0
     if priority > limits.highest_priority:
         yield Problem(
@@ -76,7 +76,7 @@ def _of_priority(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
         yield Problem("/preemptible", "must be true: jobs of these roles may be ended for others")
 
 
-def _of_secrets(rights: Rights, spec: JobSpec, subject: Subject) -> Iterable[Problem]:
+def _secret_faults(rights: Rights, spec: JobSpec, subject: Subject) -> Iterable[Problem]:
     for secret in spec.secrets:
         path = replace(subject, name=secret.source.partition("#")[0])
         if not rights.may(SECRET_USE, path):

@@ -42,7 +42,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
         routes=all_routes,
         middleware=[
             *outer,
-            Middleware(Relay, channels=channels, names=_called(settings)),
+            Middleware(Relay, channels=channels, names=_host_names(settings)),
             Middleware(Timed, figures=settings.figures),
             Middleware(Audit, trail=settings.audit),
             Middleware(Leaving),
@@ -60,13 +60,14 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
     return app
 
 
-def _called(settings: ApiSettings) -> list[str]:
+def _host_names(settings: ApiSettings) -> list[str]:
     """Return the names of this host; executors use the host of `own_url`, which calls to them contain."""
     own = urlsplit(settings.own_url).hostname
     return [*settings.host_names, *([own] if own else [])]
 
 
 def _authenticate(scheduler: SchedulerApi, settings: ApiSettings, unnamed: Unnamed) -> Middleware:
+    """Return the middleware that authenticates callers; without `settings.who` authentication is off."""
     who = settings.who
     if who is None:
         return Middleware(Authenticate, document=lambda: scheduler.access, identify=settings.identify)

@@ -87,6 +87,7 @@ class HostPlaces:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _full(self, what: str) -> Refusal:
+        """Return the refusal of an operation beyond a limit."""
         remedy = f"ask again in {RETRY_S} s, or end some; a host that hangs is given up after some seconds"
         REFUSED.count(Reason.BUSY)
         return Refusal(429, Reason.BUSY.value, what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
@@ -139,6 +140,7 @@ class Place:
             self._asking.cancel()
 
     def _let_go(self) -> None:
+        """Release one holder; the last one closes the client and frees the place."""
         with self._lock:
             self._holders -= 1
             if self._holders:
@@ -173,5 +175,6 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
 
 
 async def _gone(request: Request) -> None:
+    """Wait until the client of a request disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

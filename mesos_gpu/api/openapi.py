@@ -60,6 +60,7 @@ The scheduler also has Marathon's interface, below /v2."""
 
 
 def _number(number: asked.Number, about: str) -> Schema:
+    """Return the query parameter of a number."""
     kind = "integer" if number.whole else "number"
     schema = {"type": kind, "minimum": number.least, "maximum": number.most, "default": number.default}
     return in_query(number.name, schema, about)
@@ -531,6 +532,7 @@ def _path_parameters(path: str) -> Schema:
 
 
 def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> Schema:
+    """Return the document's object for an operation."""
     operation_schema: Schema = {"operationId": operation.id, "summary": operation.summary}
     if operation.query:
         operation_schema["parameters"] = list(operation.query)
@@ -554,6 +556,7 @@ def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> 
 
 
 def _refusals(verb: str, operation: Operation, path: str) -> Iterator[int]:
+    """Yield the statuses with which an operation may refuse a request."""
     yield from (*operation.refusals, 400, 401, 403, 429, 500, 503)
     if verb != "GET" and not path.startswith(READS):
         yield 507
@@ -566,6 +569,7 @@ def _refusals(verb: str, operation: Operation, path: str) -> Iterator[int]:
 
 
 def _answer(status: int, shape: Any, schemas: Schemas) -> Schema:
+    """Return the document's object for an answer."""
     among = shape if isinstance(shape, tuple) else (shape,)
     content: Schema = {kind: {"schema": _TEXT} for kind in among if isinstance(kind, str)}
     objects = [schemas.of(item) for item in among if not isinstance(item, str)]

@@ -24,11 +24,11 @@ class Happened(Protocol):
 
     @property
     def first(self) -> int:
-        """Number of the oldest event that is still available; 0 if there is none."""
+        """Number of the oldest available event; 0 without events."""
 
     @property
     def last(self) -> int:
-        """Number of the latest event; 0 if there is none."""
+        """Number of the latest event; 0 without events."""
 
     def after(self, number: int, most: int = ...) -> Sequence[LogEvent]:
         """Return up to `most` events with a greater number than the given one, oldest first."""

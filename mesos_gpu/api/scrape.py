@@ -64,7 +64,7 @@ class Scrape:
         return json_answer(await run_in_threadpool(rendered))
 
     async def prometheus(self, _request: Request) -> Response:
-        """GET /metrics/prometheus."""
+        """GET /metrics/prometheus: metrics in the text format of Prometheus."""
         measured = await result_of(self._scheduler.read_copy(snapshot))
         own = await run_in_threadpool(
             generate_latest, self._registry
@@ -75,11 +75,11 @@ class Scrape:
     async def targets(self, request: Request) -> Response:
         """GET /v1/sd: scrape targets in the form of Prometheus' http_sd_configs."""
         sight = AppSight.of(request)
-        groups = await result_of(self._scheduler.read_copy(lambda view: list(_of_apps(view, sight))))
-        return json_answer([_of_scheduler(self._settings.webui_url), *groups])
+        groups = await result_of(self._scheduler.read_copy(lambda view: list(_app_targets(view, sight))))
+        return json_answer([_scheduler_target(self._settings.webui_url), *groups])
 
 
-def _of_scheduler(url: str) -> dict[str, Any]:
+def _scheduler_target(url: str) -> dict[str, Any]:
     split = urlsplit(url)
     return {
         "targets": [split.netloc],
@@ -91,15 +91,15 @@ def _of_scheduler(url: str) -> dict[str, Any]:
     }
 
 
-def _of_apps(view: View, sight: AppSight) -> Iterator[dict[str, Any]]:
+def _app_targets(view: View, sight: AppSight) -> Iterator[dict[str, Any]]:
     for app in view.catalog.root.all_apps():
         if sight.sees(app):
             shown = sight.shown(app)
             for task in serving_tasks(view, app.id):
-                yield from _of_task(shown, task)
+                yield from _task_targets(shown, task)
 
 
-def _of_task(app: App, task: Task) -> Iterator[dict[str, Any]]:
+def _task_targets(app: App, task: Task) -> Iterator[dict[str, Any]]:
     """Yield a scrape target for each port of a task at which the task is proved to listen."""
     host = urlsplit(task.agent_url).hostname or task.hostname
     labels = {

@@ -34,11 +34,11 @@ class ApiSettings:
     agent_authorization: str = field(
         default="", repr=False
     )  # Authorization header for reading logs from agents
-    agent_tls: ssl.SSLContext | None = None  # None: agents speak plain HTTP
+    agent_tls: ssl.SSLContext | None = None  # for connections to agents, unless they speak plain HTTP
     container_engine: Engine = Engine.MESOS  # for jobs whose image names no engine
     service_ports: range = SERVICE_PORTS  # assigned to apps that do not choose their ports
     who: Who | None = None  # identifies callers; None if authentication is off
-    identify: Identify = nobody_is_asked  # replaces `who` in tests, where that is None
+    identify: Identify = nobody_is_asked  # replaces `who` in tests without authentication
     longest_token_s: float = MAX_TOKEN_S  # longest lifetime of a token
     has_user_pool: bool = False  # whether each job that names no user gets a separate one on its host
     open_to_all: bool = False  # reachable from other machines without authentication

@@ -40,7 +40,6 @@ class System:
     """Handlers of the scheduler's state, health and leadership, of the OpenAPI document, and of the dashboard.
 
     Args:
-        scheduler: The scheduler.
         settings: Settings of the REST interface.
         counted: Function that returns the numbers of GPUs by kind.
     """
@@ -52,7 +51,7 @@ class System:
         self._threads = HostPlaces("questions who leads", most=8, of_host=8, of_caller=4)
 
     async def status(self, _request: Request) -> Response:
-        """GET /v1/status."""
+        """GET /v1/status: the scheduler and a summary of the cluster."""
         settings = self._settings
         how = secured(settings.tls, settings.who, open_to_all=settings.open_to_all)
         of_journal = self._scheduler.journal_problem
@@ -64,7 +63,7 @@ class System:
         return json_answer(await result_of(self._scheduler.read_copy(shown)))
 
     async def leader(self, request: Request) -> Response:
-        """GET /v1/leader."""
+        """GET /v1/leader: the leading scheduler and all others."""
         if self._settings.peers is not None:
             with self._threads.place("ZooKeeper", key_of(request.scope)) as place:
                 return json_answer(await place.run(self._settings.peers.told))
@@ -90,7 +89,7 @@ class System:
         return json_answer({"ok": ok, "connected": connected, "saves": saves}, 200 if ok else 503)
 
     async def openapi(self, _request: Request) -> Response:
-        """GET /v1/openapi.json."""
+        """GET /v1/openapi.json: the OpenAPI document of /v1."""
         return json_answer(await run_in_threadpool(openapi.document))
 
     async def page(self, request: Request) -> Response:

@@ -61,7 +61,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._go_on()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Return the next message, and go on parsing when there is none left."""
+        """Return the next message, and go on parsing when the queue is empty."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
@@ -100,6 +100,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self.loop.call_later(UNREAD_S, self.transport.abort)
 
     def _go_on(self) -> None:
+        """Parse held data in the next turn of the key, or resume reading if there is no data."""
         if self._has_asked or self.read_paused:
             return
         if self._held:
@@ -109,6 +110,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     def _parse(self) -> None:
+        """Parse a few frames; then continue in a later turn."""
         self._has_asked = False
         piece = b"" if self.transport.is_closing() else self._next_frames()
         if piece:

@@ -105,6 +105,7 @@ class Channels:
         asyncio.get_running_loop().call_later(MEET_S, self._expire, channel)
 
     def _expire(self, channel: Channel) -> None:
+        """Drop a channel unless both sides have connected."""
         if not (channel.client.taken and channel.host.taken):
             self.drop(channel)
 

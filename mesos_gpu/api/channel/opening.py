@@ -51,9 +51,7 @@ class Opening:
     """Handlers of the routes that open channels.
 
     Args:
-        scheduler: The scheduler.
         settings: Settings of the REST interface.
-        channels: Open channels.
         changes: Changes of jobs, for waiting until a job has started.
     """
 
@@ -76,7 +74,8 @@ class Opening:
         return await self._open(request, file_order_of)
 
     async def _open(self, request: Request, reader: "_Reader") -> Response:
-        rank, order = await read_of(request, partial(_asked, reader=reader))
+        """Open a channel for the request; `reader` parses the order in its body."""
+        rank, order = await read_of(request, partial(_parse_order, reader=reader))
         job_name, sight = request.path_params["id"], Sight.of(request)
 
         def find(view: View) -> tuple[Job, Task]:
@@ -86,7 +85,7 @@ class Opening:
         job, task = await self._running(find)
         note.about("job", job.id)
         proof = new_proof()
-        channel = await self._called(request, job, order, proof, task.id)
+        channel = await self._call_host(request, job, order, proof, task.id)
         where = f"{CHANNELS}{channel.id}"
         return json_answer({"path": where, "proof": proof, "task_id": task.id}, 201, {"Location": where})
 
@@ -118,14 +117,14 @@ class Opening:
         self, request: Request, job: Job, order: AnyOrder, monitor: TaskId, kept: Kept
     ) -> Within:
         """Open a channel on which a node monitor sends files of an ended task to a client in this process."""
-        channel = await self._called(request, job, order, new_proof(), monitor, kept.text)
+        channel = await self._call_host(request, job, order, new_proof(), monitor, kept.text)
         channel.client.taken = True
         line = Within()
         _kept.add(task := asyncio.ensure_future(meet(self._channels, channel, line, is_client=True)))
         task.add_done_callback(_kept.discard)
         return line
 
-    async def _called(
+    async def _call_host(
         self, request: Request, job: Job, order: AnyOrder, proof: str, task_id: TaskId, kept: str = ""
     ) -> Channel:
         """Return a new channel, after calling a host to it."""
@@ -141,6 +140,7 @@ class Opening:
         return channel
 
     def _channel(self, request: Request, job: Job, order: AnyOrder, proof: str) -> Channel:
+        """Return a new channel for the request's caller, with a secret for each side."""
         rights: Callable[[], Rights] = request.scope["state"]["rights"]
         who, subject = self._settings.who, subject_of(job)
 
@@ -155,10 +155,10 @@ class Opening:
             order=encode(Frame(Kind.ORDER, encode_order(order))),
             key=key_of(request.scope),
             stands=stands,
-            closed=self._noting(request, job),
+            closed=self._audit_end(request, job),
         )
 
-    def _noting(self, request: Request, job: Job) -> Callable[[Channel], None]:
+    def _audit_end(self, request: Request, job: Job) -> Callable[[Channel], None]:
         """Return the function that records the end of a channel in the audit log."""
         caller, client, trail = rights_of(request).caller, request.client, self._settings.audit
         id = note.request_id()
@@ -203,7 +203,7 @@ def pin_of(settings: ApiSettings) -> str:
 _Reader: TypeAlias = Callable[[object], tuple[AnyOrder | None, list[Problem]]]
 
 
-def _asked(body: bytes, reader: _Reader) -> tuple[int, AnyOrder]:
+def _parse_order(body: bytes, reader: _Reader) -> tuple[int, AnyOrder]:
     """Return rank and order from the body of a request."""
     value: dict[str, Any] = object_of(body)
     rank = value.pop("rank", None) or 0
@@ -233,6 +233,7 @@ def _task(view: View, job: Job, wanted: str, rank: int) -> Task:
 
 
 def _not_running(job: Job, task: Task | None) -> Refusal:
+    """Return the refusal of a channel into a task that does not run."""
     state = "has not been launched" if task is None else f"is {task.state.value}"
     what = f"job {job.id} {state}: a channel needs a running job"
     return Refusal(409, "not-running", what, remedy=f"see: mesos-gpu show {job.id}")

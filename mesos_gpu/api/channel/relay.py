@@ -33,7 +33,6 @@ class Relay:
 
     Args:
         app: The next ASGI application.
-        channels: Open channels.
         names: Names by which clients may call this host.
     """
 
@@ -59,7 +58,7 @@ class Relay:
         path = scope["path"]
         if not path.startswith(CHANNELS) or host_problem(scope, self._names) is not None:
             return None
-        if csrf_problem({**scope, "method": "POST", "scheme": _plain(scope)}) is not None:
+        if csrf_problem({**scope, "method": "POST", "scheme": _http_scheme(scope)}) is not None:
             return None
         shown, subprotocol = _shown(scope)
         taken = self._channels.take(path.removeprefix(CHANNELS), shown) if shown else None
@@ -78,35 +77,37 @@ async def meet(channels: Channels, channel: Channel, line: Line, *, is_client: b
 
 
 async def _serve(channels: Channels, channel: Channel, line: Line, *, is_client: bool) -> None:
+    """Wait for the other side; then send the order to the host, and forward frames from this side."""
     try:
         async with asyncio.timeout(MEET_S):
             await channel.both.wait()
     except TimeoutError:
         if is_client:
             why = f"the task's host did not connect within {MEET_S:g} s: it must reach the scheduler's own address"
-            await _told(line, Frame(Kind.FAILED, why.encode()))
+            await _send_last(line, Frame(Kind.FAILED, why.encode()))
         return
     other = channel.lines.get(not is_client)
     if other is None:
         return  # the other side has disconnected again
     if not is_client:
         await line.send_bytes(channel.order)
-        await _carry(channel, line, other, is_client=False)
+        await _forward(channel, line, other, is_client=False)
         return
     watch = asyncio.create_task(_watch(channels, channel))
     try:
-        await _carry(channel, line, other, is_client=True)
+        await _forward(channel, line, other, is_client=True)
     finally:
         watch.cancel()
 
 
 async def _watch(channels: Channels, channel: Channel) -> None:
+    """Check the caller's right from time to time; end the channel when the right has ended."""
     while channel.stands():
         await asyncio.sleep(LOOK_S)
     client = channel.lines.get(True)
     if client is not None:
         why = "your session, or your right to run commands in this job, has ended"
-        await _told(client, Frame(Kind.FAILED, why.encode()))
+        await _send_last(client, Frame(Kind.FAILED, why.encode()))
     await _end(channels, channel)
 
 
@@ -119,17 +120,19 @@ async def _end(channels: Channels, channel: Channel) -> None:
     lines = [*channel.lines.values()]
     channel.lines.clear()
     await asyncio.gather(
-        *(_closed(line) for line in lines if line.application_state is WebSocketState.CONNECTED)
+        *(_close(line) for line in lines if line.application_state is WebSocketState.CONNECTED)
     )
 
 
-async def _closed(line: Line) -> None:
+async def _close(line: Line) -> None:
+    """Close a connection, within `TELL_S` seconds."""
     with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         async with asyncio.timeout(TELL_S):
             await line.close(GONE)
 
 
-async def _carry(channel: Channel, line: Line, other: Line, *, is_client: bool) -> None:
+async def _forward(channel: Channel, line: Line, other: Line, *, is_client: bool) -> None:
+    """Forward frames from one side to the other until it sends its last one, or a frame that it may not send."""
     allowed = FROM_CLIENT if is_client else FROM_HOST
     with contextlib.suppress(WebSocketDisconnect, RuntimeError, ValueError, KeyError):
         while True:
@@ -147,7 +150,8 @@ async def _carry(channel: Channel, line: Line, other: Line, *, is_client: bool) 
                 return
 
 
-async def _told(line: Line, frame: Frame) -> None:
+async def _send_last(line: Line, frame: Frame) -> None:
+    """Send a last frame to a side, within `TELL_S` seconds."""
     with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
         async with asyncio.timeout(TELL_S):
             await line.send_bytes(encode(frame))
@@ -165,5 +169,5 @@ def _shown(scope: Scope) -> tuple[str, str | None]:
     return "", None
 
 
-def _plain(scope: Scope) -> str:
+def _http_scheme(scope: Scope) -> str:
     return "https" if scope["scheme"] == "wss" else "http"

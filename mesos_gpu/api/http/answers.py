@@ -26,7 +26,7 @@ _CODES: Final = {
     507: "no-room",
     503: "unavailable",
 }
-_OF_OTHERS: Final = {  # refusals of /v1 carry these codes themselves
+_OTHER_CODES: Final = {  # refusals of /v1 carry these codes themselves
     400: "bad-json",
     401: "unauthenticated",
     403: "forbidden",
@@ -45,9 +45,7 @@ class Refusal(MesosGpuError):
     """Error that refuses a request.
 
     Args:
-        status: HTTP status.
         code: Error code of the REST interface, such as "not-found".
-        what: Message.
         remedy: Advice for the caller.
         problems: Faults of single fields; None if the error is not about fields.
         headers: Headers of the answer.
@@ -69,7 +67,7 @@ class Refusal(MesosGpuError):
 
 def code_of(status: int) -> str:
     """Return the error code of the REST interface for an HTTP status."""
-    return _CODES.get(status) or _OF_OTHERS.get(status, "failed")
+    return _CODES.get(status) or _OTHER_CODES.get(status, "failed")
 
 
 _EVERY_FIELD: Final = "correct what is listed; /v1/openapi.json describes every field"
@@ -128,6 +126,7 @@ async def _ahead(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _chunks(pieces: Iterator[str]) -> Iterator[bytes]:
+    """Join pieces of text to encoded chunks of at least `CHUNK` characters; the last one may be shorter."""
     parts, size = [], 0
     for piece in pieces:
         parts.append(piece)
@@ -166,12 +165,12 @@ def error_answer(error: Refusal, path: str, headers: Mapping[str, str] | None = 
     if error.problems is not None:
         body["problems"] = [{"path": p.path, "reason": p.reason} for p in error.problems]
     body["request_id"] = current.request
-    if _of_marathon(path):
+    if _is_marathon_path(path):
         return json_answer({"message": error.what, "remedy": error.remedy}, error.http_status, headers)
     return json_answer({"error": body}, error.http_status, headers)
 
 
-def _of_marathon(path: str) -> bool:
+def _is_marathon_path(path: str) -> bool:
     return path.lstrip("/").partition("/")[0] == "v2"
 
 
@@ -192,7 +191,7 @@ async def on_known(request: Request, error: Exception) -> Response:
 async def on_route(request: Request, error: Exception) -> Response:
     """Answer a request that no route matches, or whose route does not have its method."""
     status, path = getattr(error, "status_code", 404), request.scope["path"]
-    if _of_marathon(path):
+    if _is_marathon_path(path):
         what = f"HTTP {status} {HTTPStatus(status).phrase}"
     else:
         what = f"{request.method} {path}: " + ("no such route" if status == 404 else "not allowed")

@@ -28,7 +28,7 @@ def like(view: View, wanted: str, sees: Sees) -> list[Job]:
 
 
 def array_of(view: View, wanted: str, sees: Sees) -> JobArray | None:
-    """Return the array with an id or a name; None if there is none that is visible.
+    """Return the array with an id or a name; None without a visible one.
 
     Of several arrays with the name it is the latest that has not ended, or else the latest.
     """

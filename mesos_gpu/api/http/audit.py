@@ -123,16 +123,18 @@ class Audit:
         return refuse
 
     async def _keep(self, scope: Scope, about: Note, seen: _Seen) -> None:
+        """Log a request and store its record; return when the record is on the disk."""
         claims = _claims(bytes(seen.body))
         kept = self._trail.put(_record(scope, about, seen, claims)) if self._trail is not None else None
         if kept is None and self._trail is not None:
             return  # suppressed as one of a flood, and counted
-        _say(scope, about, seen, claims)
+        _log(scope, about, seen, claims)
         if kept is not None:
             await asyncio.wrap_future(kept)
 
 
 def _record(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> AuditRecord:
+    """Return the audit record of a request."""
     caller, client = _caller(scope), scope.get("client")
     path, named = note.of_path(scope["path"])
     return AuditRecord(
@@ -191,7 +193,7 @@ def _detail(scope: Scope, claims: _Claims) -> str:
     )
 
 
-def _say(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
+def _log(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
     """Write the log line of a request, with secrets redacted."""
     caller, client = _caller(scope), scope.get("client") or ("unknown", 0)
     query = QueryParams(scope["query_string"])
@@ -224,6 +226,7 @@ def _word(text: str) -> str:
 
 
 def _claims(body: bytes) -> _Claims:
+    """Return the names that a body claims; empty if they cannot be read."""
     try:
         return msgspec.json.decode(body, type=_Claims)
     except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ _ADDRESS: Final = "address"  # key in scope["state"]
 
 
 async def nobody_is_asked(_scope: Scope) -> Caller:
-    """Accept everybody, as a scheduler without authentication does."""
+    """Accept every request, as a scheduler without authentication does."""
     return ANYBODY
 
 
@@ -67,7 +67,7 @@ class Authenticate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        send_challenged = self._telling(scope, send)
+        send_challenged = self._with_challenges(scope, send)
         try:
             caller = await self._identify(scope)
         except Refusal as refusal:
@@ -89,13 +89,15 @@ class Authenticate:
             await error_answer(ENDED, scope["path"])(scope, receive, send_challenged)
 
     async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with a refusal, as to an unknown caller."""
         self._put(scope, NOBODY)
         await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, send)
 
     def _put(self, scope: Scope, caller: Caller) -> None:
+        """Store the caller's rights in the scope, computed from the current document each time."""
         rights.put(scope, lambda: rights_by(self._document(), caller))
 
-    def _telling(self, scope: Scope, send: Send) -> Send:
+    def _with_challenges(self, scope: Scope, send: Send) -> Send:
         """Return a `send` that adds challenges to each 401: how a name may be proved (RFC 9110, section 11.6.1)."""
 
         async def challenged(message: Message) -> None:

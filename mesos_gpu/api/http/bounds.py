@@ -93,6 +93,7 @@ class Turns:
         begin()
 
     def _next(self) -> None:
+        """Begin the next waiting request of each key, once in each iteration of the event loop."""
         self._lines = {key: line for key, line in self._lines.items() if line}
         if self._lines:
             asyncio.get_running_loop().call_soon(self._next)
@@ -169,7 +170,7 @@ class Bounded(HttpToolsProtocol):
         self.local = peers.local_peer_of(transport.get_extra_info("socket"))
         crowd, address = self._crowd, self.client[0] if self.client else ""
         self._key = crowd.key_of(address, self.local)
-        self._await(_Part.HEAD)
+        self._expect(_Part.HEAD)
         if crowd.most_of_address and crowd.waiting.count(self._key) > crowd.most_of_address:
             self._end_first(crowd.waiting.oldest(self._key))
         if len(self.connections) <= crowd.most or self._end_first(crowd.waiting.oldest_of_largest()):
@@ -219,11 +220,11 @@ class Bounded(HttpToolsProtocol):
     def _leave(self) -> None:
         """Remove this connection from the crowd."""
         self._is_over = True
-        self._await(_Part.NOTHING)
+        self._expect(_Part.NOTHING)
 
     @property
     def _answering(self) -> bool:
-        return not getattr(self.cycle, "response_complete", True)  # before the first request there is none
+        return not getattr(self.cycle, "response_complete", True)  # no cycle before the first request
 
     # --- received data
 
@@ -267,14 +268,16 @@ class Bounded(HttpToolsProtocol):
             self.scope["extensions"] = peers.extension(self.local)
         self._head, self._problem = 0, None
         if self._part is not _Part.HEAD:
-            self._await(_Part.HEAD)
+            self._expect(_Part.HEAD)
 
     def on_url(self, url: bytes) -> None:
         """Add a piece of the target, and check its size."""
         super().on_url(url)
         if len(self.url) > door.MAX_TARGET:
             size = len(self.url)
-            self._wrong(door.too_large("the target", size, door.MAX_TARGET, "bytes or more", status=414))
+            self._stop_parsing(
+                door.too_large("the target", size, door.MAX_TARGET, "bytes or more", status=414)
+            )
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header, and check sizes. Trailers after a body are ignored: a proxy may have treated them
@@ -285,26 +288,26 @@ class Bounded(HttpToolsProtocol):
         size = len(name) + len(value)
         self._head += size
         if size > door.MAX_LINE:
-            self._wrong(door.too_large(f"header {door.shown(name)}", size, door.MAX_LINE, "bytes"))
+            self._stop_parsing(door.too_large(f"header {door.shown(name)}", size, door.MAX_LINE, "bytes"))
         if self._head + len(self.url) > door.MAX_HEAD:
-            self._wrong(
+            self._stop_parsing(
                 door.too_large("the head", self._head + len(self.url), door.MAX_HEAD, "bytes or more")
             )
         if len(self.headers) >= door.MAX_HEADERS:
-            self._wrong(
+            self._stop_parsing(
                 door.too_large("the head", len(self.headers) + 1, door.MAX_HEADERS, "headers or more")
             )
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Check the complete head, and expect the body; if there is none, this becomes known at once."""
+        """Check the complete head, and expect the body; a missing one becomes known at once."""
         problem = door.head_problem(self.parser.get_http_version(), self.url, self.headers)
         if problem is not None:
-            self._wrong(problem)
+            self._stop_parsing(problem)
         if len(self.pipeline) >= MAX_PIPELINED:
             what = f"more than {MAX_PIPELINED} requests came before an answer"
-            self._wrong(Refusal(429, "pipeline", what, remedy="wait for answers"))
-        self._await(_Part.BODY)
+            self._stop_parsing(Refusal(429, "pipeline", what, remedy="wait for answers"))
+        self._expect(_Part.BODY)
         super().on_headers_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -333,7 +336,7 @@ class Bounded(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Expect nothing more of the request, and start the application."""
-        self._await(_Part.NOTHING)
+        self._expect(_Part.NOTHING)
         super().on_message_complete()
         self._begin()
 
@@ -346,25 +349,28 @@ class Bounded(HttpToolsProtocol):
         super().on_response_complete()
         self._note_turn()
         if self.transport.get_write_buffer_size():
-            self._watch()
+            self._watch_reader()
 
-    def _wrong(self, problem: Refusal) -> None:
+    def _stop_parsing(self, problem: Refusal) -> None:
+        """Stop the parser with the refusal of the request."""
         self._problem = problem
         raise _Wrong
 
     # --- time
 
-    def _await(self, part: _Part) -> None:
+    def _expect(self, part: _Part) -> None:
+        """Expect a part of a request from the client, within the part's time limit."""
         if self._timer is not None:
             self._timer.cancel()
         self._part, self._raw, self._timer = part, 0, None
         self._note_turn()
         if part is _Part.HEAD:
-            self._timer = self.loop.call_later(HEAD_S, self._late)
+            self._timer = self.loop.call_later(HEAD_S, self._refuse_slow)
         elif part is _Part.BODY:
-            self._timer = self.loop.call_later(BODY_S, self._late)
+            self._timer = self.loop.call_later(BODY_S, self._refuse_slow)
 
-    def _late(self) -> None:
+    def _refuse_slow(self) -> None:
+        """Refuse a request of which a part has not come in time."""
         what, seconds = self._part.value, HEAD_S if self._part is _Part.HEAD else BODY_S
         refusal = Refusal(
             408, "too-slow", f"the {what} did not come within {seconds:g} s", remedy="send it faster"
@@ -375,7 +381,7 @@ class Bounded(HttpToolsProtocol):
         """Stop writing, and watch whether the client reads."""
         super().pause_writing()
         self._note_turn()
-        self._watch()
+        self._watch_reader()
 
     def resume_writing(self) -> None:
         """Resume writing, because the client has read most of the buffered data."""
@@ -383,18 +389,22 @@ class Bounded(HttpToolsProtocol):
         super().resume_writing()
         self._note_turn()
 
-    def _watch(self) -> None:
+    def _watch_reader(self) -> None:
+        """Start checking whether the client reads the answer."""
         if self._reader is None:
             self._read = False
-            self._reader = self.loop.call_later(READ_S, self._look, self.transport.get_write_buffer_size())
+            self._reader = self.loop.call_later(
+                READ_S, self._check_reader, self.transport.get_write_buffer_size()
+            )
 
-    def _look(self, before: int) -> None:
+    def _check_reader(self, before: int) -> None:
+        """Cut the client off if it has read less than `MIN_READ` bytes; else go on checking while data is left."""
         self._reader = None
         left = self.transport.get_write_buffer_size()
         if left and not self._read and left > before - MIN_READ:
             self._cut_off(Reason.SLOW_READER)
         elif left:
-            self._watch()
+            self._watch_reader()
 
     # --- refusals
 
@@ -403,7 +413,7 @@ class Bounded(HttpToolsProtocol):
         if self._answering and (self.cycle.response_started or self._part is _Part.HEAD or self.pipeline):
             self._cut_off(reason)
             return
-        self._await(_Part.NOTHING)
+        self._expect(_Part.NOTHING)
         if self.transport.is_closing():
             return
         REFUSED.count(reason)

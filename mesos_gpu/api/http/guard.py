@@ -87,7 +87,7 @@ class Guard:
         await (error_answer(refusal, scope["path"]) if refusal else self._app)(scope, receive, marked)
 
     def _judge(self, scope: Scope) -> tuple[Reason, Refusal | None]:
-        """Return the refusal of a request and its reason; the refusal is None for a request that passes."""
+        """Return the refusal of a request and its reason; no refusal for a request that passes."""
         fields = scope["query_string"].count(b"&") + 1
         if fields > MAX_QUERY:
             return Reason.HEAD, too_large("the query", fields, MAX_QUERY, "fields", status=400)
@@ -176,6 +176,7 @@ def _port_of(place: str, scheme: str) -> int:
 
 
 def _media_problem(scope: Scope) -> Refusal | None:
+    """Return the refusal of a body whose Content-Type a browser could send without a preflight request."""
     headers = Headers(scope=scope)
     if scope["method"] in SAFE:
         return None
@@ -190,35 +191,38 @@ def _media_problem(scope: Scope) -> Refusal | None:
 
 
 def _name_of(host: str) -> str:
-    """Return the name or address in a Host header or an origin; "" if there is none, as in "me@there" or "[::1"."""
+    """Return the name or address in a Host header or an origin; "" if it is malformed, as in "me@there" or "[::1"."""
     match = _HOST.fullmatch(host)
     if match is None or int((match[2] or ":0")[1:]) > 65535:
         return ""
-    return _plain(match[1].strip("[]"))
+    return _normalized(match[1].strip("[]"))
 
 
 def _ascii(name: str) -> str:
     """Return the form in which browsers send a name with other than ASCII letters."""
     try:
-        return _plain(name.encode("idna").decode("ascii"))
+        return _normalized(name.encode("idna").decode("ascii"))
     except UnicodeError:  # a label that is empty or too long: no browser sends it
-        return _plain(name)
+        return _normalized(name)
 
 
 def _is_loopback(scope: Scope) -> bool:
+    """Return whether a request came to a loopback address or a Unix socket."""
     if local_peer_in(scope.get("extensions") or {}) is not None:
         return True  # a Unix socket: a browser cannot be led to it
     server = scope.get("server")
     if server is None:
         return False
-    return server[1] is None or is_loopback_address(server[0])  # None: a Unix socket too (ASGI)
+    return server[1] is None or is_loopback_address(
+        server[0]
+    )  # without a port it is a Unix socket, too (ASGI)
 
 
 def _is_local_name(name: str) -> bool:
     return name.endswith(".localhost") or is_loopback_host(name)
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().removesuffix(".")
 
 

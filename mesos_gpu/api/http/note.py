@@ -57,7 +57,7 @@ def within(request: str) -> Iterator[None]:
 
 
 def request_id() -> str:
-    """Return the id of the current request; "" if there is none."""
+    """Return the id of the current request; "" outside of a request."""
     return current().request
 
 

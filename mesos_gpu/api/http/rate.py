@@ -106,7 +106,7 @@ class Unnamed:
 
         Args:
             limits: Limits of requests per second and at once.
-            routes: All routes; their rules say which ones are open to everybody.
+            routes: Complete list of routes, whose rules say which ones need no authentication.
             has_pass: Function that returns whether a request comes from an executor of this scheduler; executors prove
                 no name.
             clock: Function that returns a monotonic time in seconds.
@@ -123,7 +123,7 @@ class Unnamed:
         Args:
             scope: ASGI scope of the request.
             address: Client address; "" for a Unix socket.
-            is_open: Whether the operator has opened the path to everybody.
+            is_open: Whether the operator has opened the path to unauthenticated callers.
         """
         path = scope["path"]
         is_free = is_open or any(route.path_regex.match(path) for route in self._free)
@@ -154,6 +154,7 @@ class Unnamed:
 
 
 def _too_much(reason: Reason, what: str, wait_s: float) -> Refusal:
+    """Count a refusal, and return it with the time to wait in whole seconds."""
     REFUSED.count(reason)
     seconds = max(math.ceil(wait_s), 1)
     remedy, headers = f"ask again in {seconds} s", {"Retry-After": str(seconds)}

@@ -28,7 +28,7 @@ from mesos_gpu.wire.checking import Problem
 T = TypeVar("T")
 MAX_BODY: Final = 1 << 20
 MAX_APPS: Final = 1 << 24  # bytes of a body with apps or groups; enough for all of a Marathon
-MAX_CREDENTIALS: Final = 1 << 17  # bytes of a log-in form, which anybody may send
+MAX_CREDENTIALS: Final = 1 << 17  # bytes of a log-in form, which need no authentication
 SMALL_BODY: Final = 1 << 13  # bytes; larger bodies are decoded on another thread
 _READERS: Final = ThreadPoolExecutor(4, thread_name_prefix="bodies")
 _MAX_LARGE: Final = 2  # bodies of more than `MAX_BODY` at once, of all callers; they may need 400 MB each
@@ -220,16 +220,17 @@ def launch_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> Ta
 
 
 def _owner(view: View, task_id: TaskId) -> Job | None:
+    """Return the job of a task."""
     task = view.tasks.get(task_id)
     return view.jobs.get(task.job_id) if task and task.job_id else None
 
 
-def _begins(job: Job, wanted: str) -> bool:
+def _id_begins(job: Job, wanted: str) -> bool:
     """Return whether a job's id begins with a text; the text must contain the index for an array's task."""
     return job.id.startswith(wanted) and (job.array is None or wanted.startswith(job.spec.name))
 
 
-def _of_array(view: View, wanted: str, sees: Callable[[Job], bool]) -> Job | None:
+def _array_job(view: View, wanted: str, sees: Callable[[Job], bool]) -> Job | None:
     """Return an array by its id, or one of its tasks by its array's name or id and its index; None for neither."""
     array = view.arrays.get(JobId(wanted))
     if array is not None and sees(job := arrays.shown(view, array)):
@@ -256,9 +257,9 @@ def job_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> Job:
     job = view.jobs.get(JobId(wanted))
     if job is not None and sees(job):
         return job
-    if view.arrays and (of_array := _of_array(view, wanted, sees)) is not None:
+    if view.arrays and (of_array := _array_job(view, wanted, sees)) is not None:
         return of_array
-    seen = [job for job in view.jobs.values() if _begins(job, wanted) and sees(job)]
+    seen = [job for job in view.jobs.values() if _id_begins(job, wanted) and sees(job)]
     seen += arrays.like(view, wanted, sees)
     named = [job for job in seen if job.spec.name == wanted]
     if named and all(job.state.ended for job in named):

@@ -28,7 +28,7 @@ _STATE, _RULE = "rights", "rule"
 class Needs(Enum):
     """Kind of check that a rule makes."""
 
-    NOTHING = "nothing"  # open to everybody, by design or by a setting of the operator
+    NOTHING = "nothing"  # open to all callers, by design or by a setting of the operator
     NAME = "name"  # a proved name, whatever it is
     CLUSTER = "cluster"  # the right for the whole cluster, checked before the handler runs
     JUDGED = "judged"  # the right for anything; the handler checks the resource
@@ -36,7 +36,7 @@ class Needs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Requirement of one method of a route. `right` is None if no right is needed."""
+    """Requirement of one method of a route: the kind of check, and the needed right, if any."""
 
     needs: Needs
     right: Right | None = None
@@ -51,7 +51,7 @@ class Ruled(Generic[H_co]):
 
 
 def free(handler: H) -> Ruled[H]:
-    """Let everybody use a handler."""
+    """Require nothing for a handler."""
     return Ruled(Rule(Needs.NOTHING), handler)
 
 

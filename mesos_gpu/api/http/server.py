@@ -59,6 +59,7 @@ class _Uvicorn(uvicorn.Server):
                 await asyncio.wait_for(self._left.wait(), TICK_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve on the given sockets, with TLS if it is set, and on the Unix socket."""
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(on_trouble)
         plain = list(sockets or ()) if self._tls is None else []
@@ -76,6 +77,7 @@ class _Uvicorn(uvicorn.Server):
         self.settled.set()
 
     def _protocol(self) -> asyncio.Protocol:
+        """Return a new protocol for a connection after its TLS handshake."""
         return self.config.http_protocol_class(
             config=self.config,  # type: ignore[call-arg]
             server_state=self.server_state,

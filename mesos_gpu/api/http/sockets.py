@@ -53,6 +53,11 @@ class LocalSocket:
 
 
 def _make_directory(directory: Path) -> None:
+    """Make the directory of a socket if it is missing.
+
+    Raises:
+        BadConfiguration: It cannot be made, or other users may change it.
+    """
     try:
         directory.mkdir(mode=0o755, exist_ok=True)
         status = directory.lstat()

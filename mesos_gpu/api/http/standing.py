@@ -73,7 +73,7 @@ class Standing:
             asyncio.CancelledError: The request was cancelled for another reason.
         """
         self._task = asyncio.current_task()
-        self._arm()
+        self._check_later()
         try:
             await request
         except asyncio.CancelledError:
@@ -86,14 +86,15 @@ class Standing:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         return self._started or not self._ended
 
-    def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+    def _check_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
+        """Cancel the request if the caller's proof has expired; else check again later."""
         if self._done or self._task is None:
             return
         if self._stands():
-            self._arm()
+            self._check_later()
         else:
             self._ended = True
             self._task.cancel()

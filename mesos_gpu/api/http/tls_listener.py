@@ -68,6 +68,7 @@ class TlsListener:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accept(self) -> None:
+        """Accept connections, and start a handshake for each, until cancelled."""
         while True:
             await asyncio.sleep(0)  # sock_accept does not yield if a connection waits
             try:
@@ -81,10 +82,10 @@ class TlsListener:
                 continue
             key = self._crowd.key_of(str(address[0]))
             self._make_room(key)
-            task = self._loop.create_task(self._greet(connection, str(address[0])))
+            task = self._loop.create_task(self._handle(connection, str(address[0])))
             self._greeted[task], self._held[task] = key, connection
             self._waiting.add(key, task)
-            task.add_done_callback(self._end)
+            task.add_done_callback(self._on_done)
 
     def _make_room(self, key: str) -> None:
         """End the oldest handshake of an address at its limit; if all are in use, that of the address with most."""
@@ -97,25 +98,27 @@ class TlsListener:
             self._waiting.remove(self._greeted[oldest], oldest)
             oldest.cancel()
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         """Remove a handshake that has ended, or was cancelled before it began."""
         self._waiting.remove(self._greeted.pop(task), task)
         if task in self._held:
             self._held.pop(task).close()
 
-    async def _greet(self, connection: socket.socket, address: str) -> None:
+    async def _handle(self, connection: socket.socket, address: str) -> None:
+        """Handle a new connection: shake hands, or tell a client that speaks plain HTTP to use TLS."""
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 first = await self._first_byte(connection)
                 if first == _HANDSHAKE:
                     await self._shake_hands(connection, address)
                 elif first:
-                    await self._part(connection, _ANSWER)
+                    await self._send_and_end(connection, _ANSWER)
         except (OSError, TimeoutError) as error:
             logger.debug("no TLS handshake with %s: %r", address, error)
 
     async def _shake_hands(self, connection: socket.socket, address: str) -> None:
-        context, duplicate = _Keeps(self._context()), self._hand_on(connection)
+        """Shake hands and hand the connection to the protocol; send the alert if the handshake fails."""
+        context, duplicate = _RecordingContext(self._context()), self._duplicate(connection)
         try:
             await self._loop.connect_accepted_socket(
                 self._protocol,
@@ -127,9 +130,9 @@ class TlsListener:
         except ssl.SSLError as error:
             why = getattr(error, "verify_message", "") or error.reason or "no supported TLS"
             say(f"a TLS handshake from {address} failed: {why}")
-            await self._part(duplicate, context.words())
+            await self._send_and_end(duplicate, context.words())
 
-    def _hand_on(self, connection: socket.socket) -> socket.socket:
+    def _duplicate(self, connection: socket.socket) -> socket.socket:
         """Return a duplicate of a connection's descriptor, for sending the alert: asyncio closes the original."""
         task = asyncio.current_task()
         assert task is not None
@@ -148,7 +151,7 @@ class TlsListener:
             finally:
                 self._loop.remove_reader(connection)
 
-    async def _part(self, connection: socket.socket, words: bytes) -> None:
+    async def _send_and_end(self, connection: socket.socket, words: bytes) -> None:
         """Send the last bytes, and end. Remaining input is read, since a reset could discard the bytes on their way."""
         await self._loop.sock_sendall(connection, words)
         connection.shutdown(socket.SHUT_WR)
@@ -157,7 +160,7 @@ class TlsListener:
                 break
 
 
-class _Shaken(ssl.SSLObject):
+class _Handshake(ssl.SSLObject):
     """TLS handshake that keeps its unsent alert: asyncio discards it when a handshake fails."""
 
     outgoing: ssl.MemoryBIO
@@ -174,23 +177,23 @@ class _Shaken(ssl.SSLObject):
             raise
 
 
-class _Keeps:
+class _RecordingContext:
     """TLS context, as far as asyncio uses one, that remembers the handshake which was made from it."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
-        self._made: _Shaken | None = None
-        context.sslobject_class = _Shaken
+        self._made: _Handshake | None = None
+        context.sslobject_class = _Handshake
 
     def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **more: Any) -> ssl.SSLObject:
         """Make a TLS object as `ssl.SSLContext.wrap_bio` does, and remember it."""
         handshake = self._context.wrap_bio(incoming, outgoing, **more)
-        assert isinstance(handshake, _Shaken)
+        assert isinstance(handshake, _Handshake)
         self._made, handshake.outgoing = handshake, outgoing
         return handshake
 
     def words(self) -> bytes:
-        """Return the alert of a failed handshake; b"" if there is none."""
+        """Return the alert of a failed handshake; b"" without one."""
         return self._made.words if self._made else b""
 
 

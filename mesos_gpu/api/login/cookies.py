@@ -25,7 +25,7 @@ def is_sealed(scope: Scope, shown: Shown, proxies: Proxies) -> bool:
 
 
 def read(scope: Scope, shown: Shown, proxies: Proxies) -> str | None:
-    """Return the value of the session cookie; None if there is none.
+    """Return the value of the session cookie; None without one.
 
     Raises:
         WrongProof: There are several: another host of the same domain may have set one of them.
@@ -34,15 +34,20 @@ def read(scope: Scope, shown: Shown, proxies: Proxies) -> str | None:
 
 
 def begun_by(scope: Scope, shown: Shown, proxies: Proxies) -> str | None:
-    """Return the value of the cookie of a log-in in progress; None if there is none.
+    """Return the value of the cookie of a log-in in progress; None without one.
 
     Raises:
         WrongProof: There are several cookies.
     """
-    return _value(shown, _begun_name(is_sealed(scope, shown, proxies)))
+    return _value(shown, _login_name(is_sealed(scope, shown, proxies)))
 
 
 def _value(shown: Shown, name: str) -> str | None:
+    """Return the value of a cookie; None if it is missing.
+
+    Raises:
+        WrongProof: There are several cookies with the name.
+    """
     pairs = [
         pair.strip().partition("=")
         for header in shown.headers.get("cookie", ())
@@ -68,10 +73,10 @@ def begun(scope: Scope, shown: Shown, proxies: Proxies, value: str, life_s: int)
     """Return the header that sets the cookie of a log-in in progress."""
     sealed = is_sealed(scope, shown, proxies)
     secure = "; Secure" if sealed else ""
-    return {"Set-Cookie": f"{_begun_name(sealed)}={value}; Max-Age={life_s}; {_BEGUN_ATTRIBUTES}{secure}"}
+    return {"Set-Cookie": f"{_login_name(sealed)}={value}; Max-Age={life_s}; {_BEGUN_ATTRIBUTES}{secure}"}
 
 
-def _begun_name(sealed: bool) -> str:
+def _login_name(sealed: bool) -> str:
     return f"__Host-{_BEGUN}" if sealed else _BEGUN
 
 

@@ -34,7 +34,7 @@ class LoginHandlers:
 
     async def show(self, request: Request) -> Response:
         """GET /v1/whoami: the caller's identity and rights."""
-        return json_answer(self._told(request, rights_of(request).caller))
+        return json_answer(self._identity(request, rights_of(request).caller))
 
     async def begin(self, request: Request) -> Response:
         """POST /v1/session: begin a session; the body has a name and a password, or a token."""
@@ -71,12 +71,14 @@ class LoginHandlers:
         return RedirectResponse("/", 303, headers)
 
     async def _log_in(self, request: Request, shown: Authorization) -> tuple[Caller, dict[str, str]]:
+        """Begin a session by credentials; return the caller and the header that sets the cookie."""
         if self._who is None:
             what = "this scheduler has no authentication"
             raise Refusal(409, "conflict", what, remedy="use it without logging in")
         return await self._who.log_in(request.scope, shown)
 
     def _page(self, problem: str = "", status: int = 200, headers: Any = None) -> Response:
+        """Return the log-in page, with a message if a log-in has failed."""
         kinds = self._who.provers.keys() if self._who else ()
         text = login_page(
             problem,
@@ -88,7 +90,8 @@ class LoginHandlers:
         more = {"Referrer-Policy": "same-origin", "Cache-Control": "no-store", **(headers or {})}
         return Response(text, status, more, _HTML)
 
-    def _told(self, request: Request, caller: Caller) -> dict[str, Any]:
+    def _identity(self, request: Request, caller: Caller) -> dict[str, Any]:
+        """Return the answer of GET /v1/whoami."""
         kinds = [kind.value for kind in self._who.provers] if self._who else []
         csrf = self._who.csrf_of(caller) if self._who and caller.session else None
         return whoami.told(rights_of(request), kinds, csrf)

@@ -78,9 +78,9 @@ class OidcLogin:
             "client_id": client.id,
             "redirect_uri": self._callback(request, shown),
             "scope": " ".join(client.scopes),
-            "state": _made_of(secret, _STATE),
-            "nonce": _made_of(secret, _NONCE),
-            "code_challenge": _challenge(_made_of(secret, _VERIFIER)),
+            "state": _derived(secret, _STATE),
+            "nonce": _derived(secret, _NONCE),
+            "code_challenge": _challenge(_derived(secret, _VERIFIER)),
             "code_challenge_method": "S256",
         }
         joint = "&" if "?" in endpoints.authorization else "?"
@@ -105,9 +105,14 @@ class OidcLogin:
         return Response(_WELCOME, 200, {**headers, **_PAGE}, "text/html")
 
     async def _caller(self, request: Request, shown: Shown) -> Caller:
+        """Return the caller that the issuer's answer proves.
+
+        Raises:
+            WrongProof: The answer belongs to another log-in, or the issuer has refused it.
+        """
         query, secret = request.query_params, cookies.begun_by(request.scope, shown, self._who.proxies)
         if not secret or not hmac.compare_digest(
-            _made_of(secret, _STATE).encode(), query.get("state", "").encode("utf-8", "replace")
+            _derived(secret, _STATE).encode(), query.get("state", "").encode("utf-8", "replace")
         ):
             raise WrongProof("this log-in was not begun in this browser, or too long ago", guessed=False)
         if query.get("iss", self._prover.issuer.url) != self._prover.issuer.url:
@@ -121,18 +126,23 @@ class OidcLogin:
         form = {
             "code": code,
             "redirect_uri": self._callback(request, shown),
-            "code_verifier": _made_of(secret, _VERIFIER),
+            "code_verifier": _derived(secret, _VERIFIER),
         }
-        granted = await self._exchanged(await self._endpoints(), form)
+        granted = await self._exchange(await self._endpoints(), form)
         caller, claims = await self._prover.verified(granted.id_token, shown.address, shown.now)
         nonce = claims.get("nonce")
         if not isinstance(nonce, str) or not hmac.compare_digest(
-            nonce.encode("utf-8", "replace"), _made_of(secret, _NONCE).encode()
+            nonce.encode("utf-8", "replace"), _derived(secret, _NONCE).encode()
         ):
             raise WrongProof("the issuer's token belongs to another log-in", caller.name)
         return replace(caller, until=max(caller.until or 0.0, shown.now + BROWSER_S))
 
-    async def _exchanged(self, at: Endpoints, form: Mapping[str, str]) -> Granted:
+    async def _exchange(self, at: Endpoints, form: Mapping[str, str]) -> Granted:
+        """Exchange the issuer's code for tokens.
+
+        Raises:
+            WrongProof: The issuer refuses the code, or does not answer.
+        """
         client = self._prover.client
         async with self._exchanges:
             try:
@@ -145,6 +155,11 @@ class OidcLogin:
                 raise WrongProof("the issuer does not answer", guessed=False, remedy="try again") from error
 
     async def _endpoints(self) -> Endpoints:
+        """Return the issuer's endpoints for log-ins by browser.
+
+        Raises:
+            WrongProof: The issuer has none.
+        """
         at = await self._prover.issuer.endpoints()
         if not (at.authorization and at.token):
             raise WrongProof("the issuer does not support log-in by browser", guessed=False)
@@ -177,7 +192,8 @@ def _wrong(refused: Refused) -> WrongProof:
     )
 
 
-def _made_of(secret: str, what: str) -> str:
+def _derived(secret: str, what: str) -> str:
+    """Return a value for one purpose that derives from the secret in the browser's cookie."""
     digest = hmac.digest(secret.encode("utf-8", "replace"), what.encode(), hashlib.sha256)
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
 

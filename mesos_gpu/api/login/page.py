@@ -20,7 +20,7 @@ def login_page(problem: str = "", *, asked: bool, passwords: bool, issuer: bool)
     """Return the log-in page as HTML.
 
     Args:
-        problem: Why a log-in failed; "" if there was none.
+        problem: Reason for which a log-in failed; "" if none has failed.
         asked: Whether authentication is on.
         passwords: Whether a name and a password are accepted.
         issuer: Whether users log in at an OpenID Connect issuer.

@@ -100,7 +100,7 @@ class Sessions:
         return self._each.get(self._keys.get(session_id, ""))
 
     def __len__(self) -> int:
-        """How many go on."""
+        """Return the number of open sessions."""
         return len(self._each)
 
     def _end(self, key: str) -> None:

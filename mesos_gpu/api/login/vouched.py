@@ -1,4 +1,4 @@
-"""Callers for whom another scheduler vouches, as a forwarded request cannot carry proofs of its connection."""
+"""Callers whose identity another scheduler states, as a forwarded request cannot carry proofs of its connection."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,6 +18,6 @@ def extension(callers: Sequence[Caller]) -> dict[str, dict[object, object]]:
 
 
 def vouched_in(scope: Scope) -> Sequence[Caller]:
-    """Return the callers for whom another scheduler vouches."""
+    """Return the callers whose identity another scheduler states."""
     entry = (scope.get("extensions") or {}).get(_EXTENSION)
     return tuple(entry["callers"]) if isinstance(entry, dict) else ()

@@ -1,4 +1,4 @@
-"""GET /v1/login: the ways to log in, which everybody may read."""
+"""GET /v1/login: the ways to log in, readable without authentication."""
 
 from starlette.requests import Request
 from starlette.responses import Response

@@ -27,7 +27,7 @@ from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
 
 logger = logging.getLogger("mesos_gpu.login")
 CSRF_HEADER: Final = "x-csrf-token"
-#: Routes that an operator may open to everybody or close, by their name in --open-routes.
+#: Routes that an operator may open to unauthenticated callers or close, by their name in --open-routes.
 ROUTES: Final[Mapping[str, Sequence[str]]] = {
     "ping": ("/ping", "/v1/health"),
     "openapi": ("/v1/openapi.json",),
@@ -57,7 +57,7 @@ class Who:
 
         Args:
             provers: Verifiers of proofs, at most one of each kind.
-            order: All kinds of proofs in their order; empty for the default order.
+            order: Every kind of proof, in order; empty for the default order.
             guesses: Record of wrong proofs, if the provers share one.
             proxies: Trusted proxies, whose X-Forwarded-For is believed.
             open_routes: Names in `ROUTES` that need no proof.
@@ -69,7 +69,7 @@ class Who:
             for prover in sorted(provers, key=lambda prover: self.order.index(prover.kind))
         }
         self.guesses = Guesses() if guesses is None else guesses
-        self.sessions = Sessions(self._backs)
+        self.sessions = Sessions(self._is_valid)
         self._log = SparseLog(logger, "wrong proofs")
         self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
         self.proxies, self._now = proxies or Proxies(), now
@@ -167,7 +167,7 @@ class Who:
             raise self.refused(scope, wrong, kind, shown) from wrong
         caller = proofs.first(self.order, callers)
         if caller is None:
-            return self._nobody(scope["path"], shown)
+            return self._unproved(scope["path"], shown)
         if caller.session and session is not None:
             _check_csrf(scope, shown, session)
         return caller
@@ -203,8 +203,8 @@ class Who:
         except WrongProof:
             return True
 
-    def _nobody(self, path: str, shown: Shown) -> Caller:
-        """Return the caller of a request without any proof: some routes are open to everybody, by the operator's
+    def _unproved(self, path: str, shown: Shown) -> Caller:
+        """Return the caller of a request without any proof: some routes need none, by the operator's
         choice.
 
         Raises:
@@ -287,7 +287,7 @@ class Who:
         now = self._now()
         if caller.until is not None and now >= caller.until:
             return False
-        return self.sessions.is_there(caller.proof_id, now) if caller.session else self._backs(caller)
+        return self.sessions.is_there(caller.proof_id, now) if caller.session else self._is_valid(caller)
 
     def challenges(self, scope: Scope) -> Sequence[str]:
         """Return the values of WWW-Authenticate, which name the accepted proofs.
@@ -304,7 +304,8 @@ class Who:
         told = dict.fromkeys(prover.challenge for prover in self.provers.values() if prover.challenge)
         return [challenge for challenge in told if not (in_browser and challenge.lower().startswith("basic"))]
 
-    def _backs(self, caller: Caller) -> bool:
+    def _is_valid(self, caller: Caller) -> bool:
+        """Return whether the kind of proof is accepted and a caller's proof is still valid."""
         prover = self.provers.get(caller.proof)
         ended = caller.until is not None and self._now() >= caller.until
         return prover is not None and not ended and prover.stands(caller)
@@ -322,6 +323,11 @@ def _scheme(shown: Shown) -> str:
 
 
 def _check_csrf(scope: Scope, shown: Shown, session: Session) -> None:
+    """Check the CSRF token of a changing request of a session.
+
+    Raises:
+        Refusal: The token is missing or wrong (403).
+    """
     if scope["method"] in SAFE or (scope["method"], scope["path"]) in _LOGINS:
         return
     sent = shown.headers.get(CSRF_HEADER, ())

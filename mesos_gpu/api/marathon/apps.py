@@ -54,6 +54,14 @@ class Apps:
     async def _infos(
         self, request: Request, key: str, within: Callable[[Group], Group], wanted: Callable[[App], bool]
     ) -> Response:
+        """Answer with the visible apps of a group.
+
+        Args:
+            request: Query parameters say what is embedded.
+            key: Key of the list in the answer.
+            within: Function that returns the group in the tree of all apps.
+            wanted: Function that returns whether an app is listed.
+        """
         embed = embeds(request, *_PREFIXES) | _OF_ALL
         failures = not embed.isdisjoint((views.LAST_FAILURE, views.FAILURES))
         crashing = flag(request, "crashing")
@@ -101,12 +109,12 @@ class Apps:
         ids: list[str] = []
 
         def target(root: Group) -> Group:
-            app = _read(app_of(value, allowed=self._core.allowed(root)))
+            app = _valid_app(app_of(value, allowed=self._core.allowed(root)))
             sight.require_place(app.id)
             if tree.app_at(root, app.id) is not None:
                 raise Refused(409, f"An app with id [{app.id}] already exists.")
             ids[:] = [app.id]
-            return _with(root, [app])
+            return _with_apps(root, [app])
 
         made = await self._core.change(request, target, force=flag(request, "force"))
         (id,) = ids
@@ -129,12 +137,12 @@ class Apps:
 
     async def put_all(self, request: Request, _place: Place) -> Response:
         """PUT /v2/apps: update or create each app of a list."""
-        asked = _each(await json_body(request))
+        asked = _updates_of(await json_body(request))
         return await self._update(request, asked, whole=_whole(request), create=True)
 
     async def patch_all(self, request: Request, _place: Place) -> Response:
         """PATCH /v2/apps: update each app of a list."""
-        asked = _each(await json_body(request))
+        asked = _updates_of(await json_body(request))
         return await self._update(request, asked, whole=False, create=False)
 
     async def _update(
@@ -149,8 +157,7 @@ class Apps:
         """Update or create apps by a deployment.
 
         Args:
-            request: The request.
-            asked: For each app its id, its body, and the body's path in the request for error messages.
+            asked: Id, body, and the body's path in the request for error messages.
             whole: Whether a body replaces the app, or updates single fields.
             create: Whether a missing app is created.
             location: Value of the header Location if the app is created.
@@ -191,7 +198,7 @@ class Apps:
                     apps.append(meant)
             if wrong:
                 raise all_refused(wrong)
-            return _with(root, apps)
+            return _with_apps(root, apps)
 
         if flag(request, "dryRun"):
             return json_answer(await self._core.preview(request, target))
@@ -271,13 +278,13 @@ def _version(id: str, text: str, past: Past) -> tuple[float, App]:
     return version
 
 
-def _read(parsed: App | Problems) -> App:
+def _valid_app(parsed: App | Problems) -> App:
     if isinstance(parsed, Problems):
         raise refused(parsed)
     return parsed
 
 
-def _with(root: Group, apps: Sequence[App]) -> Group:
+def _with_apps(root: Group, apps: Sequence[App]) -> Group:
     root = tree.with_apps(root, apps)
     refuse_clash(root, [app.id for app in apps])
     return root
@@ -293,7 +300,7 @@ def refuse_clash(root: Group, ids: Sequence[str]) -> None:
         raise not_valid([Detail("/", ("Groups and Applications may not have the same identifier.",))])
 
 
-def _each(value: object) -> list[tuple[str, Any, str]]:
+def _updates_of(value: object) -> list[tuple[str, Any, str]]:
     """Return id, body and path of each update in a list."""
     if not isinstance(value, list):
         raise not_json("error.expected.jsarray")

@@ -69,7 +69,7 @@ class Core:
         return Allowed(
             secrets=permits.secrets,
             default_network=next(iter(permits.host_networks), None),
-            also=lambda app: self._in_the_way(app, root),
+            also=lambda app: self._obstacles(app, root),
         )
 
     async def read(self, fn: Callable[[View], T]) -> T:
@@ -96,7 +96,6 @@ class Core:
         """Begin a deployment for the sender of a request; return one without steps if nothing changes.
 
         Args:
-            request: The request.
             target: Function that returns the new tree of apps for the current one; may be called several times.
             force: Whether deployments in progress are overridden.
             restarts: Apps whose instances are all replaced.
@@ -113,14 +112,14 @@ class Core:
             # Not on the engine's thread: checking a large body takes long, and an error must not end the engine.
             may = self._consent(rights, splits, queues)
             given = partial(may.given, seen, restarts=restarts, kills=kill)
-            wanted = await in_turn(request, partial(self._wanted, _both(target, given), seen, under_way))
-            with suppress(_Overtaken), ExitStack() as held:
+            wanted = await in_turn(request, partial(self._wanted, _composed(target, given), seen, under_way))
+            with suppress(_Outdated), ExitStack() as held:
                 await run_in_threadpool(self._hold_archives, held, seen, wanted)
                 change = self.scheduler.request(
                     apps_change(partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill)
                 )
                 try:
-                    made = await result_of(change) or self._over(seen, wanted)
+                    made = await result_of(change) or self._finished(seen, wanted)
                 except NotAccepted as error:
                     raise told_of(rights, error, "what it names") from None
                 _note(made)
@@ -128,6 +127,8 @@ class Core:
         raise Refused(503, f"other changes of apps came first {_ATTEMPTS} times", remedy="try again")
 
     async def _seen(self) -> "_Seen":
+        """Return the state on which a change is based."""
+
         def seen(view: View) -> _Seen:
             deployments, splits = tuple(view.deployments.values()), tuple(view.splits.values())
             return _Seen(view.catalog.root, deployments, splits, view.tree)
@@ -170,7 +171,7 @@ class Core:
         if details:
             raise not_valid(details)
 
-    def _over(self, seen: Group, wanted: Group) -> Deployment:
+    def _finished(self, seen: Group, wanted: Group) -> Deployment:
         """Return a finished deployment for a change without effect, as Marathon does: clients wait for it or its
         event.
         """
@@ -229,7 +230,7 @@ class Core:
         return {views.WARNINGS: views.warnings_json(before, after, missing)}
 
     def check(self, place: str, app: App, root: Group) -> None:
-        """Refuse an earlier version of an app that cannot run here any more; see `_in_the_way`.
+        """Refuse an earlier version of an app that cannot run here any more; see `_obstacles`.
 
         Args:
             place: Path of the app in the request, as "(0)".
@@ -240,11 +241,11 @@ class Core:
             Refused: Something prevents it from running; lists all of it.
         """
         report = Report()
-        report_others(report, self._in_the_way(app, root))
+        report_others(report, self._obstacles(app, root))
         if (problems := report.problems()) is not None:
             raise all_refused([(place, problems)])
 
-    def _in_the_way(self, app: App, root: Group) -> Iterator[tuple[str, str]]:
+    def _obstacles(self, app: App, root: Group) -> Iterator[tuple[str, str]]:
         """Yield what prevents an app from running: the field, as in `Unsupported`, and the reason.
 
         The largest GPU changes with the nodes: an app is only refused for asking more than that if the app of the tree
@@ -257,7 +258,7 @@ class Core:
         if docker and (wrong := problem(docker.image)) is not None:
             yield "container.docker.image", wrong
         spec = asked_of(app)
-        if spec.is_share and spec.gpu_model and _asks_anew(app, root):
+        if spec.is_share and spec.gpu_model and _requests_more(app, root):
             # What no GPU of the named models can ever have.
             most_mib = self.scheduler.read(largest_for_shares).result()
             known_faults = {name for name, _ in share_problems(spec, OF_APPS)}
@@ -266,7 +267,8 @@ class Core:
                     yield OF_APPS[name], why
 
 
-def _asks_anew(app: App, root: Group) -> bool:
+def _requests_more(app: App, root: Group) -> bool:
+    """Return whether an app requests other resources than the app of that id in the tree."""
     before = tree.app_at(root, app.id)
     return before is None or asked_of(before) != asked_of(app)
 
@@ -288,7 +290,7 @@ def _note(made: Deployment) -> None:
         note.about("app", id)
 
 
-def _both(target: Callable[[Group], Group], given: Callable[[Group], Group]) -> Callable[[Group], Group]:
+def _composed(target: Callable[[Group], Group], given: Callable[[Group], Group]) -> Callable[[Group], Group]:
     return lambda root: given(target(root))
 
 
@@ -301,13 +303,14 @@ class _Seen(NamedTuple):
     queues: Tree
 
 
-class _Overtaken(MesosGpuError):
+class _Outdated(MesosGpuError):
     """Raised when another change of apps came first."""
 
 
 def _if_still(seen: Group, wanted: Group, root: Group) -> Group:
+    """Return the wanted tree, if the tree is still the one on which the change is based."""
     if root is not seen:
-        raise _Overtaken("apps were changed meanwhile", remedy="try again")
+        raise _Outdated("apps were changed meanwhile", remedy="try again")
     return wanted
 
 

@@ -21,8 +21,6 @@ class Refused(MesosGpuError):
     """Error that refuses a request to Marathon's interface.
 
     Args:
-        status: HTTP status.
-        message: Message.
         details: `details` of the answer's JSON; None if there are none.
         headers: Headers of the answer.
         remedy: Advice for the caller.
@@ -96,6 +94,7 @@ def answer_of(error: MesosGpuError) -> Response:
 
 
 def _answer_of(error: MesosGpuError) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
+    """Return status, body and headers of the answer for an error."""
     if isinstance(error, AppLocked):
         return 409, {"message": _LOCKED, "deployments": [{"id": id} for id in error.deployments]}, None
     if not isinstance(error, Refused):

@@ -57,11 +57,13 @@ class Groups:
     async def create(self, request: Request, place: Place) -> Response:
         """POST /v2/groups, or POST /v2/groups/{id} with an id relative to that: create a group."""
         value = await json_body(request)
-        id = _effective(value, place.id)
+        id = _group_id(value, place.id)
 
         def target(root: Group) -> Group:
             # Faults and missing rights are reported before it is revealed whether the group exists.
-            _refuse_unseen(root, id, _meant(value, id, None, self._core.allowed(root)), AppSight.of(request))
+            _refuse_unseen(
+                root, id, _requested(value, id, None, self._core.allowed(root)), AppSight.of(request)
+            )
             if tree.app_at(root, id) is not None:
                 raise Refused(409, f"An app with the path {id} already exists.")
             if tree.group_at(root, id) is not None:
@@ -77,7 +79,7 @@ class Groups:
         take.
         """
         value = await json_body(request)
-        id = _effective(value, place.id)
+        id = _group_id(value, place.id)
         back = isinstance(value, dict) and value.get("version") is not None
         sight = AppSight.of(request)
         past = await self._core.read(lambda view: _Past.seen(view, id, sight)) if back else None
@@ -136,7 +138,7 @@ class Groups:
     def _changed(self, root: Group, id: str, value: Any, past: "_Past | None", sight: AppSight) -> Group:
         """Return the tree after a request to replace, scale or restore a group."""
         current = tree.group_at(root, id) if _is_seen(root, id, sight) else None
-        request = _meant(value, id, current, self._core.allowed(root))
+        request = _requested(value, id, current, self._core.allowed(root))
         if isinstance(request, GroupRollback):
             if past is None:
                 raise Refused(409, "the group does not exist yet, so it has no earlier version")
@@ -154,14 +156,19 @@ class Groups:
         return root
 
 
-def _meant(value: Any, id: str, current: Group | None, allowed: Allowed) -> Group | Scale | GroupRollback:
+def _requested(value: Any, id: str, current: Group | None, allowed: Allowed) -> Group | Scale | GroupRollback:
+    """Return the change of a group that a body describes.
+
+    Raises:
+        Refused: The body is not valid.
+    """
     meant = group_of(value, id_from_path=id, current=current, allowed=allowed)
     if isinstance(meant, Problems):
         raise refused(meant)
     return meant
 
 
-def _there(root: Group, id: str) -> Group:
+def _existing(root: Group, id: str) -> Group:
     group = tree.group_at(root, id)
     if group is None:
         raise no_group(id)
@@ -174,13 +181,14 @@ def _seen(root: Group, id: str, sight: AppSight) -> Group:
     Raises:
         Refused: The group does not exist, or nothing of it is visible.
     """
-    group = _there(root, id)
+    group = _existing(root, id)
     if not _is_seen(root, id, sight):
         raise no_group(id)
     return group
 
 
 def _is_seen(root: Group, id: str, sight: AppSight) -> bool:
+    """Return whether a group exists and something of it is visible."""
     group = tree.group_at(root, id)
     if group is None or id == ROOT or sight.rights.is_open:
         return group is not None
@@ -238,7 +246,7 @@ class _Past:
         return restored(shape, self.apps)
 
 
-def _effective(value: object, place: str) -> str:
+def _group_id(value: object, place: str) -> str:
     """Return the id of the group: the body's id, which may be relative to the path's, or the path's."""
     given = value.get("id") if isinstance(value, dict) else None
     if given is not None and not isinstance(given, str):
@@ -252,6 +260,7 @@ def _effective(value: object, place: str) -> str:
 
 
 def _scaled(app: App, by: float) -> App:
+    """Return an app with its instances multiplied by a factor."""
     instances = app.instances * by
     if not instances <= LARGEST_INTEGER:
         raise not_valid([Detail("/scaleBy", (f"{app.id} would have more than {LARGEST_INTEGER} instances",))])

@@ -166,6 +166,7 @@ def _reason(stage: Stage) -> str:
 
 
 def _summary(why: Why | None) -> dict[str, Any]:
+    """Return the JSON of how many agents' offers were excluded at each stage, in Marathon's form."""
     stages = _stages(why)
     refused = [_reason(stage) for stage in stages.values() if stage is not None]
     left, funnel = len(stages), []
@@ -191,6 +192,7 @@ def _unused(refusals: _Refusals) -> list[dict[str, Any]]:
 
 
 def _offer_json(offer: Offer) -> dict[str, Any]:
+    """Return the JSON of an offer in Marathon's form."""
     ranges: dict[str, list[dict[str, int]]] = {}
     for port_range in offer.ports:
         ranges.setdefault(_role(port_range.kind), []).append(

@@ -53,8 +53,8 @@ def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> li
         _exact("/v2/plugins", {"GET": named(system.plugins)}),
         _exact("/v2/leader", {"GET": named(system.leader), "DELETE": needs(CLUSTER_LEAD, system.abdicate)}),
         _exact("/v2/events", {"GET": judged(APP_SEE, events.stream)}),
-        *_below("/v2/apps", _of_apps(Apps(core), tasks)),
-        *_below("/v2/groups", _of_groups(Groups(core)), of_root=True),
+        *_below("/v2/apps", _app_verbs(Apps(core), tasks)),
+        *_below("/v2/groups", _group_verbs(Groups(core)), of_root=True),
         _exact("/v2/tasks/delete", {"POST": judged(APP_WRITE, tasks.kill_listed)}),
         *_below("/v2/tasks", {_ALL: {"GET": judged(APP_SEE, tasks.list)}}),
         *_below(
@@ -75,12 +75,12 @@ def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> li
         *_below("/v2", {}),
     ]
     return [
-        with_rules(Route(path, _led(serve, settings.webui_url), methods=_METHODS), rules)
+        with_rules(Route(path, _with_leader(serve, settings.webui_url), methods=_METHODS), rules)
         for path, serve, rules in table
     ]
 
 
-def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
+def _app_verbs(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
     return {
         _ALL: {
             "GET": judged(APP_SEE, apps.list),
@@ -103,7 +103,7 @@ def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
     }
 
 
-def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
+def _group_verbs(groups: Groups) -> Mapping[str, Verbs]:
     one = {
         "GET": judged(APP_SEE, groups.show),
         "POST": judged(APP_WRITE, groups.create),
@@ -121,6 +121,7 @@ def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
 
 
 def _exact(path: str, verbs: Verbs) -> Served:
+    """Return the route of a path without ids."""
 
     def find(_: Request) -> tuple[Place, Verbs]:
         note.at(path)
@@ -156,6 +157,10 @@ def _note(prefix: str, place: Place, kind: str) -> None:
 
 
 def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Mapping[str, Verbs]) -> Served:
+    """Return a path with its handler, which finds the method's handler, checks its rule and converts errors, and its
+    rules.
+    """
+
     async def serve(request: Request) -> Response:
         try:
             place, verbs = find(request)
@@ -172,7 +177,7 @@ def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Map
     return path, serve, rules
 
 
-def _led(serve: Serve, leader_url: str) -> Serve:
+def _with_leader(serve: Serve, leader_url: str) -> Serve:
     """Add the leader to every answer: clients of several schedulers continue with it."""
 
     async def marked(request: Request) -> Response:
@@ -184,6 +189,11 @@ def _led(serve: Serve, leader_url: str) -> Serve:
 
 
 def _handler(method: str, verbs: Verbs) -> Ruled[Handler]:
+    """Return the handler of a method.
+
+    Raises:
+        Refused: The path does not exist (404), or does not have the method (405).
+    """
     handler = verbs.get(method) or (verbs.get("GET") if method == "HEAD" else None)
     if handler is not None:
         return handler

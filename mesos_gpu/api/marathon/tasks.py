@@ -59,8 +59,8 @@ class Tasks:
         if _wants_text(request):
             return await self._endpoints(request, "/*")
         sight = AppSight.of(request)
-        tasks = await self._core.read(lambda view: _of(view, view.catalog.root.all_apps(), sight))
-        return await _listed([found for found in tasks if not states or found[1].state in states])
+        tasks = await self._core.read(lambda view: _tasks_of(view, view.catalog.root.all_apps(), sight))
+        return await _listed([pair for pair in tasks if not states or pair[1].state in states])
 
     async def of_app(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}/tasks: the tasks of an app, or of all apps of a group with /v2/apps/{id}/*/tasks."""
@@ -68,7 +68,7 @@ class Tasks:
             return await self._endpoints(request, place.id)
         sight = AppSight.of(request)
         return await _listed(
-            await self._core.read_copy(lambda view: _of(view, _apps(view, place.id, sight), sight))
+            await self._core.read_copy(lambda view: _tasks_of(view, _apps(view, place.id, sight), sight))
         )
 
     async def _endpoints(self, request: Request, id: str) -> Response:
@@ -85,15 +85,15 @@ class Tasks:
     async def kill_of_app(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks: kill the tasks of an app."""
         host, sight = request.query_params.get("host", "*"), AppSight.of(request)
-        tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
-        chosen = [found for found in tasks if host in ("*", found[1].task.hostname)]
+        tasks = await self._core.read(lambda view: _tasks_of(view, _apps(view, place.id, sight), sight))
+        chosen = [pair for pair in tasks if host in ("*", pair[1].task.hostname)]
         return await self._end(request, chosen, await self._resting(request, place.id) if host == "*" else ())
 
     async def kill_one(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks/{task}: kill a task."""
         sight = AppSight.of(request)
-        tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
-        chosen = [found for found in tasks if found[1].task.id == place.item]
+        tasks = await self._core.read(lambda view: _tasks_of(view, _apps(view, place.id, sight), sight))
+        chosen = [pair for pair in tasks if pair[1].task.id == place.item]
         resting = [
             instance
             for instance in await self._resting(request, place.id)
@@ -113,8 +113,8 @@ class Tasks:
         """POST /v2/tasks/delete: kill the tasks of a list; missing ones are ignored."""
         ids = await json_read(request, _ids)
         sight = AppSight.of(request)
-        tasks = await self._core.read(lambda view: _of(view, view.catalog.root.all_apps(), sight))
-        return await self._end(request, [found for found in tasks if found[1].task.id in ids])
+        tasks = await self._core.read(lambda view: _tasks_of(view, view.catalog.root.all_apps(), sight))
+        return await self._end(request, [pair for pair in tasks if pair[1].task.id in ids])
 
     async def _resting(self, request: Request, id: str) -> Sequence[_Resting]:
         """Return the instances without tasks whose volumes the request wipes."""
@@ -202,6 +202,7 @@ def _lines(app: App, launches: Iterable[views.Launch]) -> Iterable[str]:
 
 
 def _apps(view: View, id: str, sight: AppSight) -> Sequence[App]:
+    """Return the app of an id, or the visible apps of a group for an id that ends in /*."""
     if not id.endswith("/*"):
         return [app_seen(view.catalog.root, id, sight)]
     group = tree.group_at(view.catalog.root, id[:-2] or "/")
@@ -210,7 +211,8 @@ def _apps(view: View, id: str, sight: AppSight) -> Sequence[App]:
     return [app for app in group.all_apps() if sight.sees(app)]
 
 
-def _of(view: View, apps: Iterable[App], sight: AppSight) -> list[Found]:
+def _tasks_of(view: View, apps: Iterable[App], sight: AppSight) -> list[Found]:
+    """Return the tasks of visible apps that have not ended."""
     return [
         (app, launch) for app in apps if sight.sees(app) for launch in views.launches_of(view, app, sight)
     ]

@@ -11,7 +11,7 @@ from mesos_gpu.wire.marathon.paths import ROOT, parent_of, steps_of
 def group_at(root: Group, id: str) -> Group | None:
     """Return the group `id`; None if it does not exist."""
     group: Group | None = root
-    for path in _ways(id):
+    for path in _ancestors(id):
         group = next((child for child in group.groups if child.id == path), None) if group else None
     return group
 
@@ -25,7 +25,7 @@ def app_at(root: Group, id: str) -> App | None:
 def clash(root: Group, ids: Iterable[str]) -> bool:
     """Return whether one of the ids or of their ancestors belongs to an app and a group at once."""
     both = {app.id for app in root.all_apps()} & set(_ids_of_groups(root))
-    return bool(both) and any(path in both for id in ids for path in _ways(id))
+    return bool(both) and any(path in both for id in ids for path in _ancestors(id))
 
 
 def _ids_of_groups(group: Group) -> Iterator[str]:
@@ -88,7 +88,7 @@ def map_apps(group: Group, change: Callable[[App], App]) -> Group:
     )
 
 
-def _ways(id: str) -> Iterator[str]:
+def _ancestors(id: str) -> Iterator[str]:
     """Yield the ids on the way from the root to `id`, itself included, as "/a", "/a/b"."""
     path = ""
     for step in steps_of(id):
@@ -97,9 +97,10 @@ def _ways(id: str) -> Iterator[str]:
 
 
 def _changed(group: Group, id: str, change: Callable[[Group], Group]) -> Group:
+    """Return the tree with `change` applied to the group `id`, which is created if it is missing."""
     if group.id == id:
         return change(group)
-    child = next(path for path in _ways(id) if len(steps_of(path)) > len(steps_of(group.id)))
+    child = next(path for path in _ancestors(id) if len(steps_of(path)) > len(steps_of(group.id)))
     groups = {child_group.id: child_group for child_group in group.groups}
     groups[child] = _changed(groups.get(child) or Group(child), id, change)
     return replace(group, groups=tuple(groups.values()))

@@ -106,7 +106,6 @@ def facts_of(
 
     Args:
         view: State to which the apps belong.
-        apps: Requested apps.
         sight: Visibility for the caller.
         failures: Whether to include each app's last failure.
         ends: Whether to include ends of instances by themselves.
@@ -153,6 +152,7 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
 
 
 def _ended(view: View, app: App, ends: Ends | None) -> Ended | None:
+    """Return the facts about ends of an app's instances."""
     if ends is None:
         return None
     task = view.tasks.get(ends.last.task_id) if ends.last.task_id else None
@@ -160,6 +160,7 @@ def _ended(view: View, app: App, ends: Ends | None) -> Ended | None:
 
 
 def _failure(view: View, job: Job | None) -> tuple[Job, Task | None] | None:
+    """Return an instance that has failed, with its task."""
     if job is None:
         return None
     return job, view.tasks.get(job.task_id) if job.task_id else None
@@ -373,7 +374,6 @@ def group_json(
     """Return the JSON of a group and what is below it, as far as `embed` says; apps and groups are generators.
 
     Args:
-        group: The group.
         facts: Facts of its apps by id.
         versions: Versions of groups by id.
         embed: "apps", "groups", and parts of apps as "apps.tasks".
@@ -434,6 +434,7 @@ def warnings_json(old: Group, new: Group, missing: Mapping[tuple[str, ...], str]
 
 
 def _warnings_of(app: App, missing: Mapping[tuple[str, ...], str]) -> Iterator[dict[str, str]]:
+    """Yield warnings about an app."""
     if app.gpus and (why := missing.get(gpu_options(app).models)):
         yield {"id": app.id, "path": "/gpu/models", "message": f"its instances wait: {why}"}
     report = Report()
@@ -462,7 +463,6 @@ def deployment_json(
     """Return the JSON of a deployment in progress.
 
     Args:
-        deployment: The deployment.
         waiting: Whether to add extensions to Marathon: why apps wait, which ones are overdue, and which deployment this
             one
             undoes. Clients that know every key refuse others, so that this must be requested.

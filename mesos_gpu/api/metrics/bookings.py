@@ -19,6 +19,7 @@ class _Booked(NamedTuple):
 
 
 def _booked(view: View) -> _Booked:
+    """Count bookings and their GPUs."""
     states = dict.fromkeys(BookingState, 0)
     booked = ready = used = short = 0
     for booking in view.bookings.values():
@@ -38,7 +39,7 @@ def _by_state(sums: _Booked) -> Values:
         yield (state.value,), number
 
 
-def _one(number: float) -> Values:
+def _unlabelled(number: float) -> Values:
     yield (), number
 
 
@@ -56,27 +57,27 @@ BOOKINGS: Final = (
         "gauge",
         "GPUs of the bookings that are active now, as they were asked for.",
         _booked,
-        lambda sums: _one(sums.booked),
+        lambda sums: _unlabelled(sums.booked),
     ),
     Family(
         "mesos_gpu_booked_ready_gpus",
         "gauge",
         "Of the GPUs that are booked now, those on nodes that are there.",
         _booked,
-        lambda sums: _one(sums.ready),
+        lambda sums: _unlabelled(sums.ready),
     ),
     Family(
         "mesos_gpu_booked_used_gpus",
         "gauge",
         "Of the GPUs that are booked now, those that jobs hold which may use the booking.",
         _booked,
-        lambda sums: _one(sums.used),
+        lambda sums: _unlabelled(sums.used),
     ),
     Family(
         "mesos_gpu_bookings_short",
         "gauge",
         "Bookings that lack nodes, though they have begun or are about to.",
         _booked,
-        lambda sums: _one(sums.short),
+        lambda sums: _unlabelled(sums.short),
     ),
 )

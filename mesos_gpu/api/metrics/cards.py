@@ -104,17 +104,18 @@ def index_label(gpu: Gpu) -> str:
 
 
 def _labels(status: GpuStatus) -> Labels:
+    """Return the values of `LABELS` for a GPU."""
     gpu, node = status.gpu, status.node
     where = (index_label(gpu), gpu.id, gpu.pci_bus_id, f"nvidia{gpu.minor}")
     return (*where, gpu.model, node.hostname, node.driver_version or "")
 
 
-def _meter(value: Callable[[Meters], float | None]) -> Callable[[Gpus], Values]:
+def _meter_samples(value: Callable[[Meters], float | None]) -> Callable[[Gpus], Values]:
     """Return a function that makes a sample for each card with a known meter value."""
     return lambda gpus: Column(gpus.labels, [value(meters) for meters in gpus.meters])
 
 
-def _of_use(value: Callable[[GpuUse], float | None]) -> Callable[[Gpus], Values]:
+def _use_samples(value: Callable[[GpuUse], float | None]) -> Callable[[Gpus], Values]:
     return lambda gpus: Column(gpus.labels, [value(use) for use in gpus.uses])
 
 
@@ -153,7 +154,7 @@ class _TaskOnCard(NamedTuple):
     labels: Labels  # of `_HELD`
     part: float  # of the card's compute, up to 1
     use: TaskUse | None
-    instance: str  # MIG instance; "" if there is none
+    instance: str  # MIG instance; "" without MIG
 
 
 def _on_cards(view: View) -> Sequence[_TaskOnCard]:
@@ -174,7 +175,7 @@ def _on_cards(view: View) -> Sequence[_TaskOnCard]:
     return rows
 
 
-def _of_task(value: Callable[[TaskUse], float | None]) -> Callable[[Sequence[_TaskOnCard]], Values]:
+def _task_samples(value: Callable[[TaskUse], float | None]) -> Callable[[Sequence[_TaskOnCard]], Values]:
     """Return a function that makes a sample for each task and card whose use is known."""
     return lambda rows: [
         ((row.labels[0], row.labels[-1]), number)
@@ -289,11 +290,18 @@ CARDS: Final = (
         LABELS,
     ),
     *(
-        Family(f"DCGM_FI_DEV_{name}", kind, about, gpus_of, _meter(value), LABELS)
+        Family(f"DCGM_FI_DEV_{name}", kind, about, gpus_of, _meter_samples(value), LABELS)
         for name, kind, about, value in _DCGM
     ),
     *(
-        Family(name, kind, about, gpus_of, _of_use(value), LABELS if name.startswith("DCGM_") else OWN_LABELS)
+        Family(
+            name,
+            kind,
+            about,
+            gpus_of,
+            _use_samples(value),
+            LABELS if name.startswith("DCGM_") else OWN_LABELS,
+        )
         for name, kind, about, value in _OF_CARDS
     ),
     Family(
@@ -320,5 +328,8 @@ CARDS: Final = (
         lambda rows: [(row.labels, row.part) for row in rows],
         _HELD,
     ),
-    *(Family(name, kind, about, _on_cards, _of_task(value), _USED) for name, kind, about, value in _OF_TASKS),
+    *(
+        Family(name, kind, about, _on_cards, _task_samples(value), _USED)
+        for name, kind, about, value in _OF_TASKS
+    ),
 )

@@ -25,7 +25,7 @@ OTHERS: Final = "*"  # label of the sum of all other rows
 R = TypeVar("R", bound=tuple[str, ...])
 
 
-def _one(number: float) -> Values:
+def _unlabelled(number: float) -> Values:
     yield (), number
 
 
@@ -66,7 +66,8 @@ class _Line(NamedTuple):
     oldest: float  # time since which the first job waits, in seconds since the epoch
 
 
-def _lines(view: View) -> Mapping[str, _Line]:
+def _waiting_by_queue(view: View) -> Mapping[str, _Line]:
+    """Return the waiting jobs by queue, including array tasks that are not jobs yet."""
     lines: dict[str, _Line] = {}
     for job in view.jobs.values():
         if job.state is JobState.PENDING:
@@ -80,6 +81,7 @@ def _lines(view: View) -> Mapping[str, _Line]:
 
 
 def _reasons(view: View) -> Mapping[str, int]:
+    """Return the number of waiting jobs by reason."""
     return (
         wait_reasons(view, MAX_ASKED)
         if any(job.state is JobState.PENDING for job in view.jobs.values())
@@ -115,6 +117,7 @@ class _Held(NamedTuple):
 
 
 def _held(view: View) -> _Held:
+    """Return the GPUs that tasks hold."""
     models = {gpu.id: gpu.model for node in view.nodes.values() for gpu in node.gpus}
     milli: Counter[tuple[str, str, str]] = Counter()
     for task in view.tasks.values():
@@ -163,7 +166,7 @@ def _models(gpus: Gpus) -> Mapping[str, _Model]:
     return models
 
 
-def _of_models(value: Callable[[_Model], float]) -> Callable[[Gpus], Values]:
+def _model_samples(value: Callable[[_Model], float]) -> Callable[[Gpus], Values]:
     """Return a function that makes a sample for each model."""
     return lambda gpus: sorted(((name,), value(model)) for name, model in _models(gpus).items())
 
@@ -195,7 +198,7 @@ def _apps(view: View) -> Mapping[str, _App]:
     }
 
 
-def _of_app(value: Callable[[_App], int]) -> Callable[[Mapping[str, _App]], Values]:
+def _app_samples(value: Callable[[_App], int]) -> Callable[[Mapping[str, _App]], Values]:
     return lambda apps: summed_up((((id,), value(app)) for id, app in apps.items()), sum)
 
 
@@ -218,14 +221,14 @@ CLUSTER: Final = (
         "gauge",
         "1 while the master's events arrive, else 0.",
         lambda v: int(v.connected),
-        _one,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_unsaved",
         "gauge",
         "1 while the state cannot be written, and nothing is launched, else 0.",
         lambda view: int(bool(view.unsaved)),
-        _one,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_nodes",
@@ -240,28 +243,28 @@ CLUSTER: Final = (
         "gauge",
         "Agents whose executors did not register in time, and which get few launches or none until one does.",
         _backed_off,
-        _one,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_nodes_outside_levels",
         "gauge",
         "Agents whose attributes contradict those of others, which have them outside of the levels of the fabric.",
         _outside_levels,
-        _one,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_monitors_outdated",
         "gauge",
         "Nodes whose monitor is of an earlier program, and is to be replaced.",
         _rolling,
-        lambda roll: _one(len(roll.outdated)),
+        lambda roll: _unlabelled(len(roll.outdated)),
     ),
     Family(
         "mesos_gpu_monitors_stuck",
         "gauge",
         "Nodes whose new monitor brings no good report: no further one is replaced.",
         _rolling,
-        lambda roll: _one(len(roll.problems)),
+        lambda roll: _unlabelled(len(roll.problems)),
     ),
     Family(
         "mesos_gpu_waiting_jobs",
@@ -271,12 +274,14 @@ CLUSTER: Final = (
         lambda reasons: sorted(((reason,), count) for reason, count in reasons.items() if count),
         ("reason",),
     ),
-    Family("mesos_gpu_queue_jobs", "gauge", "Jobs of a queue that wait.", _lines, _waiting, ("queue",)),
+    Family(
+        "mesos_gpu_queue_jobs", "gauge", "Jobs of a queue that wait.", _waiting_by_queue, _waiting, ("queue",)
+    ),
     Family(
         "mesos_gpu_queue_oldest_timestamp_seconds",
         "gauge",
         "When the job of a queue that waits longest came into line, seconds since the epoch.",
-        _lines,
+        _waiting_by_queue,
         _oldest,
         ("queue",),
     ),
@@ -296,7 +301,7 @@ CLUSTER: Final = (
         "gauge",
         "The most GPUs of a model that are free on one node.",
         gpus_of,
-        _of_models(lambda model: model.largest),
+        _model_samples(lambda model: model.largest),
         ("model",),
     ),
     Family(
@@ -304,7 +309,7 @@ CLUSTER: Final = (
         "gauge",
         "Of the free GPUs of a model, the part on nodes where others of it are used or out; 0 if none is free.",
         gpus_of,
-        _of_models(lambda model: model.stranded / model.free if model.free else 0.0),
+        _model_samples(lambda model: model.stranded / model.free if model.free else 0.0),
         ("model",),
     ),
     Family(
@@ -312,7 +317,7 @@ CLUSTER: Final = (
         "gauge",
         "Instances that an app wants.",
         _apps,
-        _of_app(lambda app: app.wanted),
+        _app_samples(lambda app: app.wanted),
         ("app",),
     ),
     Family(
@@ -320,7 +325,7 @@ CLUSTER: Final = (
         "gauge",
         "Instances of an app that run.",
         _apps,
-        _of_app(lambda app: app.running),
+        _app_samples(lambda app: app.running),
         ("app",),
     ),
     Family(
@@ -328,7 +333,7 @@ CLUSTER: Final = (
         "gauge",
         "Instances of an app that run, are ready, and pass the health checks that there are.",
         _apps,
-        _of_app(lambda app: app.healthy),
+        _app_samples(lambda app: app.healthy),
         ("app",),
     ),
     Family(
@@ -336,7 +341,7 @@ CLUSTER: Final = (
         "gauge",
         "Deployments under way.",
         _deployments,
-        lambda begun: _one(len(begun)),
+        lambda begun: _unlabelled(len(begun)),
     ),
     Family(
         "mesos_gpu_deployment_oldest_timestamp_seconds",

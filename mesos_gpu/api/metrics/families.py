@@ -135,7 +135,7 @@ def _queues(view: View) -> Sequence[QueueShare]:
 # --- samples
 
 
-def _number(number: float) -> Values:
+def _unlabelled(number: float) -> Values:
     yield (), number
 
 
@@ -165,12 +165,12 @@ def _by_state(jobs: Mapping[JobState, int]) -> Values:
     return [((state.value,), jobs.get(state, 0)) for state in JobState]
 
 
-def _of_card(value: Callable[[_Shares], float]) -> Callable[[Iterable[_Shares]], Values]:
+def _card_samples(value: Callable[[_Shares], float]) -> Callable[[Iterable[_Shares]], Values]:
     """Return a function that makes a sample for each GPU that is open to shares."""
     return lambda cards: sorted(((card.gpu.gpu_id, card.hostname), value(card)) for card in cards)
 
 
-def _of_use(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Shares]], Values]:
+def _use_samples(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Shares]], Values]:
     """Return a function that makes a sample for each share whose use is known."""
 
     def numbers(cards: Iterable[_Shares]) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -183,7 +183,7 @@ def _of_use(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Sh
     return numbers
 
 
-def _of_share(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], Values]:
+def _share_samples(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], Values]:
     """Return a function that makes a sample for each share."""
     return lambda cards: sorted(
         ((card.gpu.gpu_id, task.id, job), value(share))
@@ -193,6 +193,7 @@ def _of_share(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], 
 
 
 def _guarantees(cards: Iterable[_Shares]) -> Values:
+    """Yield how each share is enforced."""
     for card in sorted(cards, key=lambda card: card.gpu.gpu_id):
         for task, job, share in zip(card.gpu.tenants, card.jobs, card.granted, strict=True):
             by = guarantee(share)
@@ -200,6 +201,7 @@ def _guarantees(cards: Iterable[_Shares]) -> Values:
 
 
 def _info(nodes: Iterable[Node]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield driver, CUDA and driver volume of each node."""
     for node in sorted(nodes, key=lambda node: (node.hostname, node.id)):
         inventory = node.inventory or Inventory()
         versions = (inventory.driver_version or "", inventory.cuda_version or "", inventory.volume or "")
@@ -209,7 +211,7 @@ def _info(nodes: Iterable[Node]) -> Iterator[tuple[tuple[str, ...], float]]:
 _GPU_HOUR: Final = 1000 * 1000 * 3600  # thousandths of cost times milliseconds
 
 
-def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[QueueShare]], Values]:
+def _queue_samples(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[QueueShare]], Values]:
     """Return a function that makes a sample for each queue in each pool, in GPUs of cost 1.
 
     Of a tree with very many queues the lowest ones are summed up, so that the page stays bounded.
@@ -313,7 +315,7 @@ FAMILIES: Final = (
         "counter",
         "Status updates that were not of who they said.",
         _disbelieved,
-        _number,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_requests_refused_total",
@@ -340,35 +342,39 @@ FAMILIES: Final = (
         ("kind",),
     ),
     Family(
-        "mesos_gpu_gpus", "gauge", "GPUs that nodes report.", gpus_of, lambda gpus: _number(len(gpus.each))
+        "mesos_gpu_gpus",
+        "gauge",
+        "GPUs that nodes report.",
+        gpus_of,
+        lambda gpus: _unlabelled(len(gpus.each)),
     ),
     Family(
         "mesos_gpu_gpus_used",
         "gauge",
         "GPUs that tasks hold, whole or in shares.",
         gpus_of,
-        lambda gpus: _number(len(gpus.used)),
+        lambda gpus: _unlabelled(len(gpus.used)),
     ),
     Family(
         "mesos_gpu_gpus_shared",
         "gauge",
         "GPUs that are open to shares.",
         _shares,
-        lambda cards: _number(len(cards)),
+        lambda cards: _unlabelled(len(cards)),
     ),
     Family(
         "mesos_gpu_gpus_uncovered",
         "gauge",
         "GPUs with shares that no task of ours holds in Mesos.",
         _shares,
-        lambda cards: _number(sum(card.gpu.state is Cover.UNCOVERED for card in cards)),
+        lambda cards: _unlabelled(sum(card.gpu.state is Cover.UNCOVERED for card in cards)),
     ),
     Family(
         "mesos_gpu_gpu_shares",
         "gauge",
         "Shares of a GPU that is open to them.",
         _shares,
-        _of_card(lambda card: len(card.granted)),
+        _card_samples(lambda card: len(card.granted)),
         _CARD,
     ),
     Family(
@@ -376,7 +382,7 @@ FAMILIES: Final = (
         "gauge",
         "Memory of a GPU that its shares are granted.",
         _shares,
-        _of_card(lambda card: sum(share.memory_mib for share in card.granted)),
+        _card_samples(lambda card: sum(share.memory_mib for share in card.granted)),
         _CARD,
     ),
     Family(
@@ -384,7 +390,7 @@ FAMILIES: Final = (
         "gauge",
         "Compute of a GPU that its shares are granted, in percent of the GPU.",
         _shares,
-        _of_card(lambda card: sum(share.compute_milli for share in card.granted) / PER_PERCENT),
+        _card_samples(lambda card: sum(share.compute_milli for share in card.granted) / PER_PERCENT),
         _CARD,
     ),
     Family(
@@ -400,7 +406,7 @@ FAMILIES: Final = (
         "gauge",
         "Memory of its GPU that a share is granted.",
         _shares,
-        _of_share(lambda share: share.memory_mib),
+        _share_samples(lambda share: share.memory_mib),
         _SHARE,
     ),
     Family(
@@ -408,7 +414,7 @@ FAMILIES: Final = (
         "gauge",
         "Compute of its GPU that a share is granted, in percent of the GPU.",
         _shares,
-        _of_share(lambda share: share.compute_milli / PER_PERCENT),
+        _share_samples(lambda share: share.compute_milli / PER_PERCENT),
         _SHARE,
     ),
     Family(
@@ -416,7 +422,7 @@ FAMILIES: Final = (
         "gauge",
         "Memory of its GPU that a share's task uses.",
         _shares,
-        _of_use(lambda use: use.memory_mib),
+        _use_samples(lambda use: use.memory_mib),
         _SHARE,
     ),
     Family(
@@ -424,7 +430,7 @@ FAMILIES: Final = (
         "gauge",
         "The most memory of its GPU that a share's task was seen to use.",
         _shares,
-        _of_use(lambda use: use.most_mib),
+        _use_samples(lambda use: use.most_mib),
         _SHARE,
     ),
     Family(
@@ -432,7 +438,7 @@ FAMILIES: Final = (
         "gauge",
         "Part of its GPU's time in which a share's task was at work of late, in percent.",
         _shares,
-        _of_use(lambda use: None if use.compute_milli is None else use.compute_milli / PER_PERCENT),
+        _use_samples(lambda use: None if use.compute_milli is None else use.compute_milli / PER_PERCENT),
         _SHARE,
     ),
     Family(
@@ -440,7 +446,7 @@ FAMILIES: Final = (
         "counter",
         "Allocations of a share's task that did not fit its share.",
         _shares,
-        _of_use(lambda use: use.refused),
+        _use_samples(lambda use: use.refused),
         _SHARE,
     ),
     Family(
@@ -448,7 +454,7 @@ FAMILIES: Final = (
         "counter",
         "Windows of compute that a share's task did not use, to pay for work that ran over.",
         _shares,
-        _of_use(lambda use: use.missed),
+        _use_samples(lambda use: use.missed),
         _SHARE,
     ),
     Family(
@@ -456,11 +462,11 @@ FAMILIES: Final = (
         "gauge",
         "1 for each share whose task uses more memory than it is granted, else 0.",
         _shares,
-        _of_use(lambda use: float(use.looks > 0)),
+        _use_samples(lambda use: float(use.looks > 0)),
         _SHARE,
     ),
     *(
-        Family(f"mesos_gpu_queue_{name}", "gauge", about, _queues, _of_queue(value), ("queue", "pool"))
+        Family(f"mesos_gpu_queue_{name}", "gauge", about, _queues, _queue_samples(value), ("queue", "pool"))
         for name, about, value in _QUEUE
     ),
     Family(

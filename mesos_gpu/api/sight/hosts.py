@@ -46,8 +46,8 @@ class Others:
 
     Args:
         sight: Visibility of apps for the caller.
-        apps: All apps by id.
-        splits: All services with several apps.
+        apps: Apps of the whole tree, by id.
+        splits: All services that split requests over apps.
     """
 
     def __init__(self, sight: AppSight, apps: Mapping[str, App], splits: Iterable[TrafficSplit]) -> None:
@@ -62,6 +62,7 @@ class Others:
                 self._note(split.name, wanted_by_service(split))
 
     def _note(self, who: str, words: Iterable[str]) -> None:
+        """Store claims of an app or a service."""
         for word in words:
             self._by.setdefault(word, set()).add(who)
 

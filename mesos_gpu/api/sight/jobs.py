@@ -38,12 +38,12 @@ CLOSED: Final[Any] = {
 }
 
 
-def _in_texts(said: Any, told: Callable[[str], str]) -> Any:
+def _map_texts(said: Any, told: Callable[[str], str]) -> Any:
     """Return a JSON value in which a function has changed each text."""
     if isinstance(said, dict):
-        return {key: _in_texts(value, told) for key, value in said.items()}
+        return {key: _map_texts(value, told) for key, value in said.items()}
     if isinstance(said, list):
-        return [_in_texts(item, told) for item in said]
+        return [_map_texts(item, told) for item in said]
     return told(said) if isinstance(said, str) else said
 
 
@@ -121,14 +121,14 @@ class Sight:
         """Return a text, or a JSON value with texts, with invisible queues and ids of jobs and tasks replaced."""
         if QUEUE_SEE not in self._always:
             hidden = self._hidden_queues(view)
-            said = _in_texts(
+            said = _map_texts(
                 said, lambda text: _QUEUE.sub(lambda path: HIDDEN if path[0] in hidden else path[0], text)
             )
         if JOB_SEE in self._always:
             return said
         held = () if self.rights.may(TASK_SEE) else unknown_tasks(view)
         jobs, unknown = view.jobs, {task.job_id or task.id for task in held}
-        return _in_texts(said, lambda text: _WORD.sub(lambda word: self._word(jobs, unknown, word[0]), text))
+        return _map_texts(said, lambda text: _WORD.sub(lambda word: self._word(jobs, unknown, word[0]), text))
 
     def _hidden_queues(self, view: View) -> set[str]:
         """Return the paths of invisible queues."""
@@ -140,6 +140,7 @@ class Sight:
         return self._unseen
 
     def _word(self, jobs: Mapping[JobId, Job], held: Collection[str], word: str) -> str:
+        """Return a word, or a placeholder if it is the id of an invisible job or task."""
         id = word
         # A task's id is its job's id with .LAUNCH or .LAUNCH.RANK appended.
         while "." in id and id not in jobs and id not in held:
@@ -148,6 +149,7 @@ class Sight:
         return HIDDEN if (id in held if job is None else not self.sees(job)) else word
 
     def _may(self, right: Right, job: Job) -> bool:
+        """Return whether the caller has a right for a job; decisions are cached."""
         if right in self._always:
             return True
         app = job.spec.app if job.app_version is not None else None

@@ -264,7 +264,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/access"): Operation("show_access", "Show who may do what", {200: Access}),
     ("PUT", "/v1/access"): Operation(
         "put_access",
-        "Replace the access document; 409: it changed since it was read, or nobody could change it again",
+        "Replace the access document; 409: it changed since it was read, or no one could change it again",
         {200: Access},
         (_CONFLICT,),
         query=(

@@ -58,7 +58,7 @@ class ResizeRequest(TypedDict, total=False):
 
 
 class KeepRequest(TypedDict, total=False):
-    """How long, or until when, a job is protected from being ended for idle GPUs: exactly one of both."""
+    """Time for which, or until which, a job is protected from being ended for idle GPUs: exactly one of both."""
 
     for_s: Annotated[float, says(exclusiveMinimum=0, maximum=MAX_S)] | None
     until: (

@@ -55,7 +55,7 @@ class Event(TypedDict):
 
 class Events(TypedDict):
     """Recent events, oldest first. last: number to pass as `after` in the next request; first: number of the oldest
-    stored event, 0 if there is none. A client whose last number is smaller than first - 1 has missed events.
+    stored event, 0 without events. A client whose last number is smaller than first - 1 has missed events.
     """
 
     events: list[Event]
@@ -85,7 +85,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
                 "events of these kinds",
             ),
             in_query("job", {"type": "string"}, "events of jobs whose ids begin with this"),
-            of_patterns("user", "user to whom the job is charged"),
+            of_patterns("user", "user that the job is charged to"),
             of_patterns("queue", "the queue, or a queue above it"),
             of_patterns("app", "the app, or an app that a deployment changes"),
             of_patterns("node", "the host"),

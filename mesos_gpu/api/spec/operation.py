@@ -16,12 +16,12 @@ MANY_PATTERNS: Final[Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one method does at one path.
+    """An operation: one method at one path.
 
     Attributes:
         id: Operation id in the document.
-        summary: One sentence about the operation.
-        answers: For each status a type, a media type of text, or a tuple of several of them.
+        summary: Short description of the operation.
+        answers: Types or media types by status; a tuple for several of them.
         refusals: Further statuses, whose answers are an `Error`.
         query: Parameters of the query.
         body: Type of the request's body.

@@ -93,7 +93,7 @@ class QueueWait(TypedDict):
 
 
 class QueueWhy(TypedDict):
-    """Why the jobs of a queue, and of all queues below it, wait."""
+    """Reasons for which the jobs of a queue, and of all queues below it, wait."""
 
     path: str
     summary: str

@@ -57,7 +57,7 @@ class QueueShape(TypedDict):
 
 class QueueRuntimeRequest(TypedDict, total=False):
     """Time that a job runs before it may be preempted, in seconds: to give a queue its guarantee (reclaim), and to
-    divide surplus capacity anew (rebalance).
+    divide surplus capacity again (rebalance).
     """
 
     reclaim: _Seconds | None

@@ -105,6 +105,7 @@ class Schemas:
         raise TypeError(f"{kind} has no JSON Schema here")
 
     def _named(self, kind: Any) -> Schema:
+        """Return a reference to the schema of a TypedDict, which is added to the components."""
         name = kind.__name__
         if name not in self.components:
             fields = get_type_hints(kind, include_extras=True)

@@ -61,6 +61,6 @@ class Service(TypedDict):
 
 
 class Services(TypedDict):
-    """Services."""
+    """A list of services."""
 
     services: list[Service]

@@ -39,7 +39,7 @@ class _Named(TypedDict):
 
 
 class Requested(TypedDict):
-    """What a job requests. All amounts, and timeout_s, are for each of its tasks."""
+    """Requested fields of a job. All amounts, and timeout_s, are for each of its tasks."""
 
     # Only fields that code reads by name are listed; `declare` below adds the others.
     command: str | None
@@ -76,7 +76,7 @@ declare(Requested, answered())
 
 
 class Guarantee(TypedDict):
-    """How the bounds of a share are enforced: by hardware, kernel, driver, cooperatively (by the task's own
+    """Enforcement of a share: by hardware, kernel, driver, cooperatively (by the task's own
     libraries), or not at all (none).
     """
 
@@ -107,7 +107,7 @@ class Share(TypedDict):
 
 
 class ShareUse(TypedDict):
-    """What a task uses of its share of a GPU, as its node last reported it; null where it is not known."""
+    """Use of a task's share of a GPU, as its node last reported it; null where it is not known."""
 
     memory_mib: Count | None
     most_memory_mib: Annotated[int, says(minimum=0, description="most memory ever seen in use")] | None
@@ -130,7 +130,7 @@ class ShareUse(TypedDict):
 
 
 class UsedShare(ShareUse):
-    """What a task of a job uses of one GPU."""
+    """Use of one GPU by a task of a job."""
 
     gpu_id: str
     task_id: str
@@ -234,7 +234,7 @@ class Task(TypedDict):
 
 
 class Tasks(TypedDict):
-    """Tasks."""
+    """A list of tasks."""
 
     tasks: list[Task]
 
@@ -437,7 +437,7 @@ class Node(Counted):
 
 
 class Nodes(TypedDict):
-    """Nodes."""
+    """A list of nodes."""
 
     nodes: list[Node]
 
@@ -516,7 +516,7 @@ class Removed(TypedDict):
 
 
 class NodeReasons(TypedDict):
-    """What keeps a job off one node."""
+    """Reasons that keep a job off one node."""
 
     hostname: str
     agent_id: str
@@ -531,14 +531,14 @@ class Nearest(TypedDict):
 
 
 class Estimate(TypedDict):
-    """When a job may start, and on what this estimate is based."""
+    """Estimated start of a job, and the basis of the estimate."""
 
     at: Annotated[float, says(description="seconds since the epoch; null: not known")] | None
     basis: str
 
 
 class Why(TypedDict):
-    """Why a job waits."""
+    """Reasons for which a job waits."""
 
     job_id: str
     state: Annotated[str, one_of(*JobState)]

@@ -135,7 +135,7 @@ class BudgetStanding(TypedDict):
     on_empty: Annotated[str, one_of(*OnEmpty)]
     safe: bool
     next_period: (
-        Annotated[float, says(description="beginning of the next period; null if there is none")] | None
+        Annotated[float, says(description="beginning of the next period; null: no next period")] | None
     )
 
 

@@ -37,7 +37,7 @@ class Heard:
         if len(given) > 1 or word is None:
             await error_answer(_NOT_BELIEVED, scope["path"])(scope, receive, send)
             return
-        await self._app(_as_told(scope, word), receive, send)
+        await self._app(_with_origin(scope, word), receive, send)
 
 
 def target_of(scope: Scope) -> str:
@@ -48,7 +48,8 @@ def target_of(scope: Scope) -> str:
     return target.decode("latin-1")
 
 
-def _as_told(scope: Scope, word: Word) -> Scope:
+def _with_origin(scope: Scope, word: Word) -> Scope:
+    """Return the scope of a request with the origin that a standby states."""
     extensions = {
         name: value for name, value in (scope.get("extensions") or {}).items() if name not in _OF_CONNECTION
     }

@@ -43,7 +43,7 @@ class Led:
             nonlocal is_refused
             if is_refused:
                 return
-            # Checked after everything was read: what was read while this scheduler led is valid, whoever leads now.
+            # Checked after everything was read: what was read while this scheduler led stays valid.
             unsure_s = self._unsure_s(asked_at) if message["type"] == "http.response.start" else None
             if unsure_s is None:
                 await send(message)

@@ -41,24 +41,26 @@ class Lines:
         """Forward the connection, or refuse it."""
         line = WebSocket(scope, receive, send)
         leader = self._leader()
-        if leader is None or not self._may_come(scope):
+        if leader is None or not self._is_allowed(scope):
             await line.close(_NOT_ALLOWED)  # before it is accepted: 403
             return
         try:
             async with self._opened(leader, scope) as other:
                 await line.accept(other.subprotocol)
-                await _carried(line, other)
+                await _forward(line, other)
         except (OSError, TimeoutError, WebSocketException):
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):
                 await line.close(_AWAY)
 
-    def _may_come(self, scope: Scope) -> bool:
+    def _is_allowed(self, scope: Scope) -> bool:
+        """Return whether a connection is to a channel, under a name of this host, and not from another web page."""
         scheme = "https" if scope["scheme"] == "wss" else "http"
         as_request = {**scope, "method": "POST", "scheme": scheme}
         is_channel = scope["path"].startswith(CHANNELS)
         return is_channel and host_problem(scope, self._names) is None and csrf_problem(as_request) is None
 
     def _opened(self, leader: Leader, scope: Scope) -> connect:
+        """Return the connection to the leader for a client's connection, with the client's proof."""
         shown = Headers(scope=scope).getlist("authorization")
         url = leader.url.replace("http", "ws", 1) + quote(scope["path"])
         return connect(
@@ -75,7 +77,7 @@ class Lines:
         )
 
 
-async def _carried(line: WebSocket, other: ClientConnection) -> None:
+async def _forward(line: WebSocket, other: ClientConnection) -> None:
     """Forward frames both ways until one side disconnects; then close the other one."""
     ways = [asyncio.ensure_future(_to_leader(line, other)), asyncio.ensure_future(_to_client(line, other))]
     try:

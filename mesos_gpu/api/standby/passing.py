@@ -76,6 +76,11 @@ class Passing:
             await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, send)
 
     def _next(self, scope: Scope) -> Leader:
+        """Return the leader for a request.
+
+        Raises:
+            Refusal: No scheduler leads, or the request was forwarded already.
+        """
         if any(name == HEADER.encode() for name, _ in scope["headers"]):
             raise unavailable(
                 "this scheduler is a standby; it does not forward a request that was forwarded already"
@@ -86,6 +91,7 @@ class Passing:
         return leader
 
     async def _pass(self, leader: Leader, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request to the leader, and its answer to the client."""
         head = await self._head(leader, scope)
         try:
             upstream = await opened(leader.url, self._tls, is_head=scope["method"] == "HEAD")
@@ -93,8 +99,8 @@ class Passing:
             why = str(error) or f"no connection within {CONNECT_S:g} s"
             raise unavailable(f"the leader {leader.url} does not answer: {why}") from error
         try:
-            sent = asyncio.ensure_future(_sent(upstream, head, _is_chunked(scope), receive))
-            got = asyncio.ensure_future(_answered(upstream, leader, scope, send))
+            sent = asyncio.ensure_future(_forward(upstream, head, _is_chunked(scope), receive))
+            got = asyncio.ensure_future(_return_answer(upstream, leader, scope, send))
             try:
                 await asyncio.wait((sent, got), return_when=asyncio.FIRST_COMPLETED)
                 if not got.done():  # the client has disconnected
@@ -153,7 +159,7 @@ class Passing:
 
 
 def unavailable(what: str) -> Refusal:
-    """Return the refusal (503) for requests that need a leader while there is none."""
+    """Return the refusal (503) for requests that need a leader while no scheduler leads."""
     remedy = f"try again in {RETRY_S} s; if this lasts, see mesos-gpu leader, and docs/high-availability.md"
     return Refusal(503, "unavailable", what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
 
@@ -173,7 +179,7 @@ def _is_chunked(scope: Scope) -> bool:
     return any(name == b"transfer-encoding" for name, _ in scope["headers"])
 
 
-async def _sent(upstream: Upstream, head: bytes, chunked: bool, receive: Receive) -> None:
+async def _forward(upstream: Upstream, head: bytes, chunked: bool, receive: Receive) -> None:
     """Forward a request as it comes, then wait until its client disconnects."""
     with contextlib.suppress(OSError):  # the missing answer or its content shows the error
         await upstream.send(head)
@@ -188,12 +194,12 @@ async def _sent(upstream: Upstream, head: bytes, chunked: bool, receive: Receive
                 await upstream.send(piece)
 
 
-async def _answered(upstream: Upstream, leader: Leader, scope: Scope, send: Send) -> None:
+async def _return_answer(upstream: Upstream, leader: Leader, scope: Scope, send: Send) -> None:
     """Return an answer as it comes."""
     try:
         status, headers = await upstream.head()
     except (OSError, TimeoutError) as error:
-        raise _not_answered(scope, leader, error) from error
+        raise _no_answer(scope, leader, error) from error
     marked = [*end_to_end(headers), (LEADER, leader.url.encode())]
     start: Message = {"type": "http.response.start", "status": status, "headers": marked}
     await send(start)
@@ -207,7 +213,8 @@ async def _answered(upstream: Upstream, leader: Leader, scope: Scope, send: Send
     await send({"type": "http.response.body", "body": b""})
 
 
-def _not_answered(scope: Scope, leader: Leader, error: Exception) -> Refusal:
+def _no_answer(scope: Scope, leader: Leader, error: Exception) -> Refusal:
+    """Return the refusal of a request that the leader has not answered: 502 if it may have been carried out."""
     why = f"{leader.url} does not answer: {str(error) or _GONE}"
     if scope["method"] in SAFE:
         return unavailable(f"the leader {why}")

@@ -106,6 +106,7 @@ class Standby:
             await self._app(scope, receive, self._marked(scope, send))
 
     def _is_local(self, scope: Scope) -> bool:
+        """Return whether a request is answered from the copy of the state."""
         path, headers = scope["path"], Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD") or not _LOCAL.fullmatch(path):
             return False
@@ -133,6 +134,7 @@ class Standby:
         return age_s is not None and time.monotonic() - age_s > self._changed_at
 
     def _too_old(self, scope: Scope) -> Refusal | None:
+        """Return the refusal of a request if the copy is missing or too old; None if it can be answered."""
         if of_this_scheduler(scope["path"]):
             return None
         note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
@@ -149,6 +151,7 @@ class Standby:
         )
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request to the leader, and add headers to the answer."""
         about = note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
 
         async def named(message: Message) -> None:

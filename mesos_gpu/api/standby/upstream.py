@@ -74,6 +74,7 @@ class Upstream:
             await self._more()
 
     async def _more(self) -> None:
+        """Read and parse more of the answer."""
         async with asyncio.timeout(QUIET_S):
             data = await self._reader.read(_PIECE)
         if not data:
@@ -106,11 +107,11 @@ async def opened(url: str, tls: ssl.SSLContext | None, *, is_head: bool) -> Upst
             ssl=tls if is_tls else None,
             server_hostname=parts.hostname if is_tls else None,
         )
-    _see_that_it_is_there(writer.get_extra_info("socket"))
+    _set_keepalive(writer.get_extra_info("socket"))
     return Upstream(reader, writer, is_head=is_head)
 
 
-def _see_that_it_is_there(connection: socket.socket) -> None:
+def _set_keepalive(connection: socket.socket) -> None:
     """Set TCP options by which the kernel ends a connection to an unreachable host."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _PROBES.items():

@@ -98,6 +98,7 @@ class Verifier:
         return word if is_for_this and self._is_new(word) else None
 
     def _is_new(self, word: Word) -> bool:
+        """Return whether a statement's number was not used before, and remember it."""
         latest, near = self._seen.get(word.by, (0, set()))
         if word.number in near or word.number <= latest - _WINDOW:
             return False

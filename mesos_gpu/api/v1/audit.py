@@ -30,8 +30,7 @@ class AuditHandlers:
     """Handlers of the audit log, and of the recorded changes of a job or a GPU.
 
     Args:
-        scheduler: The scheduler.
-        trail: The audit log; None if there is none.
+        trail: The audit log; None if audit is off.
     """
 
     def __init__(self, scheduler: SchedulerApi, trail: AuditTrail | None) -> None:
@@ -40,7 +39,7 @@ class AuditHandlers:
 
     async def list(self, request: Request) -> Response:
         """GET /v1/audit: search all records."""
-        asked, cursor = _asked(request), request.query_params.get("cursor", "")
+        asked, cursor = _search_of(request), request.query_params.get("cursor", "")
         seen = await self._search(asked, int(MAX_RECORDS.of(request)), cursor)
         full = self._trail.full()
         body: shapes.Audit = {
@@ -68,11 +67,17 @@ class AuditHandlers:
         return await self._changes(request, f"gpu:{await result_of(self._scheduler.read(named))}")
 
     async def _changes(self, request: Request, subject: str) -> Response:
+        """Answer with the recorded changes of a job or a GPU."""
         most = int(MAX_CHANGES.of(request))
         seen = await self._search(Asked(on=subject, result=Result.DONE), most, "")
         return json_answer({"changes": [_change(record) for _, record in seen.records]})
 
     async def _search(self, asked: Asked, most: int, cursor: str) -> Found:
+        """Search the audit log.
+
+        Raises:
+            Refusal: The cursor is not valid, or the log cannot be read.
+        """
         async with self._turn:
             try:
                 return await run_in_threadpool(self._trail.search, asked, limit=most, cursor=cursor)
@@ -89,7 +94,12 @@ class AuditHandlers:
         return self._kept
 
 
-def _asked(request: Request) -> Asked:
+def _search_of(request: Request) -> Asked:
+    """Return the search that a query describes.
+
+    Raises:
+        Refusal: A filter is not valid.
+    """
     query, problems = request.query_params, []
     texts = {name: query.get(name, "") for name in ("who", "what", "on")}
     problems += [

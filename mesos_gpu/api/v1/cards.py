@@ -57,7 +57,6 @@ class CardHandlers:
     """Handlers of the map of GPUs.
 
     Args:
-        scheduler: The scheduler.
         kept: Cache of the map.
     """
 
@@ -118,6 +117,7 @@ def _counted(letters: str) -> shapes.Counted:
 def _node(
     view: View, node: Node, statuses: list[GpuStatus], numbers: dict[JobId | None, int]
 ) -> cards.NodeCards:
+    """Return the GPUs of a node; `numbers` collects the indexes of jobs."""
     statuses.sort(key=lambda status: status.gpu.place)
     return {
         "hostname": node.hostname,
@@ -132,6 +132,7 @@ def _node(
 
 
 def _letter(view: View, status: GpuStatus) -> str:
+    """Return the letter of a GPU."""
     used = is_used(view, status)
     if status.health is not Health.OK:
         letter = _LETTERS[status.health]

@@ -46,7 +46,6 @@ class Documents(Generic[D]):
     """Handlers that read a document and its versions, and decode requests for a new version.
 
     Args:
-        scheduler: The scheduler.
         kind: Kind of the document.
     """
 
@@ -108,7 +107,7 @@ def not_read(value: Mapping[str, Any]) -> Problem:
     """Return the fault of a body that does not state the version that was read."""
     given = value.get("version")
     wrong = "" if given is None else f"must be an integer from 0, got {show(given)}: "
-    how = "state the version that you have read: 0 if there is none yet (or as an ETag in If-Match)"
+    how = "state the version that you have read: 0 before the first one (or as an ETag in If-Match)"
     return Problem("/version", wrong + how)
 
 

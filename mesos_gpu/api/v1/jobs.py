@@ -66,7 +66,6 @@ class Jobs:
     """Handlers of jobs.
 
     Args:
-        scheduler: The scheduler.
         settings: Settings of the REST interface.
     """
 
@@ -109,7 +108,7 @@ class Jobs:
                 job = await result_of(self._scheduler.request(new_job(spec, sight.rights.caller.name)))
             except NotAccepted as error:
                 raise told_of(sight.rights, error, spec.queue) from None
-        self._anew()
+        self._forget_queues()
         note.about("job", job.id)
 
         def submitted(view: View) -> SubmittedJob:
@@ -157,7 +156,7 @@ class Jobs:
         left = await decoded_by(request, body, left_open) if spec.gpus else ()
         return (await self._read(self._defaults.of)).given_to(spec, left) if left else spec
 
-    def _anew(self) -> None:
+    def _forget_queues(self) -> None:
         """Discard cached queue orders, so that a caller sees its own change."""
         for kept in self._lines.values():
             kept.forget()
@@ -174,7 +173,7 @@ class Jobs:
     async def show(self, request: Request) -> Response:
         """GET /v1/jobs/{id}: a job, after its next change if the request says so."""
         show_env = _shows_env(request)
-        job_id, version = await self._about(request, lambda _view, job, _sight: (job.id, job.version))
+        job_id, version = await self._read_job(request, lambda _view, job, _sight: (job.id, job.version))
         seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
         if asked.AFTER_VERSION.name in request.query_params and version <= seen:
             await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
@@ -184,7 +183,7 @@ class Jobs:
                 sight.require(JOB_ENV, job)
             return views.job(view, job, sight, show_env=show_env)
 
-        return json_answer(await self._about(request, shown))
+        return json_answer(await self._read_job(request, shown))
 
     async def _version(self, job_id: JobId) -> int:
         return await self._read(lambda view: job_of(view, job_id).version)
@@ -195,7 +194,7 @@ class Jobs:
         job_id, indexes, ended = await self._read(lambda view: _to_kill(view, wanted, sight))
         note.about("job", job_id if indexes is None else f"{job_id}[{indexes}]")
         job = await result_of(self._scheduler.request(job_kill(job_id, indexes=indexes)))
-        self._anew()
+        self._forget_queues()
         sight = Sight.of(request)
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
         return json_answer(body, 200 if ended else 202)
@@ -208,7 +207,7 @@ class Jobs:
 
     async def checkpoint(self, request: Request) -> Response:
         """POST /v1/jobs/{id}/checkpoint: report that a job's work is saved."""
-        job_id = await self._about(request, lambda _, job, sight: sight.require(JOB_CHECKPOINT, job).id)
+        job_id = await self._read_job(request, lambda _, job, sight: sight.require(JOB_CHECKPOINT, job).id)
         note.about("job", job_id)
         job = await result_of(self._scheduler.request(CheckpointTold(job_id)))
         sight = Sight.of(request)
@@ -216,7 +215,7 @@ class Jobs:
 
     async def tasks_of(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/tasks: the launches of a job."""
-        tasks = await self._about(
+        tasks = await self._read_job(
             request,
             lambda view, job, sight: [views.task(view, task, sight) for task in tasks_of(view, job.id)],
         )
@@ -231,11 +230,11 @@ class Jobs:
             line = command_of(job.spec, show_env=show_env)
             return {"command": line.text, "left_out": dict(line.left_out), "request": dict(line.request)}
 
-        return json_answer(await self._about(request, made))
+        return json_answer(await self._read_job(request, made))
 
     async def use(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/use: the recent utilization of a job's GPUs."""
-        return json_answer(await self._about(request, _past))
+        return json_answer(await self._read_job(request, _past))
 
     async def logs(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/logs: a piece of a task's output."""
@@ -253,7 +252,7 @@ class Jobs:
             named = wanted or launch_of(view, request.path_params["id"])
             return _launch(view, job.id, named), view.framework_id or ""
 
-        task, framework_id = await self._about(request, launched)
+        task, framework_id = await self._read_job(request, launched)
         since = asked.SINCE.of(request) if asked.SINCE.name in request.query_params else None
         wanted_times = asked.TIMES.of(request)
         agent = self._agents.of(task, LOG_BOUNDS)
@@ -304,7 +303,7 @@ class Jobs:
 
         return json_answer(await self._read_copy(select))
 
-    async def _about(self, request: Request, fn: Callable[[View, Job, Sight], T]) -> T:
+    async def _read_job(self, request: Request, fn: Callable[[View, Job, Sight], T]) -> T:
         """Read something about the job that the path names, with the caller's current visibility."""
         wanted, sight = request.path_params["id"], Sight.of(request)
         return await self._read(lambda view: fn(view, job_of(view, wanted, sight.sees), sight))

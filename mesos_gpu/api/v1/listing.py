@@ -97,7 +97,9 @@ class Listing:
     def select(self, view: View) -> shapes.Jobs:
         """Return up to `limit` of the matching jobs, and the number of all."""
         newest = self._newest(view)
-        matching: list[Job] = [job for job in newest if self._matches(view, job) and self._found(view, job)]
+        matching: list[Job] = [
+            job for job in newest if self._matches(view, job) and self._is_searched(view, job)
+        ]
         if self.order is Order.ACTIVITY:
             matching = by_activity(matching)
         return {
@@ -114,7 +116,7 @@ class Listing:
         folded = (arrays.shown(view, array) for array in reversed(view.arrays.values()))  # type: ignore[call-overload]
         return merge(alone, folded, key=lambda job: -job.submitted_at)
 
-    def _found(self, view: View, job: Job) -> bool:
+    def _is_searched(self, view: View, job: Job) -> bool:
         """Return whether a job contains the searched text; hosts of its tasks are checked last, as they take
         longest.
         """
@@ -126,6 +128,7 @@ class Listing:
         return any(self.search in host.lower() for host in _hosts(view, job))
 
     def _matches(self, view: View, job: Job) -> bool:
+        """Return whether a job passes all filters but the search."""
         if self.no_instances and job.app_version is not None:
             return False
         if (
@@ -169,6 +172,7 @@ def of_nodes(request: Request) -> Callable[[str], bool]:
 
 
 def _values(view: View, job: Job) -> Values:
+    """Return the values of a job's fields that patterns can match."""
     return {
         By.NAME: (job.spec.name,) if job.array is None else (job.spec.name, job.spec.name.rpartition(".")[0]),
         By.USER: (owner_of(job),),

@@ -237,9 +237,8 @@ def _may_be_cut(offset: int, raw: bytes, _at_end: bool) -> bool:
 def whole(raw: bytes, offset: int, *, last: bool, tail: bool = False) -> Chunk:
     """Return bytes as text; invalid UTF-8 becomes U+FFFD.
 
-    An incomplete character at the end is left for the next read, unless there is none (`last`). An incomplete character
-    at
-    the beginning is left out if the last N bytes were requested (`tail`).
+    An incomplete character at the end is left for the next read, unless this is the last one (`last`). An incomplete
+    character at the beginning is left out if the last N bytes were requested (`tail`).
     """
     skipped = 0
     if tail and offset > 0:

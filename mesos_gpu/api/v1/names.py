@@ -69,12 +69,18 @@ def gpu_of(view: View, wanted: str) -> GpuId:
 
 
 def _hosts(known: Collection[str], wanted: str) -> list[str]:
+    """Return the hosts with a name, or with a name that begins with these parts."""
     if wanted in known:
         return [wanted]
     return sorted(name for name in known if name.startswith(f"{wanted}.") and not _ADDRESS.fullmatch(name))
 
 
 def _only(wanted: str, what: str, matching: Sequence[str], remedy: str) -> str:
+    """Return the only match.
+
+    Raises:
+        Refusal: There are several.
+    """
     if len(matching) > 1:
         shown = ", ".join(matching[:_MAX_NAMED]) + (" …" if len(matching) > _MAX_NAMED else "")
         raise Refusal(409, "ambiguous", f"{wanted} names {len(matching)} {what}: {shown}", remedy=remedy)

@@ -35,7 +35,6 @@ class Operate:
     """Handlers of GPUs and nodes.
 
     Args:
-        scheduler: The scheduler.
         cards: Cache of the map of all GPUs, which drains and resets change.
     """
 
@@ -70,7 +69,7 @@ class Operate:
 
     async def drain_gpu(self, request: Request) -> Response:
         """POST /v1/gpus/{id}/drain: drain a GPU."""
-        operation = await _asked(request, deadline=True)
+        operation = await _operation(request, deadline=True)
         gpu_id = await self._gpu_id(_id(request))
         await result_of(
             self._scheduler.request(
@@ -79,22 +78,22 @@ class Operate:
                 )
             )
         )
-        self._anew()
+        self._forget_lists()
         return await self._gpus_shown(request, gpu_id)
 
     async def undrain_gpu(self, request: Request) -> Response:
         """DELETE /v1/gpus/{id}/drain: end the drain of a GPU."""
         gpu_id = await self._gpu_id(_id(request))
         await result_of(self._scheduler.request(UndrainRequested(Target.GPU, gpu_id, by=_by(request))))
-        self._anew()
+        self._forget_lists()
         return await self._gpus_shown(request, gpu_id)
 
     async def reset_gpu(self, request: Request) -> Response:
         """POST /v1/gpus/{id}/reset: request a reset; 202, as the node carries it out later."""
-        operation = await _asked(request, deadline=False)
+        operation = await _operation(request, deadline=False)
         gpu_id = await self._gpu_id(_id(request))
         await result_of(self._scheduler.request(new_reset(gpu_id, operation.reason, by=operation.by)))
-        self._anew()
+        self._forget_lists()
         return await self._shown(request, gpu_id, 202)
 
     async def nodes(self, request: Request) -> Response:
@@ -127,7 +126,7 @@ class Operate:
 
     async def drain_node(self, request: Request) -> Response:
         """POST /v1/nodes/{id}/drain: drain a node."""
-        operation = await _asked(request, deadline=True)
+        operation = await _operation(request, deadline=True)
         hostname = await self._hostname(_id(request))
         await result_of(
             self._scheduler.request(
@@ -136,14 +135,14 @@ class Operate:
                 )
             )
         )
-        self._anew()
+        self._forget_lists()
         return await self._node_shown(hostname)
 
     async def undrain_node(self, request: Request) -> Response:
         """DELETE /v1/nodes/{id}/drain: end the drain of a node."""
         hostname = await self._hostname(_id(request))
         await result_of(self._scheduler.request(UndrainRequested(Target.NODE, hostname, by=_by(request))))
-        self._anew()
+        self._forget_lists()
         return await self._node_shown(hostname)
 
     async def _gpu_id(self, wanted: str) -> GpuId:
@@ -156,7 +155,7 @@ class Operate:
         note.about("node", hostname)
         return hostname
 
-    def _anew(self) -> None:
+    def _forget_lists(self) -> None:
         self._listed.forget()
         self._cards.forget()
 
@@ -196,19 +195,29 @@ def _id(request: Request) -> str:
     return str(request.path_params["id"])
 
 
-def _who(request: Request, said: str) -> str:
+def _operator(request: Request, said: str) -> str:
     """Return the name of the operator: the caller's proved name, else the name in the request."""
     return caller_of(request).name or said
 
 
 def _by(request: Request) -> str:
-    by = _who(request, request.query_params.get("by", ""))
+    """Return the name of the operator for a request without a body.
+
+    Raises:
+        Refusal: The name is not valid.
+    """
+    by = _operator(request, request.query_params.get("by", ""))
     problem = operations.by_problem(by)
     if problem:
         raise invalid(problem)
     return by
 
 
-async def _asked(request: Request, *, deadline: bool) -> operations.Request:
+async def _operation(request: Request, *, deadline: bool) -> operations.Request:
+    """Return the drain or reset in a body.
+
+    Raises:
+        Refusal: The body is not valid.
+    """
     operation = valid(await read_of(request, partial(operations.decode, deadline=deadline)))
-    return replace(operation, by=_who(request, operation.by))
+    return replace(operation, by=_operator(request, operation.by))

@@ -53,6 +53,7 @@ class Plans:
         return await self._planned(request, await result_of(self._scheduler.read_copy(read)))
 
     async def _planned(self, request: Request, problem: defrag.Problem) -> Response:
+        """Compute a plan, and answer with it."""
         sight = Sight.of(request)
         # The search may take long: it must not delay the engine or other requests.
         plan = await in_turn(request, partial(defrag.plan, problem))

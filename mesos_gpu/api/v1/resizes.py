@@ -37,7 +37,6 @@ class Resizes:
     """Handlers of resizes.
 
     Args:
-        scheduler: The scheduler.
         changes: Changes of jobs, for waiting.
     """
 
@@ -79,6 +78,7 @@ class Resizes:
         return job_id
 
     async def _answer(self, request: Request, job_id: JobId, wait_s: float) -> Response:
+        """Wait for the host's answer to a resize or its withdrawal, and return the response."""
         seen = await self._answered(request, job_id, time.monotonic() + wait_s)
         resize = seen.job["resize"]
         if seen.restarts or resize is None or resize["state"] in _PENDING:
@@ -90,7 +90,7 @@ class Resizes:
     async def _answered(self, request: Request, job_id: JobId, deadline: float) -> _Seen:
         """Return the job when its host has answered, or at the deadline (`time.monotonic()`)."""
         while True:
-            seen = await self._look(request, job_id)
+            seen = await self._read_job(request, job_id)
             resize, left_s = seen.job["resize"], deadline - time.monotonic()
             if seen.restarts or resize is None or resize["state"] not in _PENDING or left_s <= 0:
                 return seen
@@ -98,7 +98,7 @@ class Resizes:
                 job_id, seen.job["version"], left_s, lambda: self._version(request, job_id)
             )
 
-    async def _look(self, request: Request, job_id: JobId) -> _Seen:
+    async def _read_job(self, request: Request, job_id: JobId) -> _Seen:
         """Return the job with the caller's current visibility."""
         sight = Sight.of(request)
 
@@ -109,7 +109,7 @@ class Resizes:
         return await result_of(self._scheduler.read(look))
 
     async def _version(self, request: Request, job_id: JobId) -> int:
-        return (await self._look(request, job_id)).job["version"]
+        return (await self._read_job(request, job_id)).job["version"]
 
 
 def _refusal(job_id: JobId, resize: shapes.Resize) -> Refusal:

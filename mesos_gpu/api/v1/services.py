@@ -65,7 +65,7 @@ class ServiceHandlers:
         """PUT /v1/services/{name}: create or replace a service."""
         wanted = valid(await read_of(request, partial(split.decode, _name(request))))
         sight = AppSight.of(request)
-        unknown = await self._read(lambda view: _unknown(view, wanted, sight))
+        unknown = await self._read(lambda view: _faults(view, wanted, sight))
         if unknown:
             raise invalid(*unknown)
         await result_of(self._scheduler.request(SplitSet(wanted)))
@@ -156,13 +156,18 @@ def _require(known: Mapping[str, App], split: TrafficSplit, sight: AppSight) -> 
 
 
 def _named(view: View, name: str, sight: AppSight) -> TrafficSplit:
+    """Return the service with a name.
+
+    Raises:
+        NotFound: It does not exist, or none of its apps is visible.
+    """
     split = view.splits.get(name)
     if split is None or _part_of(split, _by_id(view), sight) is None:
         raise NotFound(f"there is no service {name}", remedy="list them with: mesos-gpu service list")
     return split
 
 
-def _unknown(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]:
+def _faults(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]:
     """Return the faults of a requested service.
 
     Raises:
@@ -243,6 +248,7 @@ def _text(text: str) -> Response:
 
 
 def _json(backend: Backend, wanted: TrafficSplit | None, facts: _Facts) -> dict[str, Any]:
+    """Return the JSON of a service; `wanted`: its definition, None if labels define it."""
     total = sum(server.weight for server in backend.servers)
     weights = wanted.weights if wanted else backend.shares
     return {

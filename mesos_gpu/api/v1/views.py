@@ -141,8 +141,6 @@ def array(
     """Return an array with its tasks at some places by progress, and the first jobs among them.
 
     Args:
-        view: State.
-        array: The array.
         places: Positions of the requested tasks in the array.
         members: Jobs of these tasks.
         sight: Visibility for the caller.
@@ -173,7 +171,7 @@ def _place(array: JobArray, job: Job) -> int:
 
 
 def notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice | None:
-    """Return the notice of a job's tasks, which all get the same one; None if there is none."""
+    """Return the notice of a job's tasks, which all get the same one; None without a notice."""
     if not notices:
         return None
     last = notices[0]
@@ -224,7 +222,7 @@ def _use(use: ShareUse) -> shapes.ShareUse:
 
 
 def _resize_of(task: Task) -> Resizing | None:
-    """Return the latest resize of a task, as refused if the task has ended without an answer; None if there is none."""
+    """Return the latest resize of a task, as refused if the task has ended without an answer; None without a resize."""
     if task.resize is None or not task.resize.number:
         return None  # only the current share was read
     if not (task.ended and task.resize.pending):
@@ -319,12 +317,14 @@ def _ended_as(task: Task) -> str | None:
 
 
 def _problem_of_ports(view: View, task: Task, owner: Job | None, sight: Sight) -> str:
+    """Return why a task is not proved to listen on its ports, hidden if its job may not be read."""
     if task.listening is None or task.ended:
         return ""
     return str(sight.veiled(view, task.listening.problem)) if owner is None or sight.reads(owner) else HIDDEN
 
 
 def _name(task: Task, owner: Job | None) -> str:
+    """Return the name of a task: that of its job, or one that shows its purpose."""
     if owner is not None:
         return owner.spec.name
     if task.covers is not None:

@@ -156,7 +156,7 @@ def test_a_document_that_nobody_could_change_again_needs_to_be_forced(rig: Acces
 
 def test_access_change_warns_of_probable_mistakes(rig: AccessRig) -> None:
     said = put(rig, ROOT, {"names": ["*"], "roles": ["admin"]}).json()["warnings"]
-    assert said == ["bindings/0 lets everybody with a proved name change this document"]
+    assert said == ["bindings/0 lets every authenticated user change this document"]
     locked = put(rig, ROOT, {"names": ["ann"], "roles": ["admin"], "queues": ["ml"]}).json()["warnings"]
     assert locked == [
         "no user has the right access:write: only root on the scheduler's host can change it again"

@@ -54,7 +54,6 @@ class Consent:
             rights: Rights of the caller.
             permits: Permits of the operator.
             pooled: Whether each task that names no user gets a separate one on its host.
-            splits: All services.
             tree: Tree of queues.
         """
         self._tree, self._permits = tree, permits
@@ -83,7 +82,7 @@ class Consent:
         self._require_groups(seen, wanted)
         details: list[Detail] = []
         made = map_apps(wanted, lambda app: self._of(app, old.get(app.id), details))
-        details += self._of_services(old, made)
+        details += self._service_faults(old, made)
         if details:
             raise Refused(
                 403,
@@ -93,7 +92,7 @@ class Consent:
             )
         return made
 
-    def _of_services(self, old: Mapping[str, App], made: Group) -> Iterator[Detail]:
+    def _service_faults(self, old: Mapping[str, App], made: Group) -> Iterator[Detail]:
         """Yield faults of labels and ports that would attract requests for services of others."""
         changed = [app for app in made.all_apps() if app is not old.get(app.id)]
         if self._rights.is_open or not changed:
@@ -120,7 +119,7 @@ class Consent:
                 after.get(id, ()),
             )  # groups without such fields come and go with their apps
             if (said[0] != said[1] or id in bare) and not self._sight.may_write_below(id):
-                raise _of_group(self._rights, id)
+                raise _group_refusal(self._rights, id)
 
     @property
     def _name(self) -> str:
@@ -131,7 +130,7 @@ class Consent:
         if app is old:
             return app
         if old is not None:
-            app = replace(app, owner=old.owner, env=_as_before(app, old))
+            app = replace(app, owner=old.owner, env=_restored_env(app, old))
             if app == old:
                 return old
         if self._rights.is_open:
@@ -160,7 +159,7 @@ class Consent:
         if isinstance(spec, str):
             details.append(Detail(app.id, (spec,)))
             return app
-        details += self._of_queue(app)
+        details += self._queue_faults(app)
         faults = admission.problems(self._rights, spec, subject_of(app))
         if spec.user is None and not self._pooled:
             asked = spec
@@ -173,7 +172,7 @@ class Consent:
             )
         return replace(app, user=spec.user)
 
-    def _of_queue(self, app: App) -> Iterator[Detail]:
+    def _queue_faults(self, app: App) -> Iterator[Detail]:
         """Yield a fault if the app names a queue in which the caller may not run jobs; the queue of its group needs
         no right.
         """
@@ -187,7 +186,7 @@ class Consent:
             yield Detail(f"{app.id}/{place}", (self._rights.missing(JOB_RUN, job),))
 
 
-def _as_before(app: App, old: App) -> Mapping[str, str | SecretRef]:
+def _restored_env(app: App, old: App) -> Mapping[str, str | SecretRef]:
     """Return the environment; a value that was shown as hidden, and comes back so, stays unchanged."""
     return {
         name: old.env[name] if value == HIDDEN and name in old.env else value
@@ -196,6 +195,7 @@ def _as_before(app: App, old: App) -> Mapping[str, str | SecretRef]:
 
 
 def _shares_values(app: App, old: App) -> bool:
+    """Return whether the environment of an app has values of its previous version."""
     return any(name in app.env and app.env[name] == value for name, value in old.env.items())
 
 
@@ -218,6 +218,6 @@ def _bare_groups(group: Group) -> frozenset[str]:
     return frozenset(id for child in group.groups for id in _bare_groups(child))
 
 
-def _of_group(rights: Rights, id: str) -> Refused:
+def _group_refusal(rights: Rights, id: str) -> Refused:
     what = rights.missing(APP_WRITE, Subject(rights.caller.name, app=id))
     return Refused(403, what, remedy=rights.who_can_give())

@@ -16,7 +16,6 @@ def heard_by(sight: AppSight, event: ev.AppEvent, apps: Mapping[str, App]) -> ev
 
     Args:
         sight: Visibility for the listener.
-        event: The event.
         apps: Existing apps by id; a removed app counts as without owner.
     """
     what = _heard(sight, event.what, apps)
@@ -24,6 +23,7 @@ def heard_by(sight: AppSight, event: ev.AppEvent, apps: Mapping[str, App]) -> ev
 
 
 def _heard(sight: AppSight, what: ev.What, apps: Mapping[str, App]) -> ev.What | None:
+    """Return the visible part of an event; None if it is invisible."""
     match what:
         case ev.Registered() | ev.Disconnected():
             return what
@@ -39,7 +39,7 @@ def _heard(sight: AppSight, what: ev.What, apps: Mapping[str, App]) -> ev.What |
             client = what.client if sight.rights.may(AUDIT_SEE) else ""
             return replace(what, app=sight.shown(what.app), client=client)
         case ev.TaskChanged() | ev.UnhealthyKilled():
-            return _of_task(sight, what, apps)
+            return _task_event(sight, what, apps)
         case ev.InstanceChanged() | ev.HealthChanged():
             return what if sight.rights.may(APP_SEE, _subject(what.subject.app, apps)) else None
         case ev.CheckFailed():  # contains the check from the app's definition
@@ -50,7 +50,7 @@ def _heard(sight: AppSight, what: ev.What, apps: Mapping[str, App]) -> ev.What |
             return what if sight.rights.may(APP_SEE, _subject(what.app, apps)) else None
 
 
-def _of_task(
+def _task_event(
     sight: AppSight, what: ev.TaskChanged | ev.UnhealthyKilled, apps: Mapping[str, App]
 ) -> ev.What | None:
     """Return an event of a task, whose message is hidden unless the listener may read the app."""

@@ -31,13 +31,14 @@ class GpuPage(TypedDict):
 
 
 class NodePage(TypedDict):
-    """Nodes."""
+    """A list of nodes, or a page of it."""
 
     nodes: list[Node]
     total: _Total | None
 
 
 def _page(what: str) -> tuple[Any, ...]:
+    """Return the query parameters of a page."""
     return (
         in_query(
             "skip",

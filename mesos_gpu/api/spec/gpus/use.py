@@ -41,7 +41,7 @@ class Meters(TypedDict):
 
 
 class GpuUse(Meters):
-    """How a GPU is used."""
+    """Current use of a GPU."""
 
     at: Annotated[float, says(description="time of the sample by the host's clock, seconds since the epoch")]
     busy_pct: _Busy | None
@@ -50,7 +50,7 @@ class GpuUse(Meters):
 
 
 class JobUse(TypedDict):
-    """How a job uses the GPUs that it holds now."""
+    """Current use of a job's GPUs."""
 
     busy_pct: (
         Annotated[

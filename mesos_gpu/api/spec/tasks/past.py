@@ -65,7 +65,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
                 "jobs in one of these states",
             ),
             of_patterns("named", "name of the job"),
-            of_patterns("user", "user to whom it is charged; matches users that are not authenticated, too"),
+            of_patterns("user", "user that it is charged to; matches users that are not authenticated, too"),
             of_patterns("queue", "its queue; matches queues below it, too"),
             of_patterns("app", "its app; the first slash may be left out"),
             of_patterns("node", "host where it ran last; the first part of the name is enough"),

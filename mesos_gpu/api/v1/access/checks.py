@@ -21,6 +21,7 @@ def answer(rights: Rights, asked: Question) -> dict[str, Any]:
 
 
 def _reasons(rights: Rights, asked: Question) -> list[dict[str, Any]]:
+    """Return the reasons why something is allowed."""
     if rights.is_open:
         return [_reason("authentication is off: everything is allowed")]
     bindings = list(rights.document.bindings)

@@ -120,7 +120,7 @@ def _check_reach(rights: Rights, old: AccessDocument, new: AccessDocument, *, fo
 def _warnings(rights: Rights, now: AccessDocument) -> list[str]:
     """Return warnings about possible mistakes in a document."""
     warnings = [
-        f"bindings/{index} lets everybody with a proved name change this document"
+        f"bindings/{index} lets every authenticated user change this document"
         for index in giving.givers(now)
         if EVERYTHING in now.bindings[index].names
     ]

@@ -34,7 +34,6 @@ class TokenHandlers:
     """Handlers of the routes below /v1/tokens.
 
     Args:
-        scheduler: The scheduler.
         longest_s: Longest lifetime of a token, in seconds.
     """
 
@@ -55,7 +54,9 @@ class TokenHandlers:
     async def create(self, request: Request) -> Response:
         """POST /v1/tokens: create a token; its secret is in this answer only."""
         asked = valid(wire.decode(await read_of(request, object_of), self._longest_s))
-        wanted, until = _wanted(rights_of(request), asked)  # rights at the time when the whole body has come
+        wanted, until = _new_token(
+            rights_of(request), asked
+        )  # rights at the time when the whole body has come
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
         made = await result_of(self._scheduler.request(TokenCreated(kept, asked.lifetime_s, until)))
@@ -97,7 +98,7 @@ def _warnings(document: AccessDocument, token: Token) -> list[str]:
     return [f"{what}; bind a role to it (mesos-gpu access apply)"]
 
 
-def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
+def _new_token(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
     """Return the requested token without id and secret, and its latest end; None for no such end.
 
     Raises:

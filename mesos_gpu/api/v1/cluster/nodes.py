@@ -34,7 +34,7 @@ _KEYS: Final[Mapping[lists.NodeOrder, Callable[[shapes.Node], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A page of a list; `limit` is None for all entries after `skip`."""
+    """A page of a list; without `limit` it has all entries after `skip`."""
 
     skip: int
     limit: int | None

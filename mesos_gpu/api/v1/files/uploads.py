@@ -53,8 +53,7 @@ class Uploads:
     """Handlers of archives.
 
     Args:
-        scheduler: The scheduler.
-        store: Storage of archives; None if there is none.
+        store: Storage of archives; None if uploads are off.
         key: Function that returns the key from which secrets of launches derive; empty if there are none.
     """
 
@@ -162,6 +161,7 @@ class Uploads:
         return passes(shown, secret_for(key, sender), what)
 
     async def _sent(self, owner: str, digest: str) -> Response:
+        """Answer with the bytes of an archive."""
         fd = await run_in_threadpool(self._store.open, owner, digest)
         size = os.fstat(fd).st_size
         return StreamingResponse(

@@ -32,6 +32,7 @@ class UpgradeHandlers:
         return json_answer(await result_of(self._scheduler.read_copy(self._seen.of)))
 
     def _made(self, view: View) -> shapes.Upgrade:
+        """Return the facts for an upgrade."""
         return {
             "version": self._settings.version,
             "wire": WIRE,
@@ -45,6 +46,7 @@ class UpgradeHandlers:
 
 
 def _nodes(view: View) -> Iterator[shapes.NodeProgram]:
+    """Yield the programs of nodes that have monitors."""
     rolling = rolling_of(view)
     outdated, problems = dict(rolling.outdated), dict(rolling.problems)
     for node in sorted(view.nodes.values(), key=lambda node: (node.hostname, node.id)):

@@ -90,6 +90,7 @@ def _uses(view: View, task: Task) -> list[TaskUse]:
 
 
 def _recent(view: View, series: Series | None) -> float | None:
+    """Return the mean utilization of the last minute, in percent."""
     busy = series.fine.recent(view.now, RECENT_S) if series else None
     return None if busy is None else round(busy, _DIGITS)
 
@@ -101,6 +102,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _series(now: float, rings: list[Ring]) -> shapes.UseSeries:
+    """Return means of utilization, and sums of memory and power, of several series."""
     busy, memory, power = zip(*(ring.read(now) for ring in rings), strict=True)
     return {
         "step_s": rings[0].step_s,

@@ -78,7 +78,7 @@ class QueueDocuments(Documents[QueueDocument]):
         path, read = str(request.path_params["queue"]), int(READ.of(request))
         expected = expected_version(request, {"version": read} if read >= 0 else {}, QUEUES.route)
         latest = await self.latest()
-        _known(latest, path)
+        _require_queue(latest, path)
         note.about("queue", path)
         if expected is None:
             raise invalid(not_read({}))
@@ -99,7 +99,7 @@ class QueueDocuments(Documents[QueueDocument]):
         expected = expected_version(request, value, f"{QUEUES.route}/{path}")
         latest = await self.latest()
         if is_patch:
-            _known(latest, path)
+            _require_queue(latest, path)
         fields = {key: item for key, item in value.items() if key not in _READ_WITH}
         comment_document = document.decode({"comment": value.get("comment")})
         wanted = document.with_queue(latest, path, fields, is_patch=is_patch)
@@ -189,7 +189,7 @@ _READ_WITH: Final = ("version", "path", "comment", "plan", "warnings")
 
 
 def _one(latest: QueueDocument, path: str, more: Mapping[str, Any] | None = None) -> Response:
-    _known(latest, path)
+    _require_queue(latest, path)
     return json_answer({**_queue_of(latest, path), **(more or {})}, headers=tag_of(latest))
 
 
@@ -203,7 +203,7 @@ def _queue_of(latest: QueueDocument, path: str) -> dict[str, Any]:
     }
 
 
-def _known(latest: QueueDocument, path: str) -> None:
+def _require_queue(latest: QueueDocument, path: str) -> None:
     if path not in latest.queues:
         raise NotFound(f"there is no queue {path}", remedy="list them with: mesos-gpu queue list")
 

@@ -71,6 +71,7 @@ def _sees(view: View, sight: Sight, job_id: JobId) -> bool:
 
 
 def _wait(group: WaitGroup, *, told: bool) -> shapes.QueueWait:
+    """Return the JSON of a group of waiting jobs; `told`: whether its first job is visible."""
     return {
         "reason": group.reason,
         "jobs": group.jobs,

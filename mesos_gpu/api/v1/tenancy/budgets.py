@@ -59,6 +59,11 @@ class BudgetHandlers:
 
 
 def _granted(body: dict[str, Any]) -> tuple[str, str, float]:
+    """Return queue, user and GPU hours of a grant.
+
+    Raises:
+        Refusal: The body is not valid.
+    """
     problems = [Problem(f"/{key}", "there is no such field") for key in body if key not in _KNOWN]
     queue, user, hours = body.get("queue"), body.get("user"), body.get("gpu_hours")
     for key, value in (("queue", queue), ("user", user)):

@@ -35,7 +35,6 @@ class EventHandlers:
     """Handler of events.
 
     Args:
-        scheduler: The scheduler.
         changes: Changes of jobs, for waiting.
     """
 
@@ -45,7 +44,7 @@ class EventHandlers:
     async def list(self, request: Request) -> Response:
         """GET /v1/events: recent events; waits for one if `after` has the number of the last known one."""
         after, wait_s = int(asked.AFTER.of(request)), asked.WAIT_S.of(request)
-        most, newest, wanted = int(MAX.of(request)), NEWEST.of(request), _wanted(request)
+        most, newest, wanted = int(MAX.of(request)), NEWEST.of(request), _filter_of(request)
         deadline = time.monotonic() + (wait_s if asked.AFTER.name in request.query_params else 0.0)
         while True:
             news = self._changes.any()
@@ -84,7 +83,7 @@ class EventHandlers:
         return await result_of(self._scheduler.read(shown))
 
 
-def _wanted(request: Request) -> Wanted:
+def _filter_of(request: Request) -> Wanted:
     """Return the filter that a query describes.
 
     Raises:
@@ -115,6 +114,7 @@ def _values(event: LogEvent) -> Mapping[By, Sequence[str]]:
 
 
 def _body(view: View, event: LogEvent, sight: EventSight, jobs: Sight) -> shapes.Event:
+    """Return the JSON of an event, without invisible parts."""
     notice = views.notice(view, [event.notice] if event.notice else [], jobs)
     return {
         "number": event.number,

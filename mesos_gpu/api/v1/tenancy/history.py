@@ -37,7 +37,6 @@ class HistoryHandlers:
     """Handler of the history.
 
     Args:
-        scheduler: The scheduler.
         records: Records of usage; None if there are none.
     """
 
@@ -49,7 +48,7 @@ class HistoryHandlers:
         states, patterns = _states(request), patterns_of(request, {**PATTERNS, "label": By.LABEL})
         since_ms, until_ms = int(SINCE.of(request) * MS), int(UNTIL.of(request) * MS)
         most, before, records = int(MAX.of(request)), _cursor(request), on_record(self._kept, "job")
-        may = _judge(rights_of(request))
+        may = _cached_rights(rights_of(request))
 
         def wanted(job: PastJob) -> bool:
             if (states and job.state.value not in states) or not may(JOB_SEE, job):
@@ -84,6 +83,11 @@ class HistoryHandlers:
 
 
 def _states(request: Request) -> set[str]:
+    """Return the states in a query.
+
+    Raises:
+        Refusal: A state is not valid.
+    """
     states = set(request.query_params.getlist("state"))
     if states - {*shapes.ENDED}:
         known = ", ".join(shapes.ENDED)
@@ -93,6 +97,11 @@ def _states(request: Request) -> set[str]:
 
 
 def _cursor(request: Request) -> tuple[int, str] | None:
+    """Return time in milliseconds and job id of a query's cursor; None without one.
+
+    Raises:
+        Refusal: The cursor is not valid.
+    """
     text = request.query_params.get("cursor")
     if text is None:
         return None
@@ -102,7 +111,7 @@ def _cursor(request: Request) -> tuple[int, str] | None:
     return int(parts[1]), parts[2]
 
 
-def _judge(rights: Rights) -> _May:
+def _cached_rights(rights: Rights) -> _May:
     """Return a function that tells whether the caller has a right for a job, with cached decisions."""
     decisions: dict[tuple[Right, Subject], bool] = {}
 
@@ -127,6 +136,7 @@ def _values(job: PastJob) -> Values:
 
 
 def _shown(job: PastJob, held: Held, *, reads: bool) -> shapes.PastJob:
+    """Return the JSON of an ended job; `reads`: whether the caller may read what it ran."""
     return {
         "id": job.id,
         "name": job.name,

@@ -38,7 +38,6 @@ class HookHandlers:
     """Handlers of webhooks. Disk and network are used on other threads than the event loop's.
 
     Args:
-        scheduler: The scheduler.
         kept: Storage of webhooks; None if there are none.
         sender: Delivery to webhooks; None if there are none.
     """
@@ -86,7 +85,7 @@ class HookHandlers:
         note.about("webhook", name)
         if not NAME.fullmatch(name):
             raise invalid(Problem("/name", "must be 1 to 63 of a-z, 0-9, '.' and '-'"))
-        hook = self._asked(name, value, request)
+        hook = self._hook_of(name, value, request)
         expected, before = _expected(request), store.latest.hook(name)
         secret = new_secret()
         version, fresh = await run_in_threadpool(store.put, hook, secret, expected)
@@ -158,6 +157,11 @@ class HookHandlers:
 
     @property
     def _kept(self) -> HookStore:
+        """Return the storage of webhooks.
+
+        Raises:
+            NotFound: This scheduler has none.
+        """
         if self._store is None:
             raise NotFound(
                 "this scheduler has no webhooks", remedy="webhooks need a scheduler whose state is a file"
@@ -167,7 +171,7 @@ class HookHandlers:
     def _one(self, name: str) -> shapes.Webhook:
         return _shown(self._kept.hook(name), *self._kept.counts().get(name, (0, 0)))
 
-    def _asked(self, name: str, value: dict[str, Any], request: Request) -> Hook:
+    def _hook_of(self, name: str, value: dict[str, Any], request: Request) -> Hook:
         """Return the webhook in a request's body.
 
         Raises:
@@ -175,7 +179,7 @@ class HookHandlers:
         """
         check = Check(value, _KNOWN)
         url = value.get("url")
-        wrong = self._wrong(url)
+        wrong = self._url_fault(url)
         if wrong:
             check.problem("url", wrong)
         kinds = _texts(check, value, "kinds", tuple(_KINDS), len(_KINDS))
@@ -194,7 +198,8 @@ class HookHandlers:
             comment or "",
         )
 
-    def _wrong(self, url: object) -> str:
+    def _url_fault(self, url: object) -> str:
+        """Return why a URL cannot be a webhook's; "" if it can."""
         if not isinstance(url, str) or self._sender is None:
             return f"must be a URL, got {show(url)}"
         fault = self._sender.receivers.wrong(url)
@@ -250,6 +255,11 @@ def _texts(
 
 
 def _ids(value: dict[str, Any]) -> list[int]:
+    """Return the ids of failed deliveries in a body; empty for all.
+
+    Raises:
+        Refusal: The body is not valid.
+    """
     check = Check(value, ("ids",))
     ids = [] if value.get("ids") is None else value["ids"]
     good = isinstance(ids, list) and all(type(number) is int and 0 < number < 1 << 62 for number in ids)

@@ -29,7 +29,7 @@ class Keeps:
 
     async def keep(self, request: Request) -> Response:
         """PUT /v1/jobs/{id}/keep: protect a job for a time, or until a time."""
-        for_s, until = _asked(await read_of(request, object_of))
+        for_s, until = _time_of(await read_of(request, object_of))
         job_id = await self._job_id(request)
         return await self._answer(request, KeepAsked(job_id, for_s, until, rights_of(request).caller.name))
 
@@ -52,8 +52,8 @@ class Keeps:
         return json_answer(await result_of(shown))
 
 
-def _asked(body: dict[str, Any]) -> tuple[float | None, float | None]:
-    """Return the duration, or the end, of a protection; one of them is None."""
+def _time_of(body: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Return the duration, or the end, of a protection; the other is None."""
     unknown = f"there is no such field; fields are {' and '.join(_MAX)}"
     problems = [Problem(f"/{key}", unknown) for key in body if key not in _MAX]
     given = {key: body[key] for key in _MAX if body.get(key) is not None}

@@ -68,7 +68,6 @@ class UsageHandlers:
     """Handlers of usage.
 
     Args:
-        scheduler: The scheduler.
         records: Records of usage; None if there are none.
         clock: Clock, in seconds since the epoch.
     """
@@ -158,6 +157,11 @@ class UsageHandlers:
 
 
 def _by(request: Request) -> tuple[str, ...]:
+    """Return the fields by which a query groups usage.
+
+    Raises:
+        Refusal: A field is not known.
+    """
     names = tuple(dict.fromkeys(request.query_params.get("by", "queue").split(",")))
     unknown = [name for name in names if name not in accounts.GROUPS]
     if unknown:
@@ -180,6 +184,7 @@ def _sees(request: Request) -> Sees:
 
 
 def _row(begins: float | None, names: dict[str, str], sums: accounts.Figures, waits: bool) -> shapes.UsageRow:
+    """Return the JSON of a group's usage."""
     p50, p90, p99 = [_seconds(accounts.percentile_ms(sums.waits, percent)) for percent in _PERCENTS]
     return {
         "period": begins,
@@ -215,6 +220,7 @@ def _seconds(wait_ms: int | None) -> float | None:
 
 
 def _shown(record: Closed, sees: Sees) -> Iterator[shapes.UsageRecord]:
+    """Yield the records of a span's visible parts, one for each GPU model."""
     span = record.span
     held_ms = record.ends_ms - span.begins_ms
     for part in span.parts:
