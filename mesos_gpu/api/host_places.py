@@ -63,15 +63,15 @@ class HostPlaces:
             Refusal: Too many operations are under way, of this caller, at this host, or in all.
         """
         with self._lock:
-            of_caller, of_host, every = self._callers[caller], self._hosts[host], self._hosts.total()
+            of_caller, of_host, total = self._callers[caller], self._hosts[host], self._hosts.total()
             if of_caller >= self._of_caller:
                 raise self._full(
                     f"{of_caller} {self._what} of {caller} are under way, the most of one caller"
                 )
             if of_host >= self._of_host:
                 raise self._full(f"{of_host} {self._what} at {host} are under way, the most at one host")
-            if every >= self._most:
-                raise self._full(f"{every} {self._what} are under way, the most at once")
+            if total >= self._most:
+                raise self._full(f"{total} {self._what} are under way, the most at once")
             self._callers[caller] += 1
             self._hosts[host] += 1
             place = Place(self, host, caller, asking)

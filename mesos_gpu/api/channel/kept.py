@@ -92,13 +92,15 @@ class KeptFiles:
             task = _ended(view, job, job_name, rank)
             return job, _monitor(view, task), _kept_of(view, job, task), task.hostname
 
-        job, monitor, kept, host = await result_of(self._scheduler.read(find))
+        job, monitor, location, host = await result_of(self._scheduler.read(find))
         note.about("job", job.id)
         caller = key_of(request.scope)
         with ExitStack() as resources:
             resources.enter_context(self._copies.place(host, caller))
             resources.callback((await self._turns.next(host, caller)).release)
-            line = await self._opening.within(request, job, FileOrder(what, "/".join(path)), monitor, kept)
+            line = await self._opening.within(
+                request, job, FileOrder(what, "/".join(path)), monitor, location
+            )
             pieces = line.output()
             try:
                 first = await unless_gone(request, _first(pieces, job.id))

@@ -181,9 +181,9 @@ class Opening:
                 request=id,
                 detail=f"exit={code} seconds={seconds:.1f} sent={channel.sent} received={channel.received}",
             )
-            kept = trail.put(record)
-            if kept is not None:
-                _kept.add(task := asyncio.ensure_future(asyncio.wrap_future(kept)))
+            saved = trail.put(record)
+            if saved is not None:
+                _kept.add(task := asyncio.ensure_future(asyncio.wrap_future(saved)))
                 task.add_done_callback(_kept.discard)
 
         return closed

@@ -125,12 +125,12 @@ class Audit:
     async def _keep(self, scope: Scope, about: Note, seen: _Seen) -> None:
         """Log a request and store its record; return when the record is on the disk."""
         claims = _claims(bytes(seen.body))
-        kept = self._trail.put(_record(scope, about, seen, claims)) if self._trail is not None else None
-        if kept is None and self._trail is not None:
+        saved = self._trail.put(_record(scope, about, seen, claims)) if self._trail is not None else None
+        if saved is None and self._trail is not None:
             return  # suppressed as one of a flood, and counted
         _log(scope, about, seen, claims)
-        if kept is not None:
-            await asyncio.wrap_future(kept)
+        if saved is not None:
+            await asyncio.wrap_future(saved)
 
 
 def _record(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> AuditRecord:

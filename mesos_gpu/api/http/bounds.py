@@ -418,7 +418,7 @@ class Bounded(HttpToolsProtocol):
             return
         REFUSED.count(reason)
         answer = error_answer(refusal, self.url.decode("latin-1"), {"Connection": "close"})
-        lines = b"".join(b"%s: %s\r\n" % each for each in answer.raw_headers)
+        lines = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
         self.transport.write(STATUS_LINE[refusal.http_status] + lines + b"\r\n" + bytes(answer.body))
         self.transport.close()
 

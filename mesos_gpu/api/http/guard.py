@@ -115,10 +115,10 @@ def host_problem(scope: Scope, names: Collection[str]) -> Refusal | None:
     An attacker may make any name resolve to this address (DNS rebinding), so that unknown names are refused. Addresses
     cannot be forged like this.
     """
-    given = Headers(scope=scope).getlist("host")
-    if len(given) > 1:
-        return malformed(f"Host must be given once, not {len(given)} times")
-    host = given[0] if given else ""
+    hosts = Headers(scope=scope).getlist("host")
+    if len(hosts) > 1:
+        return malformed(f"Host must be given once, not {len(hosts)} times")
+    host = hosts[0] if hosts else ""
     name = _name_of(host)
     own = _is_local_name if _is_loopback(scope) else _is_address
     if name and (name in names or own(name)):

@@ -259,12 +259,12 @@ def job_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> Job:
         return job
     if view.arrays and (of_array := _array_job(view, wanted, sees)) is not None:
         return of_array
-    seen = [job for job in view.jobs.values() if _id_begins(job, wanted) and sees(job)]
-    seen += arrays.like(view, wanted, sees)
-    named = [job for job in seen if job.spec.name == wanted]
+    candidates = [job for job in view.jobs.values() if _id_begins(job, wanted) and sees(job)]
+    candidates += arrays.like(view, wanted, sees)
+    named = [job for job in candidates if job.spec.name == wanted]
     if named and all(job.state.ended for job in named):
         return max(reversed(named), key=lambda job: job.submitted_at)
-    matching = [job for job in named if not job.state.ended] or seen
+    matching = [job for job in named if not job.state.ended] or candidates
     if len(matching) > 1:
         shown = ", ".join(job.id for job in matching[:5]) + (" …" if len(matching) > 5 else "")
         is_ = f"the name of {len(matching)} jobs" if named else f"the start of {len(matching)} ids"

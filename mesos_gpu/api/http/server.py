@@ -71,7 +71,8 @@ class _Uvicorn(uvicorn.Server):
         if self._tls is not None and self.started:
             tls = self._tls
             self._listeners = [
-                TlsListener(each, lambda: tls.context, self._protocol, self._crowd) for each in sockets or ()
+                TlsListener(listener, lambda: tls.context, self._protocol, self._crowd)
+                for listener in sockets or ()
             ]
             tls.start(self._verify_anew)
         self.settled.set()

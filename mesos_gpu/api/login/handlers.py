@@ -38,8 +38,8 @@ class LoginHandlers:
 
     async def begin(self, request: Request) -> Response:
         """POST /v1/session: begin a session; the body has a name and a password, or a token."""
-        given = _credentials(await read_of(request, object_of, MAX_CREDENTIALS))
-        caller, headers = await self._log_in(request, given)
+        credentials = _credentials(await read_of(request, object_of, MAX_CREDENTIALS))
+        caller, headers = await self._log_in(request, credentials)
         return json_answer(
             {"name": caller.name, "until": caller.until}, 201, {**headers, "Location": "/v1/whoami"}
         )
@@ -60,11 +60,11 @@ class LoginHandlers:
             raise Refusal(403, "forbidden", what, remedy="programs use POST /v1/session, or send a token")
         text = (await body_of(request, MAX_CREDENTIALS)).decode("utf-8", "replace")
         try:
-            given = dict(parse_qsl(text, max_num_fields=_MAX_FIELDS))
+            fields = dict(parse_qsl(text, max_num_fields=_MAX_FIELDS))
         except ValueError:
             return self._page("the form has too many fields", 400)
         try:
-            _caller, headers = await self._log_in(request, _credentials(given))
+            _caller, headers = await self._log_in(request, _credentials(fields))
         except Refusal as refusal:
             problem = f"{refusal.what}: {refusal.remedy}" if refusal.http_status == 429 else refusal.what
             return self._page(problem, refusal.http_status, refusal.headers)

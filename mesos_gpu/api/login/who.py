@@ -108,8 +108,8 @@ class Who:
         self.log_out(scope)
         note.about("name", caller.name)
         cookie, session = self.sessions.begin(caller, shown.now)
-        told = cookies.given(scope, shown, self.proxies, cookie, session.until() - shown.now)
-        return caller_by(session, shown.address), dict(told)
+        cookie_header = cookies.given(scope, shown, self.proxies, cookie, session.until() - shown.now)
+        return caller_by(session, shown.address), dict(cookie_header)
 
     def log_out(self, scope: Scope) -> dict[str, str]:
         """End the session of a request's cookie, if there is one; return the header that deletes the cookie.
@@ -277,8 +277,8 @@ class Who:
         if retry_s:
             what, headers = f"{wrong.what}; there were too many wrong proofs", {"Retry-After": str(retry_s)}
             return Refusal(429, "limit", what, remedy=f"wait for {retry_s} s", headers=headers)
-        told = cookies.forgotten(scope, shown, self.proxies) if kind == SESSION and shown else None
-        return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=told)
+        cookie_header = cookies.forgotten(scope, shown, self.proxies) if kind == SESSION and shown else None
+        return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=cookie_header)
 
     def stands(self, caller: Caller) -> bool:
         """Return whether a caller's proof is still valid."""
@@ -301,8 +301,12 @@ class Who:
             or (name == b"accept" and b"text/html" in value)
             for name, value in scope[HEADERS]
         )
-        told = dict.fromkeys(prover.challenge for prover in self.provers.values() if prover.challenge)
-        return [challenge for challenge in told if not (in_browser and challenge.lower().startswith("basic"))]
+        challenges = dict.fromkeys(prover.challenge for prover in self.provers.values() if prover.challenge)
+        return [
+            challenge
+            for challenge in challenges
+            if not (in_browser and challenge.lower().startswith("basic"))
+        ]
 
     def _is_valid(self, caller: Caller) -> bool:
         """Return whether the kind of proof is accepted and a caller's proof is still valid."""

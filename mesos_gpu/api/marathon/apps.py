@@ -116,34 +116,34 @@ class Apps:
             ids[:] = [app.id]
             return _with_apps(root, [app])
 
-        made = await self._core.change(request, target, force=flag(request, "force"))
+        deployment = await self._core.change(request, target, force=flag(request, "force"))
         (id,) = ids
         facts = await self._core.read(lambda view: facts_at(view, id, sight))
         await self._core.posted(request, ids)
-        headers = {"Location": f"/v2/apps{id}", DEPLOYMENT_ID: made.id}
-        body = views.app_info(facts, _OF_ALL | {views.TASKS}) | await self._core.warnings(request, made)
+        headers = {"Location": f"/v2/apps{id}", DEPLOYMENT_ID: deployment.id}
+        body = views.app_info(facts, _OF_ALL | {views.TASKS}) | await self._core.warnings(request, deployment)
         return json_answer(body, 201, headers)
 
     async def put(self, request: Request, place: Place) -> Response:
         """PUT /v2/apps/{id}: update an app, replace it with partialUpdate=false, or create it if it does not exist."""
-        asked = [(place.id, await json_body(request), "")]
+        updates = [(place.id, await json_body(request), "")]
         location = f"/v2/apps{place.id}"
-        return await self._update(request, asked, whole=_whole(request), create=True, location=location)
+        return await self._update(request, updates, whole=_whole(request), create=True, location=location)
 
     async def patch(self, request: Request, place: Place) -> Response:
         """PATCH /v2/apps/{id}: update an app."""
-        asked = [(place.id, await json_body(request), "")]
-        return await self._update(request, asked, whole=False, create=False)
+        updates = [(place.id, await json_body(request), "")]
+        return await self._update(request, updates, whole=False, create=False)
 
     async def put_all(self, request: Request, _place: Place) -> Response:
         """PUT /v2/apps: update or create each app of a list."""
-        asked = _updates_of(await json_body(request))
-        return await self._update(request, asked, whole=_whole(request), create=True)
+        updates = _updates_of(await json_body(request))
+        return await self._update(request, updates, whole=_whole(request), create=True)
 
     async def patch_all(self, request: Request, _place: Place) -> Response:
         """PATCH /v2/apps: update each app of a list."""
-        asked = _updates_of(await json_body(request))
-        return await self._update(request, asked, whole=False, create=False)
+        updates = _updates_of(await json_body(request))
+        return await self._update(request, updates, whole=False, create=False)
 
     async def _update(
         self,
@@ -183,31 +183,31 @@ class Apps:
                 if now is None:
                     created.append(id)
                 allowed = self._core.allowed(root)
-                meant = (
+                result_app = (
                     app_of(value, id_from_path=id, allowed=allowed)
                     if now is None or whole
                     else updated(now, value, allowed=allowed)
                 )
-                if isinstance(meant, Rollback):
-                    meant = _version(id, meant.version, past[id])[1]
-                    sight.require_whole(meant)
-                    self._core.check(place, meant, root)
-                if isinstance(meant, Problems):
-                    wrong.append((place, meant))
+                if isinstance(result_app, Rollback):
+                    result_app = _version(id, result_app.version, past[id])[1]
+                    sight.require_whole(result_app)
+                    self._core.check(place, result_app, root)
+                if isinstance(result_app, Problems):
+                    wrong.append((place, result_app))
                 else:
-                    apps.append(meant)
+                    apps.append(result_app)
             if wrong:
                 raise all_refused(wrong)
             return _with_apps(root, apps)
 
         if flag(request, "dryRun"):
             return json_answer(await self._core.preview(request, target))
-        made = await self._core.change(request, target, force=flag(request, "force"))
+        deployment = await self._core.change(request, target, force=flag(request, "force"))
         await self._core.posted(request, [id for id, _, _ in asked])
-        more = await self._core.warnings(request, made)
+        more = await self._core.warnings(request, deployment)
         if location and created:
-            return result(made, 201, {"Location": location}, more=more)
-        return result(made, more=more)
+            return result(deployment, 201, {"Location": location}, more=more)
+        return result(deployment, more=more)
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}: delete an app; overrides other deployments unless force=false is given."""
@@ -267,12 +267,12 @@ def _past(view: View, id: str, sight: AppSight) -> Past:
 def _version(id: str, text: str, past: Past) -> tuple[float, App]:
     """Return the version of an app that a time in ISO 8601 names, from its past versions."""
     try:
-        wanted = stamp(moment(text))
+        version_text = stamp(moment(text))
     except (ValueError, OverflowError, OSError) as error:
         raise Refused(
             422, f"{text!r} is not a version; a version looks like 2015-02-03T12:30:00.000Z"
         ) from error
-    version = next((past_version for past_version in past if stamp(past_version[0]) == wanted), None)
+    version = next((past_version for past_version in past if stamp(past_version[0]) == version_text), None)
     if version is None:
         raise no_app(id, text)
     return version

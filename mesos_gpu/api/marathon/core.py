@@ -108,22 +108,24 @@ class Core:
         """
         rights = rights_of(request)
         for _ in range(_ATTEMPTS):
-            seen, under_way, splits, queues = await self._seen()
+            base, under_way, splits, queues = await self._seen()
             # Not on the engine's thread: checking a large body takes long, and an error must not end the engine.
             may = self._consent(rights, splits, queues)
-            given = partial(may.given, seen, restarts=restarts, kills=kill)
-            wanted = await in_turn(request, partial(self._wanted, _composed(target, given), seen, under_way))
-            with suppress(_Outdated), ExitStack() as held:
-                await run_in_threadpool(self._hold_archives, held, seen, wanted)
+            with_owners = partial(may.given, base, restarts=restarts, kills=kill)
+            new_tree = await in_turn(
+                request, partial(self._wanted, _composed(target, with_owners), base, under_way)
+            )
+            with suppress(_Outdated), ExitStack() as resources:
+                await run_in_threadpool(self._hold_archives, resources, base, new_tree)
                 change = self.scheduler.request(
-                    apps_change(partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill)
+                    apps_change(partial(_if_still, base, new_tree), force=force, restarts=restarts, kill=kill)
                 )
                 try:
-                    made = await result_of(change) or self._finished(seen, wanted)
+                    deployment = await result_of(change) or self._finished(base, new_tree)
                 except NotAccepted as error:
                     raise told_of(rights, error, "what it names") from None
-                _note(made)
-                return made
+                _note(deployment)
+                return deployment
         raise Refused(503, f"other changes of apps came first {_ATTEMPTS} times", remedy="try again")
 
     async def _seen(self) -> "_Seen":
@@ -139,16 +141,16 @@ class Core:
         self, target: Callable[[Group], Group], seen: Group, under_way: Iterable[Deployment]
     ) -> Group:
         """Return the complete tree that `target` makes, with service ports for apps that do not choose theirs."""
-        wanted = target(seen)
-        _refuse_too_many(wanted)
+        new_tree = target(seen)
+        _refuse_too_many(new_tree)
         reserved = (
             port
             for deployment in under_way
             for app in deployment.plan.changed_from
             for port in app.service_ports
         )
-        given = service_ports_given(seen, wanted, self._settings.service_ports, kept=reserved)
-        return tree.map_apps(wanted, lambda app: given.get(app.id, app)) if given else wanted
+        with_ports = service_ports_given(seen, new_tree, self._settings.service_ports, kept=reserved)
+        return tree.map_apps(new_tree, lambda app: with_ports.get(app.id, app)) if with_ports else new_tree
 
     def _hold_archives(self, held: ExitStack, seen: Group, wanted: Group) -> None:
         """Hold the archives of new and changed apps, so that they stay until the change is made.
@@ -175,9 +177,9 @@ class Core:
         """Return a finished deployment for a change without effect, as Marathon does: clients wait for it or its
         event.
         """
-        made = Deployment(str(uuid.uuid4()), time.time(), Plan(seen, wanted, ()))
-        self.events.tell(DeploymentMoved(Stage.DONE, made))
-        return made
+        deployment = Deployment(str(uuid.uuid4()), time.time(), Plan(seen, wanted, ()))
+        self.events.tell(DeploymentMoved(Stage.DONE, deployment))
+        return deployment
 
     async def posted(self, request: Request, ids: Sequence[str]) -> None:
         """Inform listeners that the definitions of these apps were accepted."""
@@ -199,19 +201,19 @@ class Core:
         Raises:
             BadConfiguration, Refused, TooMuch: The change is not possible.
         """
-        seen, under_way, splits, queues = await self._seen()
+        base, under_way, splits, queues = await self._seen()
         rights = rights_of(request)
         may = self._consent(rights, splits, queues)
         sight = AppSight(rights)
 
         def foreseen() -> dict[str, Json]:
-            wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
-            made = plan(seen, wanted)
-            self.scheduler.read(lambda view: check_apps(view, made)).result()
-            missing = self.scheduler.read(partial(_missing, _models_of(wanted))).result()
-            before, after = sight.tree(seen), sight.tree(wanted)
+            new_tree = self._wanted(lambda root: may.given(base, target(root)), base, under_way)
+            steps_plan = plan(base, new_tree)
+            self.scheduler.read(lambda view: check_apps(view, steps_plan)).result()
+            missing = self.scheduler.read(partial(_missing, _models_of(new_tree))).result()
+            before, after = sight.tree(base), sight.tree(new_tree)
             return {
-                "steps": views.steps_json(sight.actions(made.steps)),
+                "steps": views.steps_json(sight.actions(steps_plan.steps)),
                 "changes": views.changes_json(before, after),
                 "warnings": views.warnings_json(before, after, missing),
             }

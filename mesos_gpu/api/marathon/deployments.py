@@ -30,8 +30,8 @@ class Deployments:
         waiting, sight = "waiting" in embeds(request), AppSight.of(request)
 
         def gather(view: View) -> list[tuple[Deployment, dict[str, Sequence[views.Launch]]]]:
-            seen = filter(None, map(sight.deployment, view.deployments.values()))
-            return [(deployment, views.current_launches(view, deployment, sight)) for deployment in seen]
+            visible = filter(None, map(sight.deployment, view.deployments.values()))
+            return [(deployment, views.current_launches(view, deployment, sight)) for deployment in visible]
 
         deployments = await self._core.read_copy(gather)
         return json_answer(
@@ -47,10 +47,10 @@ class Deployments:
         sight = AppSight.of(request)
         await self._core.read(lambda view: _require(view, id, sight))
         try:
-            made = await result_of(self._core.scheduler.request(deployment_undo(id, force=force)))
+            deployment = await result_of(self._core.scheduler.request(deployment_undo(id, force=force)))
         except NotFound as error:
             raise Refused(404, f"DeploymentPlan {id} does not exist") from error
-        return Response(status_code=202) if force else result(made)
+        return Response(status_code=202) if force else result(deployment)
 
 
 def _require(view: View, id: str, sight: AppSight) -> None:

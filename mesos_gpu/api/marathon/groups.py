@@ -70,9 +70,9 @@ class Groups:
                 raise Refused(409, f"Group {id} is already created. Use PUT to change this group.")
             return self._changed(root, id, value, None, AppSight.of(request))
 
-        made = await self._core.change(request, target, force=flag(request, "force"))
-        more = await self._core.warnings(request, made)
-        return result(made, 201, {"Location": f"/v2/groups{id}"}, more=more)
+        deployment = await self._core.change(request, target, force=flag(request, "force"))
+        more = await self._core.warnings(request, deployment)
+        return result(deployment, 201, {"Location": f"/v2/groups{id}"}, more=more)
 
     async def put(self, request: Request, place: Place) -> Response:
         """PUT /v2/groups/{id}: replace, scale or restore a group; dryRun=true only returns the steps that this would
@@ -89,12 +89,12 @@ class Groups:
             )
             ours = () if "changes" in embeds(request) else ("changes", "warnings")
             return json_answer({key: item for key, item in preview.items() if key not in ours})
-        made = await self._core.change(
+        deployment = await self._core.change(
             request,
             lambda root: self._changed(root, id, value, past, AppSight.of(request)),
             force=flag(request, "force"),
         )
-        return result(made, more=await self._core.warnings(request, made))
+        return result(deployment, more=await self._core.warnings(request, deployment))
 
     async def patch(self, request: Request, place: Place) -> Response:
         """PATCH /v2/groups/{id}: set whether the role of a top-level group is enforced. This makes no deployment."""
@@ -110,9 +110,9 @@ class Groups:
             group = _seen(root, place.id, AppSight.of(request))
             return tree.with_group(root, replace(group, enforce_role=role.get("enforce_role", False)))
 
-        made = await self._core.change(request, target, force=True)  # it touches no app
-        more = await self._core.warnings(request, made)
-        return result(made, more=more) if more else Response()
+        deployment = await self._core.change(request, target, force=True)  # it touches no app
+        more = await self._core.warnings(request, deployment)
+        return result(deployment, more=more) if more else Response()
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/groups/{id}: delete a group with all that is below it."""
@@ -162,10 +162,10 @@ def _requested(value: Any, id: str, current: Group | None, allowed: Allowed) -> 
     Raises:
         Refused: The body is not valid.
     """
-    meant = group_of(value, id_from_path=id, current=current, allowed=allowed)
-    if isinstance(meant, Problems):
-        raise refused(meant)
-    return meant
+    change = group_of(value, id_from_path=id, current=current, allowed=allowed)
+    if isinstance(change, Problems):
+        raise refused(change)
+    return change
 
 
 def _existing(root: Group, id: str) -> Group:
@@ -248,10 +248,10 @@ class _Past:
 
 def _group_id(value: object, place: str) -> str:
     """Return the id of the group: the body's id, which may be relative to the path's, or the path's."""
-    given = value.get("id") if isinstance(value, dict) else None
-    if given is not None and not isinstance(given, str):
+    body_id = value.get("id") if isinstance(value, dict) else None
+    if body_id is not None and not isinstance(body_id, str):
         raise not_json("error.expected.jsstring", at="/id")
-    id = absolute(given or "", place)
+    id = absolute(body_id or "", place)
     if ".." in steps_of(id):
         raise not_valid([Detail("/id", (problem_of(id),))])
     if len(steps_of(id)) > _DEEPEST:

@@ -104,7 +104,7 @@ def _app_verbs(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
 
 
 def _group_verbs(groups: Groups) -> Mapping[str, Verbs]:
-    one = {
+    verbs = {
         "GET": judged(APP_SEE, groups.show),
         "POST": judged(APP_WRITE, groups.create),
         "PUT": judged(APP_WRITE, groups.put),
@@ -113,8 +113,8 @@ def _group_verbs(groups: Groups) -> Mapping[str, Verbs]:
     }
     versions = {"GET": judged(APP_SEE, groups.versions)}
     return {
-        _ALL: one,
-        _ONE: one,
+        _ALL: verbs,
+        _ONE: verbs,
         "versions": versions,
         "versions" + _ITEM: {"GET": judged(APP_SEE, groups.version)},
     }

@@ -54,8 +54,8 @@ class Tasks:
     async def list(self, request: Request, _place: Place) -> Response:
         """GET /v2/tasks: all tasks of apps."""
         query = request.query_params
-        asked = [*query.getlist("status"), *query.getlist("status[]")]
-        states = {state for status in asked for state in _STATUS.get(status, ())}
+        statuses = [*query.getlist("status"), *query.getlist("status[]")]
+        states = {state for status in statuses for state in _STATUS.get(status, ())}
         if _wants_text(request):
             return await self._endpoints(request, "/*")
         sight = AppSight.of(request)
@@ -146,10 +146,10 @@ class Tasks:
             kill: dict[str, tuple[JobId, ...]] = {}
             for app, launch in chosen:
                 kill[app.id] = (*kill.get(app.id, ()), launch.job.id)
-            made = await self._core.change(
+            deployment = await self._core.change(
                 request, lambda root: root, force=flag(request, "force"), kill=kill
             )
-            return result(made)
+            return result(deployment)
         wipe = flag(request, "wipe")
         jobs = [launch.job.id for _, launch in chosen] + [instance.job_id for instance in resting]
         for job_id in jobs:

@@ -83,8 +83,8 @@ class Gpus:
 
 def gpus_of(view: View) -> Gpus:
     """Collect the GPUs, once for all families."""
-    each = tuple(gpu_statuses(view))
-    return Gpus(each, frozenset(status.gpu.id for status in each if is_used(view, status)))
+    statuses = tuple(gpu_statuses(view))
+    return Gpus(statuses, frozenset(status.gpu.id for status in statuses if is_used(view, status)))
 
 
 def _with_uses(statuses: Sequence[GpuStatus]) -> Iterator[tuple[GpuStatus, GpuUse | None]]:
@@ -168,10 +168,10 @@ def _on_cards(view: View) -> Sequence[_TaskOnCard]:
         job = view.jobs.get(task.job_id) if task.job_id and task.gpus and not task.ended else None
         if job is None:
             continue
-        whose = (task.id, job.id, job.spec.queue, job.charged_to, job.spec.app or "")
+        labels = (task.id, job.id, job.spec.queue, job.charged_to, job.spec.app or "")
         part = 1.0 if task.share is None else task.share.compute_milli / WHOLE
         instance = task.share.instance if task.share else ""
-        rows += [_TaskOnCard((*whose, gpu), part, uses.get((task.id, gpu)), instance) for gpu in task.gpus]
+        rows += [_TaskOnCard((*labels, gpu), part, uses.get((task.id, gpu)), instance) for gpu in task.gpus]
     return rows
 
 

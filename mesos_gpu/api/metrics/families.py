@@ -234,10 +234,10 @@ def _queue_samples(value: Callable[[QueueShare], int | None]) -> Callable[[Seque
 def _budgets_left(budgets: Sequence[Standing]) -> Iterator[tuple[tuple[str, ...], float]]:
     """Yield the budget left of each top queue that has one; budgets of users are in the REST interface only."""
     queues = [standing for standing in budgets if standing.use.user == EVERYBODY]
-    for each in sorted(queues, key=lambda standing: (standing.use.queue.count("/"), standing.use.queue))[
+    for standing in sorted(queues, key=lambda standing: (standing.use.queue.count("/"), standing.use.queue))[
         :MAX_QUEUES
     ]:
-        yield (each.use.queue,), each.left / _GPU_HOUR
+        yield (standing.use.queue,), standing.left / _GPU_HOUR
 
 
 def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueShare]]:

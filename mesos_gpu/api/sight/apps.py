@@ -118,16 +118,16 @@ class AppSight:
         steps = self.actions(plan.steps)
         if not any(steps):
             return None
-        seen = {action.app.id for step in steps for action in step}
+        visible = {action.app.id for step in steps for action in step}
         plan = replace(
             plan,
             original=self.tree(plan.original),
             target=self.tree(plan.target),
             steps=steps,
-            restarts=plan.restarts & seen,
+            restarts=plan.restarts & visible,
         )
-        waiting = {id: why for id, why in deployment.waiting.items() if id in seen}
-        progress = {id: step for id, step in deployment.progress.items() if id in seen}
+        waiting = {id: why for id, why in deployment.waiting.items() if id in visible}
+        progress = {id: step for id, step in deployment.progress.items() if id in visible}
         return replace(deployment, plan=plan, waiting=waiting, progress=progress, steady={})
 
     def actions(self, steps: Iterable[Iterable[Action]]) -> tuple[tuple[Action, ...], ...]:

@@ -126,8 +126,8 @@ class Sight:
             )
         if JOB_SEE in self._always:
             return said
-        held = () if self.rights.may(TASK_SEE) else unknown_tasks(view)
-        jobs, unknown = view.jobs, {task.job_id or task.id for task in held}
+        unknown_ones = () if self.rights.may(TASK_SEE) else unknown_tasks(view)
+        jobs, unknown = view.jobs, {task.job_id or task.id for task in unknown_ones}
         return _map_texts(said, lambda text: _WORD.sub(lambda word: self._word(jobs, unknown, word[0]), text))
 
     def _hidden_queues(self, view: View) -> set[str]:
@@ -135,8 +135,10 @@ class Sight:
         if self._unseen is None:
             versions = view.queue_versions
             paths = versions[max(versions)].queues if versions else {}
-            seen = {ancestor for path in paths if sees_queue(self.rights, path) for ancestor in lineage(path)}
-            self._unseen = set(paths) - seen
+            visible = {
+                ancestor for path in paths if sees_queue(self.rights, path) for ancestor in lineage(path)
+            }
+            self._unseen = set(paths) - visible
         return self._unseen
 
     def _word(self, jobs: Mapping[JobId, Job], held: Collection[str], word: str) -> str:

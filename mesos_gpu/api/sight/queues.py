@@ -41,5 +41,5 @@ def seen_queues(rights: Rights, document: QueueDocument) -> QueueDocument:
     """Return a document of queues without the invisible ones."""
     if rights.may(QUEUE_SEE):
         return document
-    seen = {ancestor for path in document.queues if sees_queue(rights, path) for ancestor in lineage(path)}
-    return replace(document, queues={path: spec for path, spec in document.queues.items() if path in seen})
+    visible = {ancestor for path in document.queues if sees_queue(rights, path) for ancestor in lineage(path)}
+    return replace(document, queues={path: spec for path, spec in document.queues.items() if path in visible})

@@ -28,13 +28,13 @@ class Heard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with the origin that a standby states if it was forwarded."""
-        given = [value for name, value in scope.get("headers", ()) if name == HEADER.encode()]
-        if scope["type"] != "http" or not given:
+        words = [value for name, value in scope.get("headers", ()) if name == HEADER.encode()]
+        if scope["type"] != "http" or not words:
             await self._app(scope, receive, send)
             return
         target = target_of(scope)
-        word = self._verifier.read(given[0].decode("latin-1"), scope["method"], target)
-        if len(given) > 1 or word is None:
+        word = self._verifier.read(words[0].decode("latin-1"), scope["method"], target)
+        if len(words) > 1 or word is None:
             await error_answer(_NOT_BELIEVED, scope["path"])(scope, receive, send)
             return
         await self._app(_with_origin(scope, word), receive, send)

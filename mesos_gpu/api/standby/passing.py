@@ -134,7 +134,7 @@ class Passing:
             (HEADER.encode(), word.encode()),
             *([(b"transfer-encoding", b"chunked")] if _is_chunked(scope) else []),
         ]
-        lines = [b"%s: %s\r\n" % each for each in (*ours, *headers)]
+        lines = [b"%s: %s\r\n" % header for header in (*ours, *headers)]
         return f"{scope['method']} {target} HTTP/1.1\r\n".encode("latin-1") + b"".join(lines) + b"\r\n"
 
     async def _proved(self, who: Who, scope: Scope) -> tuple[str, Sequence[Caller]]:

@@ -124,8 +124,8 @@ class Standby:
 
     def _is_known(self, headers: Headers) -> bool:
         """Return whether a request's token is in the copy; the leader knows a new token first."""
-        given = headers.get("authorization", "").rpartition(" ")[2]
-        parts = parts_of(given) if given.startswith(PREFIX) else None
+        token = headers.get("authorization", "").rpartition(" ")[2]
+        parts = parts_of(token) if token.startswith(PREFIX) else None
         return parts is None or self._copy.knows(parts[0])
 
     def _has_changes(self) -> bool:

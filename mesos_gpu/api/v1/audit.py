@@ -39,12 +39,12 @@ class AuditHandlers:
 
     async def list(self, request: Request) -> Response:
         """GET /v1/audit: search all records."""
-        asked, cursor = _search_of(request), request.query_params.get("cursor", "")
-        seen = await self._search(asked, int(MAX_RECORDS.of(request)), cursor)
+        search, cursor = _search_of(request), request.query_params.get("cursor", "")
+        page = await self._search(search, int(MAX_RECORDS.of(request)), cursor)
         full = self._trail.full()
         body: shapes.Audit = {
-            "records": [shown(id, record) for id, record in seen.records],
-            "cursor": seen.cursor or None,
+            "records": [shown(id, record) for id, record in page.records],
+            "cursor": page.cursor or None,
             "lost": self._trail.lost,
             "full": full.what if full else None,
         }
@@ -69,8 +69,8 @@ class AuditHandlers:
     async def _changes(self, request: Request, subject: str) -> Response:
         """Answer with the recorded changes of a job or a GPU."""
         most = int(MAX_CHANGES.of(request))
-        seen = await self._search(Asked(on=subject, result=Result.DONE), most, "")
-        return json_answer({"changes": [_change(record) for _, record in seen.records]})
+        result = await self._search(Asked(on=subject, result=Result.DONE), most, "")
+        return json_answer({"changes": [_change(record) for _, record in result.records]})
 
     async def _search(self, asked: Asked, most: int, cursor: str) -> Found:
         """Search the audit log.
@@ -108,9 +108,9 @@ def _search_of(request: Request) -> Asked:
         if len(text) > MAX_LENGTH
     ]
     result = query.get("result")
-    known = [result_value.value for result_value in Result]
-    if result is not None and result not in known:
-        problems.append(Problem("/result", f"{result[:40]!r} is not one of {', '.join(known)}"))
+    results = [result_value.value for result_value in Result]
+    if result is not None and result not in results:
+        problems.append(Problem("/result", f"{result[:40]!r} is not one of {', '.join(results)}"))
     if problems:
         raise invalid(*problems)
     since = SINCE.of(request) if SINCE.name in query else None

@@ -54,12 +54,12 @@ class Documents(Generic[D]):
 
     async def latest(self) -> D:
         """Return the latest version."""
-        kept = await result_of(self._scheduler.read(lambda view: [*self._kind.kept(view).values()][-1:]))
-        return kept[0] if kept else self._kind.none
+        latest = await result_of(self._scheduler.read(lambda view: [*self._kind.kept(view).values()][-1:]))
+        return latest[0] if latest else self._kind.none
 
     async def versions(self, _request: Request) -> Response:
         """GET …/versions: summaries of the versions, the newest first."""
-        kept = await result_of(self._scheduler.read(lambda view: list(self._kind.kept(view).values())))
+        versions = await result_of(self._scheduler.read(lambda view: list(self._kind.kept(view).values())))
         listed = [
             {
                 "version": version.version,
@@ -68,7 +68,7 @@ class Documents(Generic[D]):
                 "comment": version.comment,
                 **self._kind.counts(version),
             }
-            for version in reversed(kept)
+            for version in reversed(versions)
         ]
         return json_answer({"versions": listed})
 
@@ -76,11 +76,11 @@ class Documents(Generic[D]):
         """GET …/versions/{version}: a version; version 0 is the document before the first one."""
         text = str(request.path_params["version"])
         none = {0: self._kind.none}
-        kept = await result_of(self._scheduler.read(lambda view: none | dict(self._kind.kept(view))))
-        wanted = kept.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 17 else None
-        if wanted is None:
+        versions = await result_of(self._scheduler.read(lambda view: none | dict(self._kind.kept(view))))
+        document = versions.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 17 else None
+        if document is None:
             raise NotFound(f"there is no version {text}", remedy=f"list them with: {self._kind.listing}")
-        return self.shown(wanted)
+        return self.shown(document)
 
     def shown(self, each: D, more: Mapping[str, Any] | None = None) -> Response:
         """Return a version as an answer, with further fields `more`."""
@@ -94,13 +94,13 @@ class Documents(Generic[D]):
         """
         value = await read_of(request, object_of)
         expected = expected_version(request, value, self._kind.route)
-        wanted = self._kind.decode({**value, "version": expected or 0})
-        problems = wanted if isinstance(wanted, list) else []
+        document = self._kind.decode({**value, "version": expected or 0})
+        problems = document if isinstance(document, list) else []
         if expected is None:
             problems = [not_read(value), *problems]
-        if isinstance(wanted, list) or expected is None:
+        if isinstance(document, list) or expected is None:
             raise invalid(*problems)
-        return wanted, expected
+        return document, expected
 
 
 def not_read(value: Mapping[str, Any]) -> Problem:

@@ -158,8 +158,8 @@ class Jobs:
 
     def _forget_queues(self) -> None:
         """Discard cached queue orders, so that a caller sees its own change."""
-        for kept in self._lines.values():
-            kept.forget()
+        for queue_order in self._lines.values():
+            queue_order.forget()
 
     def _decoded(self, body: bytes, most_mib: Mapping[str, int] | None = None) -> JobSpec | list[Problem]:
         """Decode the job in a body. `most_mib`: memory of the largest GPU by model, for checking shares."""
@@ -174,9 +174,9 @@ class Jobs:
         """GET /v1/jobs/{id}: a job, after its next change if the request says so."""
         show_env = _shows_env(request)
         job_id, version = await self._read_job(request, lambda _view, job, _sight: (job.id, job.version))
-        seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
-        if asked.AFTER_VERSION.name in request.query_params and version <= seen:
-            await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
+        seen_version, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
+        if asked.AFTER_VERSION.name in request.query_params and version <= seen_version:
+            await self.changes.wait(job_id, seen_version, wait_s, lambda: self._version(job_id))
 
         def shown(view: View, job: Job, sight: Sight) -> shapes.Job:
             if show_env:
@@ -190,8 +190,8 @@ class Jobs:
 
     async def kill(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}: kill a job, an array, or tasks of an array."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
-        job_id, indexes, ended = await self._read(lambda view: _to_kill(view, wanted, sight))
+        job_name, sight = request.path_params["id"], Sight.of(request)
+        job_id, indexes, ended = await self._read(lambda view: _to_kill(view, job_name, sight))
         note.about("job", job_id if indexes is None else f"{job_id}[{indexes}]")
         job = await result_of(self._scheduler.request(job_kill(job_id, indexes=indexes)))
         self._forget_queues()
@@ -201,9 +201,9 @@ class Jobs:
 
     async def array(self, request: Request) -> Response:
         """GET /v1/arrays/{id}: a job array, or some of its tasks."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        array_name, sight = request.path_params["id"], Sight.of(request)
         most = int(asked.MAX_LISTED.of(request))
-        return json_answer(await self._read_copy(lambda view: _array(view, wanted, sight, most)))
+        return json_answer(await self._read_copy(lambda view: _array(view, array_name, sight, most)))
 
     async def checkpoint(self, request: Request) -> Response:
         """POST /v1/jobs/{id}/checkpoint: report that a job's work is saved."""
@@ -245,11 +245,11 @@ class Jobs:
         encoding = request.query_params.get("encoding", ENCODINGS[0])
         if encoding not in ENCODINGS:
             raise invalid(Problem("/encoding", f"must be {' or '.join(ENCODINGS)}, got {encoding!r}"))
-        wanted = request.query_params.get("task_id")
+        task_id = request.query_params.get("task_id")
 
         def launched(view: View, job: Job, sight: Sight) -> tuple[Task, str]:
             sight.require(JOB_OUTPUT, job)
-            named = wanted or launch_of(view, request.path_params["id"])
+            named = task_id or launch_of(view, request.path_params["id"])
             return _launch(view, job.id, named), view.framework_id or ""
 
         task, framework_id = await self._read_job(request, launched)
@@ -280,10 +280,10 @@ class Jobs:
 
     async def why(self, request: Request) -> Response:
         """GET /v1/why/{id}: explain why a job waits."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        job_name, sight = request.path_params["id"], Sight.of(request)
 
         def explained(view: View) -> shapes.Why:
-            return views.why(view, explain_job(view, job_of(view, wanted, sight.sees).id), sight)
+            return views.why(view, explain_job(view, job_of(view, job_name, sight.sees).id), sight)
 
         return json_answer(await self._read_copy(explained))
 
@@ -292,9 +292,9 @@ class Jobs:
         most, sight = int(asked.MAX_QUEUED.of(request)), Sight.of(request)
 
         def select(view: View) -> line.Queue:
-            kept = self._lines.get(most) if sight.sees_all else None
+            cached = self._lines.get(most) if sight.sees_all else None
             first, queues = (
-                kept.of(view) if kept else (waiting_jobs(view, most, sight.sees), queue_uses(view))
+                cached.of(view) if cached else (waiting_jobs(view, most, sight.sees), queue_uses(view))
             )
             return {
                 "jobs": [views.waiting(view, waiting_job, sight) for waiting_job in first],
@@ -305,8 +305,8 @@ class Jobs:
 
     async def _read_job(self, request: Request, fn: Callable[[View, Job, Sight], T]) -> T:
         """Read something about the job that the path names, with the caller's current visibility."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
-        return await self._read(lambda view: fn(view, job_of(view, wanted, sight.sees), sight))
+        job_name, sight = request.path_params["id"], Sight.of(request)
+        return await self._read(lambda view: fn(view, job_of(view, job_name, sight.sees), sight))
 
     async def tasks(self, request: Request) -> Response:
         """GET /v1/tasks: launches that have not ended, and node monitors."""

@@ -26,13 +26,13 @@ def host_of(view: View, wanted: str) -> str:
     node = view.nodes.get(AgentId(wanted))
     if node is not None:
         return node.hostname
-    known = {node.hostname for node in view.nodes.values()}
-    known |= {drain.name for drain in view.drains.values() if drain.target is Target.NODE}
-    hosts = _hosts(known, wanted)
+    hostnames = {node.hostname for node in view.nodes.values()}
+    hostnames |= {drain.name for drain in view.drains.values() if drain.target is Target.NODE}
+    hosts = _hosts(hostnames, wanted)
     if not hosts:
         raise NotFound(
             f"there is no node {wanted}",
-            remedy=_meant(wanted, (form for name in known for form in _forms(name)), "nodes"),
+            remedy=_meant(wanted, (form for name in hostnames for form in _forms(name)), "nodes"),
         )
     return _only(wanted, "nodes", hosts, "give more of the name")
 
@@ -50,16 +50,16 @@ def gpu_of(view: View, wanted: str) -> GpuId:
         GpuId(s.gpu.id): (s.node.hostname, "" if s.gpu.index is None else str(s.gpu.index))
         for s in gpu_statuses(view)
     }
-    known = {*places, *(GpuId(drain.name) for drain in view.drains.values() if drain.target is Target.GPU)}
-    if wanted in known:
+    gpu_ids = {*places, *(GpuId(drain.name) for drain in view.drains.values() if drain.target is Target.GPU)}
+    if wanted in gpu_ids:
         return GpuId(wanted)
     host, colon, index = wanted.rpartition(":")
     hosts = set(_hosts({name for name, _ in places.values()}, host)) if colon else set()
     ids = [id for id, (name, number) in places.items() if name in hosts and number == index and index]
-    ids = ids or [id for id in sorted(known) if id.startswith(wanted)]
+    ids = ids or [id for id in sorted(gpu_ids) if id.startswith(wanted)]
     if not ids:
         names = [
-            *known,
+            *gpu_ids,
             *(f"{form}:{number}" for name, number in places.values() if number for form in _forms(name)),
         ]
         raise NotFound(f"there is no GPU {wanted}", remedy=_meant(wanted, names, "GPUs"))
@@ -94,5 +94,5 @@ def _forms(hostname: str) -> set[str]:
 def _meant(wanted: str, known: Iterable[str], what: str) -> str:
     """Return a remedy with known names that are similar to an unknown one."""
     near = difflib.get_close_matches(wanted, sorted(set(known)), n=3, cutoff=0.7)
-    meant = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{meant}list the {what} with: mesos-gpu {what.lower()}"
+    suggestion = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{suggestion}list the {what} with: mesos-gpu {what.lower()}"

@@ -105,20 +105,20 @@ class Operate:
 
     async def node(self, request: Request) -> Response:
         """GET /v1/nodes/{id}: the agents of a host."""
-        wanted = _id(request)
+        node_name = _id(request)
         agents = await result_of(
-            self._scheduler.read_copy(lambda view: nodes.all_nodes(view, host_of(view, wanted)))
+            self._scheduler.read_copy(lambda view: nodes.all_nodes(view, host_of(view, node_name)))
         )
         if not agents:  # known only from its drain
-            raise NotFound(f"there is no node {wanted}", remedy="list the nodes with: mesos-gpu nodes")
+            raise NotFound(f"there is no node {node_name}", remedy="list the nodes with: mesos-gpu nodes")
         return json_answer({"nodes": agents})
 
     async def node_use(self, request: Request) -> Response:
         """GET /v1/nodes/{id}/use: the recent utilization of a host's GPUs."""
-        wanted = _id(request)
+        node_name = _id(request)
 
         def read(view: View) -> UseOverTime:
-            here = gpu_statuses(view, host_of(view, wanted).__eq__)
+            here = gpu_statuses(view, host_of(view, node_name).__eq__)
             metered = [status.gpu.id for status in here if is_metered(status.node, status.gpu.id)]
             return over_time(view, [view.use_history.cards.get(gpu_id) for gpu_id in metered])
 

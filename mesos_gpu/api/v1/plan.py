@@ -41,10 +41,10 @@ class Plans:
 
     async def for_job(self, request: Request) -> Response:
         """GET /v1/plan/defrag/{id}: plan moves for a waiting job."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        job_name, sight = request.path_params["id"], Sight.of(request)
 
         def read(view: View) -> defrag.Problem:
-            job = job_of(view, wanted, sight.sees)
+            job = job_of(view, job_name, sight.sees)
             if job.state is not JobState.PENDING:
                 what = f"job {job.id} is {job.state.value}: it needs no room"
                 raise Conflict(what, remedy="name a waiting job; list them with: mesos-gpu queue")

@@ -53,8 +53,8 @@ class Resizes:
         try:
             await result_of(self._scheduler.request(ResizeRequested(job_id, patch, restart=restart)))
         except Conflict as error:  # its text may name an invisible job
-            sight, said = Sight.of(request), [error.what, error.remedy]
-            what, remedy = await result_of(self._scheduler.read(lambda view: sight.veiled(view, said)))
+            sight, texts = Sight.of(request), [error.what, error.remedy]
+            what, remedy = await result_of(self._scheduler.read(lambda view: sight.veiled(view, texts)))
             raise Conflict(what, remedy=remedy) from error
         return await self._answer(request, job_id, wait_s)
 
@@ -69,9 +69,9 @@ class Resizes:
 
     async def _job_id(self, request: Request) -> JobId:
         """Return the id of the job that the path names, which the caller may resize."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        job_name, sight = request.path_params["id"], Sight.of(request)
         read = self._scheduler.read(
-            lambda view: sight.require(JOB_RESIZE, job_of(view, wanted, sight.sees)).id
+            lambda view: sight.require(JOB_RESIZE, job_of(view, job_name, sight.sees)).id
         )
         job_id = await result_of(read)
         note.about("job", job_id)
@@ -79,23 +79,23 @@ class Resizes:
 
     async def _answer(self, request: Request, job_id: JobId, wait_s: float) -> Response:
         """Wait for the host's answer to a resize or its withdrawal, and return the response."""
-        seen = await self._answered(request, job_id, time.monotonic() + wait_s)
-        resize = seen.job["resize"]
-        if seen.restarts or resize is None or resize["state"] in _PENDING:
-            return json_answer(seen.job, 202)
+        state = await self._answered(request, job_id, time.monotonic() + wait_s)
+        resize = state.job["resize"]
+        if state.restarts or resize is None or resize["state"] in _PENDING:
+            return json_answer(state.job, 202)
         if resize["state"] == "refused":
             raise _refusal(job_id, resize)
-        return json_answer(seen.job)
+        return json_answer(state.job)
 
     async def _answered(self, request: Request, job_id: JobId, deadline: float) -> _Seen:
         """Return the job when its host has answered, or at the deadline (`time.monotonic()`)."""
         while True:
-            seen = await self._read_job(request, job_id)
-            resize, left_s = seen.job["resize"], deadline - time.monotonic()
-            if seen.restarts or resize is None or resize["state"] not in _PENDING or left_s <= 0:
-                return seen
+            state = await self._read_job(request, job_id)
+            resize, left_s = state.job["resize"], deadline - time.monotonic()
+            if state.restarts or resize is None or resize["state"] not in _PENDING or left_s <= 0:
+                return state
             await self._changes.wait(
-                job_id, seen.job["version"], left_s, lambda: self._version(request, job_id)
+                job_id, state.job["version"], left_s, lambda: self._version(request, job_id)
             )
 
     async def _read_job(self, request: Request, job_id: JobId) -> _Seen:

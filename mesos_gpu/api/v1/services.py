@@ -63,13 +63,13 @@ class ServiceHandlers:
 
     async def put(self, request: Request) -> Response:
         """PUT /v1/services/{name}: create or replace a service."""
-        wanted = valid(await read_of(request, partial(split.decode, _name(request))))
+        service = valid(await read_of(request, partial(split.decode, _name(request))))
         sight = AppSight.of(request)
-        unknown = await self._read(lambda view: _faults(view, wanted, sight))
+        unknown = await self._read(lambda view: _faults(view, service, sight))
         if unknown:
             raise invalid(*unknown)
-        await result_of(self._scheduler.request(SplitSet(wanted)))
-        return _one_as(JSON, await self._read(lambda view: _facts(view, [wanted], sight)))
+        await result_of(self._scheduler.request(SplitSet(service)))
+        return _one_as(JSON, await self._read(lambda view: _facts(view, [service], sight)))
 
     async def delete(self, request: Request) -> Response:
         """DELETE /v1/services/{name}: delete a service."""
@@ -138,12 +138,12 @@ def _part_of(split: TrafficSplit, known: Mapping[str, App], sight: AppSight) -> 
     """Return a service with its visible apps; None if none is visible. A removed app is judged by its path."""
     if sight.rights.is_open:
         return split
-    seen = {
+    visible = {
         id: weight
         for id, weight in split.weights.items()
         if (sight.sees(known[id]) if id in known else sight.rights.may(APP_SEE, Subject(app=id)))
     }
-    return replace(split, weights=seen) if seen else None
+    return replace(split, weights=visible) if visible else None
 
 
 def _require(known: Mapping[str, App], split: TrafficSplit, sight: AppSight) -> None:

@@ -572,7 +572,7 @@ def estimate(estimate: Estimate) -> shapes.Estimate:
 
 def waiting(view: View, waiting: Waiting, sight: Sight) -> line.Waiting:
     """Return a pending job at its position, without invisible jobs in its estimate."""
-    job, spec, kept = waiting.job, waiting.job.spec, waiting.kept
+    job, spec, reservation = waiting.job, waiting.job.spec, waiting.kept
     return {
         "position": waiting.position,
         "id": job.id,
@@ -587,8 +587,12 @@ def waiting(view: View, waiting: Waiting, sight: Sight) -> line.Waiting:
         "cpus": spec.cpus * spec.tasks,
         "mem_mib": spec.mem_mib * spec.tasks,
         "submitted_at": job.submitted_at,
-        "reservation": {"hostname": kept.hostname, "gpu_ids": list(kept.gpus), "at": kept.at}
-        if kept
+        "reservation": {
+            "hostname": reservation.hostname,
+            "gpu_ids": list(reservation.gpus),
+            "at": reservation.at,
+        }
+        if reservation
         else None,
         "estimate": sight.veiled(view, estimate(waiting.estimate)),
     }

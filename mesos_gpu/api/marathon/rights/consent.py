@@ -81,8 +81,8 @@ class Consent:
                 self._sight.require(APP_WRITE, app)
         self._require_groups(seen, wanted)
         details: list[Detail] = []
-        made = map_apps(wanted, lambda app: self._of(app, old.get(app.id), details))
-        details += self._service_faults(old, made)
+        new_tree = map_apps(wanted, lambda app: self._of(app, old.get(app.id), details))
+        details += self._service_faults(old, new_tree)
         if details:
             raise Refused(
                 403,
@@ -90,7 +90,7 @@ class Consent:
                 details=[{"path": detail.path, "errors": list(detail.errors)} for detail in details],
                 remedy=self._rights.who_can_give(),
             )
-        return made
+        return new_tree
 
     def _service_faults(self, old: Mapping[str, App], made: Group) -> Iterator[Detail]:
         """Yield faults of labels and ports that would attract requests for services of others."""
@@ -114,11 +114,11 @@ class Consent:
         before, after = _plain_groups(seen), _plain_groups(wanted)
         bare = _bare_groups(seen) - after.keys() | _bare_groups(wanted) - before.keys()
         for id in sorted(before.keys() | after.keys()):
-            said = (
+            fields = (
                 before.get(id, ()),
                 after.get(id, ()),
             )  # groups without such fields come and go with their apps
-            if (said[0] != said[1] or id in bare) and not self._sight.may_write_below(id):
+            if (fields[0] != fields[1] or id in bare) and not self._sight.may_write_below(id):
                 raise _group_refusal(self._rights, id)
 
     @property
@@ -162,9 +162,9 @@ class Consent:
         details += self._queue_faults(app)
         faults = admission.problems(self._rights, spec, subject_of(app))
         if spec.user is None and not self._pooled:
-            asked = spec
-            spec, more = admission.with_own_user(self._rights, asked, subject_of(app))
-            faults += [*more, *admission.of_own_user(self._permits, asked, spec)]
+            requested = spec
+            spec, more = admission.with_own_user(self._rights, requested, subject_of(app))
+            faults += [*more, *admission.of_own_user(self._permits, requested, spec)]
         for fault in faults:
             head, slash, rest = fault.path[1:].partition("/")
             details.append(

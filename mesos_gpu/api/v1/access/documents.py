@@ -52,26 +52,26 @@ class AccessDocuments(Documents[AccessDocument]):
     async def put(self, request: Request) -> Response:
         """PUT /v1/access: replace the document, if its latest version was read."""
         force, rights = FORCE.of(request), rights_of(request)
-        wanted, expected = await self.asked(request)
+        new_document, expected = await self.asked(request)
         latest = self._scheduler.access
         if expected != latest.version or (not rights.is_open and rights.document is not latest):
             raise stale(latest.version, expected, READ_AGAIN)
-        _check_reach(rights, latest, wanted, force=force)
+        _check_reach(rights, latest, new_document, force=force)
         by = rights.caller.name
-        now = await result_of(self._scheduler.request(AccessChanged(replace(wanted, by=by), expected)))
+        now = await result_of(self._scheduler.request(AccessChanged(replace(new_document, by=by), expected)))
         note.about("access", str(now.version))
         return self.shown(now, {"warnings": _warnings(rights, now)})
 
     async def check(self, request: Request) -> Response:
         """POST /v1/access/check: whether a name may do something. Every caller may ask this about itself."""
-        asked = valid(check.decode(await read_of(request, object_of)))
+        question = valid(check.decode(await read_of(request, object_of)))
         rights = rights_of(request)
-        is_self = not asked.name or (asked.name == rights.caller.name and not asked.groups)
+        is_self = not question.name or (question.name == rights.caller.name and not question.groups)
         if not is_self:
             require(rights, ACCESS_SEE)
-            whom = Caller(asked.name, frozenset(asked.groups), Proof.TOKEN)
+            whom = Caller(question.name, frozenset(question.groups), Proof.TOKEN)
             rights = Rights(self._scheduler.access, whom)
-        return json_answer(answer(rights, asked))
+        return json_answer(answer(rights, question))
 
     async def rights(self, _request: Request) -> Response:
         """GET /v1/access/rights: all rights, and the built-in roles."""
@@ -105,7 +105,7 @@ def _check_reach(rights: Rights, old: AccessDocument, new: AccessDocument, *, fo
             "forbidden",
             "the document gives rights that you do not have yourself",
             remedy=rights.who_can_give(),
-            problems=[Problem(*each) for each in beyond],
+            problems=[Problem(*fault) for fault in beyond],
         )
     if not giving.givers(new) and not force and not rights.caller.local_admin:
         raise Refusal(

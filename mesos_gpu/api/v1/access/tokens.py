@@ -53,18 +53,18 @@ class TokenHandlers:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/tokens: create a token; its secret is in this answer only."""
-        asked = valid(wire.decode(await read_of(request, object_of), self._longest_s))
-        wanted, until = _new_token(
-            rights_of(request), asked
+        request_body = valid(wire.decode(await read_of(request, object_of), self._longest_s))
+        new_token, until = _new_token(
+            rights_of(request), request_body
         )  # rights at the time when the whole body has come
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
-        kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
-        made = await result_of(self._scheduler.request(TokenCreated(kept, asked.lifetime_s, until)))
-        note.about("token", made.id)
-        note.about("name", made.name)
-        headers = {"Location": f"/v1/tokens/{made.id}", "Cache-Control": "no-store"}
-        warnings = [] if rights_of(request).is_open else _warnings(self._scheduler.access, made)
-        body = {"secret": text_of(made.id, secret), "token": wire.encode(made), "warnings": warnings}
+        stored = replace(new_token, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
+        token = await result_of(self._scheduler.request(TokenCreated(stored, request_body.lifetime_s, until)))
+        note.about("token", token.id)
+        note.about("name", token.name)
+        headers = {"Location": f"/v1/tokens/{token.id}", "Cache-Control": "no-store"}
+        warnings = [] if rights_of(request).is_open else _warnings(self._scheduler.access, token)
+        body = {"secret": text_of(token.id, secret), "token": wire.encode(token), "warnings": warnings}
         return json_answer(body, 201, headers)
 
     async def show(self, request: Request) -> Response:
@@ -157,7 +157,7 @@ def _narrowing(rights: Rights, asked: TokenRequest, *, is_own: bool) -> Narrowin
         )
     if is_own and not rights.is_open:
         for text in narrowing.rights:
-            given = parse(text).rights
-            if not any(rights.may_some(right) for right in given):
-                raise refusal(rights, min(given, key=lambda right: right.name))
+            named_rights = parse(text).rights
+            if not any(rights.may_some(right) for right in named_rights):
+                raise refusal(rights, min(named_rights, key=lambda right: right.name))
     return narrowing

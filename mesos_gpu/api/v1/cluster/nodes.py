@@ -97,8 +97,8 @@ class NodeListing:
         if self.order is lists.NodeOrder.HOSTNAME:
             matching.sort(key=lambda node: (node.hostname, node.id), reverse=self.descending)
             return {"nodes": shown(view, self._cut(matching)), "total": len(matching)}
-        wanted = {node.id for node in matching}
-        listed = [node for node in whole(view) if node["agent_id"] in wanted]
+        agent_ids = {node.id for node in matching}
+        listed = [node for node in whole(view) if node["agent_id"] in agent_ids]
         listed.sort(key=_KEYS[self.order], reverse=self.descending)
         return {"nodes": list(self._cut(listed)), "total": len(listed)}
 
@@ -114,8 +114,8 @@ class NodeListing:
 
 def all_nodes(view: View, hostname: str | None = None) -> list[shapes.Node]:
     """Return all nodes by host name, or the agents of one host."""
-    asked = [node for node in view.nodes.values() if hostname in (None, node.hostname)]
-    return shown(view, sorted(asked, key=lambda node: (node.hostname, node.id)))
+    nodes = [node for node in view.nodes.values() if hostname in (None, node.hostname)]
+    return shown(view, sorted(nodes, key=lambda node: (node.hostname, node.id)))
 
 
 def shown(view: View, nodes: Sequence[Node]) -> list[shapes.Node]:

@@ -73,10 +73,10 @@ class Uploads:
     async def list(self, request: Request) -> Response:
         """GET /v1/uploads: the caller's archives."""
         store, owner = self._store, caller_of(request).name
-        kept = await run_in_threadpool(store.of_owner, owner)
+        uploads = await run_in_threadpool(store.of_owner, owner)
         limits, users = store.limits, await result_of(self._scheduler.read(lambda view: _users(view, owner)))
         answer: spec.Uploads = {
-            "uploads": [{**_shown(upload), "jobs": users.get(upload.digest, [])} for upload in kept],
+            "uploads": [{**_shown(upload), "jobs": users.get(upload.digest, [])} for upload in uploads],
             "archive_limit_bytes": limits.archive_bytes,
             "owner_limit_bytes": limits.owner_bytes,
         }
@@ -85,10 +85,10 @@ class Uploads:
     async def show(self, request: Request) -> Response:
         """GET /v1/uploads/{sha256}: how much of an archive has arrived."""
         digest = request.path_params["sha256"]
-        kept = await run_in_threadpool(self._store.find, caller_of(request).name, digest)
-        if kept is None:
+        upload = await run_in_threadpool(self._store.find, caller_of(request).name, digest)
+        if upload is None:
             raise NotFound(f"there is no archive {digest[:64]}", remedy="send it, from offset=0")
-        return json_answer(_shown(kept))
+        return json_answer(_shown(upload))
 
     async def put(self, request: Request) -> Response:
         """PUT /v1/uploads/{sha256}: add a piece to an archive."""
@@ -103,9 +103,9 @@ class Uploads:
             if offset == 0 and not await self._on_writer(lambda: store.has_room(owner, digest, size)):
                 needed = await result_of(self._scheduler.read(needed_archives))
                 await self._on_writer(lambda: store.make_room(owner, digest, needed, size))
-            kept = await self._on_writer(lambda: store.put(owner, digest, offset, size, data))
-        note.current().is_piece = not kept.complete
-        return json_answer(_shown(kept))
+            upload = await self._on_writer(lambda: store.put(owner, digest, offset, size, data))
+        note.current().is_piece = not upload.complete
+        return json_answer(_shown(upload))
 
     async def remove(self, request: Request) -> Response:
         """DELETE /v1/uploads/{sha256}: remove an archive that no job needs."""

@@ -41,8 +41,8 @@ class NamedVolumes:
         owner = None if all_users or rights.is_open else rights.caller.name
 
         def look(view: View) -> spec.NamedVolumes:
-            seen = [_shown(*entry) for entry in named_volumes(view) if owner in (None, entry[0].owner)]
-            return {"volumes": seen, "owner_limit_mib": limit_of_volumes_mib(view)}
+            visible = [_shown(*entry) for entry in named_volumes(view) if owner in (None, entry[0].owner)]
+            return {"volumes": visible, "owner_limit_mib": limit_of_volumes_mib(view)}
 
         return json_answer(await result_of(self._scheduler.read(look)))
 

@@ -61,10 +61,10 @@ def job_use(view: View, tasks: Iterable[Task]) -> shapes.JobUse | None:
 
 def over_time(view: View, series: Iterable[Series | None]) -> shapes.UseOverTime:
     """Return the past of a GPU, or of all tasks of a job: means of utilization, sums of memory and power."""
-    histories = [each for each in series if each is not None] or [Series()]
+    histories = [history for history in series if history is not None] or [Series()]
     return {
-        "fine": _series(view.now, [each.fine for each in histories]),
-        "coarse": _series(view.now, [each.coarse for each in histories]),
+        "fine": _series(view.now, [history.fine for history in histories]),
+        "coarse": _series(view.now, [history.coarse for history in histories]),
     }
 
 

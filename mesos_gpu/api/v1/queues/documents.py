@@ -50,14 +50,14 @@ class QueueDocuments(Documents[QueueDocument]):
 
     async def show(self, request: Request) -> Response:
         """GET /v1/queues: the latest version of the tree."""
-        seen = seen_queues(rights_of(request), await self.latest())
-        return self.shown(seen, await self._in_force(seen))
+        visible = seen_queues(rights_of(request), await self.latest())
+        return self.shown(visible, await self._in_force(visible))
 
     async def put(self, request: Request) -> Response:
         """PUT /v1/queues: replace the tree, if its latest version was read."""
-        wanted, expected = await self.asked(request)
+        new_document, expected = await self.asked(request)
         latest = await self.latest()
-        now, more = await self._change(request, latest, wanted, expected)
+        now, more = await self._change(request, latest, new_document, expected)
         return self.shown(now, {**more, **await self._in_force(now)})
 
     async def show_one(self, request: Request) -> Response:
@@ -82,15 +82,15 @@ class QueueDocuments(Documents[QueueDocument]):
         note.about("queue", path)
         if expected is None:
             raise invalid(not_read({}))
-        wanted = replace(valid(document.without_queue(latest, path)), comment="")
-        now, more = await self._change(request, latest, wanted, expected)
+        new_document = replace(valid(document.without_queue(latest, path)), comment="")
+        now, more = await self._change(request, latest, new_document, expected)
         return json_answer({**_queue_of(latest, path), "version": now.version, **more}, headers=tag_of(now))
 
     async def plan(self, request: Request) -> Response:
         """POST /v1/plan/queues: what a document would change, whatever version it is based on."""
-        wanted = valid(document.decode(await read_of(request, object_of)))
-        warnings = await self._warnings(wanted)
-        return json_answer({**await self._planned(wanted), "warnings": warnings})
+        new_document = valid(document.decode(await read_of(request, object_of)))
+        warnings = await self._warnings(new_document)
+        return json_answer({**await self._planned(new_document), "warnings": warnings})
 
     async def _set(self, request: Request, *, is_patch: bool) -> Response:
         """Replace or change a queue, and answer with it."""
@@ -102,17 +102,17 @@ class QueueDocuments(Documents[QueueDocument]):
             _require_queue(latest, path)
         fields = {key: item for key, item in value.items() if key not in _READ_WITH}
         comment_document = document.decode({"comment": value.get("comment")})
-        wanted = document.with_queue(latest, path, fields, is_patch=is_patch)
+        new_document = document.with_queue(latest, path, fields, is_patch=is_patch)
         problems = [
             *(comment_document if isinstance(comment_document, list) else []),
-            *(_at_queue(path, wanted) if isinstance(wanted, list) else []),
+            *(_at_queue(path, new_document) if isinstance(new_document, list) else []),
         ]
         if expected is None:
             problems = [not_read(value), *problems]
-        if isinstance(wanted, list) or isinstance(comment_document, list) or expected is None:
+        if isinstance(new_document, list) or isinstance(comment_document, list) or expected is None:
             raise invalid(*problems)
         now, more = await self._change(
-            request, latest, replace(wanted, comment=comment_document.comment), expected
+            request, latest, replace(new_document, comment=comment_document.comment), expected
         )
         return _one(now, path, more)
 

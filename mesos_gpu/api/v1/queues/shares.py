@@ -29,8 +29,8 @@ class QueueShares:
         """GET /v1/queue-shares: shares of the visible queues."""
         rights = rights_of(request)
         shares = await result_of(self._scheduler.read_copy(lambda view: queue_shares(view)))
-        seen = _seen(rights, [share.path for share in shares])
-        return json_answer({"shares": [_share(share) for share in shares if share.path in seen]})
+        visible = _seen(rights, [share.path for share in shares])
+        return json_answer({"shares": [_share(share) for share in shares if share.path in visible]})
 
     async def show(self, request: Request) -> Response:
         """GET /v1/queue-shares/{queue}: the steps to the share of a queue, and its users."""

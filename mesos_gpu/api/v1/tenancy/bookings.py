@@ -42,14 +42,14 @@ class BookingHandlers:
 
         def look(view: View) -> dict[str, Any]:
             since, until = _window(request, view)
-            seen = [
+            bookings = [
                 booking
                 for booking in view.bookings.values()
                 if (past or not booking.state.ended) and sees_booking(rights, booking)
             ]
-            seen.sort(key=lambda booking: (booking.state.ended, booking.begins, booking.id))
+            bookings.sort(key=lambda booking: (booking.state.ended, booking.begins, booking.id))
             return {
-                "bookings": [shown(booking, since, until) for booking in seen],
+                "bookings": [shown(booking, since, until) for booking in bookings],
                 "since": since,
                 "until": until,
             }
@@ -93,10 +93,12 @@ class BookingHandlers:
             NotFound: There is no such visible booking.
             Refusal: The caller may not change it.
         """
-        wanted, rights = str(request.path_params["id"]), rights_of(request)
-        booking = await result_of(self._scheduler.read(lambda view: find_booking(view, wanted)))
+        booking_name, rights = str(request.path_params["id"]), rights_of(request)
+        booking = await result_of(self._scheduler.read(lambda view: find_booking(view, booking_name)))
         if booking is None or not sees_booking(rights, booking):
-            raise NotFound(f"there is no booking {wanted}", remedy="list them with: mesos-gpu reserve list")
+            raise NotFound(
+                f"there is no booking {booking_name}", remedy="list them with: mesos-gpu reserve list"
+            )
         note.about("booking", booking.id)
         if write:
             require(rights, BOOKING_WRITE, Subject(queue=booking.spec.queue))

@@ -36,11 +36,11 @@ class BudgetHandlers:
         """GET /v1/budgets: the visible budgets."""
         rights = rights_of(request)
         past = PAST.of(request)
-        every = await result_of(
+        standings = await result_of(
             self._scheduler.read_copy(lambda view: budget_periods(view) if past else budget_standings(view))
         )
         body: shapes.Budgets = {
-            "budgets": [shown(standing) for standing in every if sees_budget(rights, standing.use)]
+            "budgets": [shown(standing) for standing in standings if sees_budget(rights, standing.use)]
         }
         return json_answer(body)
 
@@ -48,11 +48,11 @@ class BudgetHandlers:
         """POST /v1/budgets/grants: add to a budget in its current period."""
         queue, user, hours = _granted(await read_of(request, object_of))
         await result_of(self._scheduler.request(BudgetGranted(queue, user, round(hours * _HOUR))))
-        every = await result_of(self._scheduler.read_copy(lambda view: budget_standings(view)))
+        standings = await result_of(self._scheduler.read_copy(lambda view: budget_standings(view)))
         return json_answer(
             next(
                 shown(standing)
-                for standing in every
+                for standing in standings
                 if (standing.use.queue, standing.use.user) == (queue, user)
             )
         )

@@ -44,7 +44,7 @@ class EventHandlers:
     async def list(self, request: Request) -> Response:
         """GET /v1/events: recent events; waits for one if `after` has the number of the last known one."""
         after, wait_s = int(asked.AFTER.of(request)), asked.WAIT_S.of(request)
-        most, newest, wanted = int(MAX.of(request)), NEWEST.of(request), _filter_of(request)
+        most, newest, is_wanted = int(MAX.of(request)), NEWEST.of(request), _filter_of(request)
         deadline = time.monotonic() + (wait_s if asked.AFTER.name in request.query_params else 0.0)
         while True:
             news = self._changes.any()
@@ -53,7 +53,7 @@ class EventHandlers:
             matching = [
                 event
                 for event in self._scheduler.happened.after(after)
-                if event.number <= last and wanted(event) and sight.sees(event)
+                if event.number <= last and is_wanted(event) and sight.sees(event)
             ]
             left_s = deadline - time.monotonic()
             if matching or left_s <= 0 or not await self._changes.until(news, left_s):
@@ -89,9 +89,9 @@ def _filter_of(request: Request) -> Wanted:
     Raises:
         Refusal: A kind is not valid, or there are too many patterns.
     """
-    kinds, known = set(request.query_params.getlist("kind")), {kind.value for kind in EventKind}
-    if kinds - known:
-        why = f"{min(kinds - known)[:40]!r} is not a kind of event; kinds are {', '.join(sorted(known))}"
+    kinds, kind_names = set(request.query_params.getlist("kind")), {kind.value for kind in EventKind}
+    if kinds - kind_names:
+        why = f"{min(kinds - kind_names)[:40]!r} is not a kind of event; kinds are {', '.join(sorted(kind_names))}"
         raise invalid(Problem("/kind", why))
     job, since, patterns = (
         request.query_params.get("job", ""),

@@ -68,9 +68,11 @@ class HistoryHandlers:
                 last = job
             else:
                 last = last if left == 0 else None  # no more jobs
-            held = records.held_by([job.id for job in jobs])
+            held_by_job = records.held_by([job.id for job in jobs])
             return {
-                "jobs": [_shown(job, held.get(job.id, Held()), reads=may(JOB_READ, job)) for job in jobs],
+                "jobs": [
+                    _shown(job, held_by_job.get(job.id, Held()), reads=may(JOB_READ, job)) for job in jobs
+                ],
                 "cursor": None if last is None else f"{int(last.ended_at * MS)}.{last.id}",
             }
 
@@ -90,8 +92,8 @@ def _states(request: Request) -> set[str]:
     """
     states = set(request.query_params.getlist("state"))
     if states - {*shapes.ENDED}:
-        known = ", ".join(shapes.ENDED)
-        why = f"{min(states - {*shapes.ENDED})[:40]!r} is not a state of ended jobs; states are {known}"
+        states_text = ", ".join(shapes.ENDED)
+        why = f"{min(states - {*shapes.ENDED})[:40]!r} is not a state of ended jobs; states are {states_text}"
         raise invalid(Problem("/state", why))
     return states
 

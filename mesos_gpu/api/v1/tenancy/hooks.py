@@ -60,7 +60,7 @@ class HookHandlers:
 
     async def versions(self, _request: Request) -> Response:
         """GET /v1/webhook-versions: list changes of webhooks."""
-        kept = await run_in_threadpool(self._kept.versions)
+        versions = await run_in_threadpool(self._kept.versions)
         body: shapes.WebhookVersions = {
             "versions": [
                 {
@@ -70,7 +70,7 @@ class HookHandlers:
                     "what": version.what,
                     "webhooks": [hook.name for hook in version.hooks],
                 }
-                for version in kept
+                for version in versions
             ]
         }
         return json_answer(body)
@@ -130,7 +130,7 @@ class HookHandlers:
         """GET /v1/webhooks/{name}/dead: list failed deliveries."""
         store, name = self._kept, _name(request)
         store.hook(name)
-        kept = await run_in_threadpool(store.dead, name)
+        letters = await run_in_threadpool(store.dead, name)
         body: shapes.DeadLetters = {
             "dead": [
                 {
@@ -141,7 +141,7 @@ class HookHandlers:
                     "error": letter.error,
                     "given_up_at": letter.dead_at or 0.0,
                 }
-                for letter in kept
+                for letter in letters
             ]
         }
         return json_answer(body)
@@ -240,18 +240,18 @@ def _texts(
     check: Check, value: dict[str, Any], key: str, known: tuple[str, ...] | None, most: int
 ) -> list[str]:
     """Return the distinct texts of a list field, adding faults to `check`."""
-    given = value.get(key) or []
-    if not isinstance(given, list) or len(given) > most or not all(isinstance(item, str) for item in given):
-        check.problem(key, f"must be a list of at most {most} texts, got {show(given)}")
+    texts = value.get(key) or []
+    if not isinstance(texts, list) or len(texts) > most or not all(isinstance(item, str) for item in texts):
+        check.problem(key, f"must be a list of at most {most} texts, got {show(texts)}")
         return []
-    for index, text in enumerate(given):
+    for index, text in enumerate(texts):
         if known is not None and text not in known:
             check.problem(
                 f"{key}/{index}", f"{show(text)} is not a kind of event; kinds are {', '.join(known)}"
             )
         elif not 0 < len(text) <= _MAX_QUEUE or not text.isprintable():
             check.problem(f"{key}/{index}", f"must be 1 to {_MAX_QUEUE} characters on one line")
-    return list(dict.fromkeys(given))
+    return list(dict.fromkeys(texts))
 
 
 def _ids(value: dict[str, Any]) -> list[int]:

@@ -39,8 +39,10 @@ class Keeps:
 
     async def _job_id(self, request: Request) -> JobId:
         """Return the id of the job that the path names, which the caller may protect."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
-        read = self._scheduler.read(lambda view: sight.require(JOB_KEEP, job_of(view, wanted, sight.sees)).id)
+        job_name, sight = request.path_params["id"], Sight.of(request)
+        read = self._scheduler.read(
+            lambda view: sight.require(JOB_KEEP, job_of(view, job_name, sight.sees)).id
+        )
         job_id = await result_of(read)
         note.about("job", job_id)
         return job_id
@@ -56,15 +58,15 @@ def _time_of(body: dict[str, Any]) -> tuple[float | None, float | None]:
     """Return the duration, or the end, of a protection; the other is None."""
     unknown = f"there is no such field; fields are {' and '.join(_MAX)}"
     problems = [Problem(f"/{key}", unknown) for key in body if key not in _MAX]
-    given = {key: body[key] for key in _MAX if body.get(key) is not None}
-    if len(given) != 1:
+    fields = {key: body[key] for key in _MAX if body.get(key) is not None}
+    if len(fields) != 1:
         problems.append(
             Problem("", "must have either for_s, in seconds, or until, in seconds since the epoch")
         )
-    for key, value in given.items():
+    for key, value in fields.items():
         if not is_number(value) or not 0 < value <= _MAX[key]:
             why = f"must be a number of seconds above 0, at most {_MAX[key]:g}, got {show(value)}"
             problems.append(Problem(f"/{key}", why))
     if problems:
         raise invalid(*problems)
-    return given.get("for_s"), given.get("until")
+    return fields.get("for_s"), fields.get("until")

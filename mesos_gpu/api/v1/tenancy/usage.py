@@ -140,8 +140,8 @@ class UsageHandlers:
         """
         now, text = self._clock(), request.query_params.get("period")
         if text is not None and text not in [period.value for period in PERIODS]:
-            known = ", ".join(period.value for period in PERIODS)
-            raise invalid(Problem("/period", f"{text[:40]!r} is not one of {known}"))
+            periods_text = ", ".join(period.value for period in PERIODS)
+            raise invalid(Problem("/period", f"{text[:40]!r} is not one of {periods_text}"))
         since, until = SINCE.of(request), min(UNTIL.of(request), now + _DAY_S)
         first = int((since if SINCE.name in request.query_params else now - 30 * _DAY_S) // _DAY_S)
         last = max(int(-(-until // _DAY_S)), first + 1)
