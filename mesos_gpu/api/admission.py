@@ -69,9 +69,7 @@ def _is_below(path: str, roots: Sequence[str]) -> bool:
 def _priority_faults(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     priority = spec.priority or 0
     if priority > limits.highest_priority:
-        yield Problem(
-            "/priority", f"{priority} is above {limits.highest_priority}, the highest that is allowed"
-        )
+        yield Problem("/priority", f"{priority} is above {limits.highest_priority}, the highest allowed one")
     if limits.must_be_preemptible and not spec.preemptible:
         yield Problem("/preemptible", "must be true: jobs of these roles may be ended for others")
 

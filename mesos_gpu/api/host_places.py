@@ -60,18 +60,20 @@ class HostPlaces:
                 has ended; None if the operation always ends soon.
 
         Raises:
-            Refusal: Too many operations are under way, of this caller, at this host, or in all.
+            Refusal: Too many operations are in progress, of this caller, at this host, or in all.
         """
         with self._lock:
             of_caller, of_host, total = self._callers[caller], self._hosts[host], self._hosts.total()
             if of_caller >= self._of_caller:
                 raise self._full(
-                    f"{of_caller} {self._what} of {caller} are under way, the most of one caller"
+                    f"{of_caller} {self._what} of {caller} are in progress, the maximum for one caller"
                 )
             if of_host >= self._of_host:
-                raise self._full(f"{of_host} {self._what} at {host} are under way, the most at one host")
+                raise self._full(
+                    f"{of_host} {self._what} at {host} are in progress, the maximum for one host"
+                )
             if total >= self._most:
-                raise self._full(f"{total} {self._what} are under way, the most at once")
+                raise self._full(f"{total} {self._what} are in progress, the maximum for all callers")
             self._callers[caller] += 1
             self._hosts[host] += 1
             place = Place(self, host, caller, asking)

@@ -1,4 +1,4 @@
-"""The routes of /v1 and of the dashboard, each with what it asks of who calls it."""
+"""Routes of /v1 and of the dashboard, each with the authentication and the right that it needs."""
 
 from starlette.routing import Route
 
@@ -249,7 +249,7 @@ def _service_routes(services: ServiceHandlers) -> list[Route]:
 
 
 def _template_routes(templates: TemplateHandlers) -> list[Route]:
-    # What they hold is in every installation; of whose apps a rendered one is, is asked where it is created.
+    # All installations have the same templates. Rights for a rendered app are checked where the app is created.
     return [
         route("/v1/templates", GET=judged(APP_WRITE, templates.list)),
         route("/v1/templates/{name}/render", POST=judged(APP_WRITE, templates.render)),

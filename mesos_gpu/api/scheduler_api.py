@@ -62,7 +62,7 @@ class SchedulerApi(Protocol):
         """Current tokens by id. For any thread."""
 
     def note_token_use(self, token_id: str, address: str) -> None:
-        """Record that a token was used, from `address` ("" for a Unix socket). Few of many such notes are saved."""
+        """Record that a token was used, from `address` ("" for a Unix socket). Of frequent uses, few are saved."""
 
     def request(self, change: Change[T] | Callable[[View], Change[T]]) -> Future[T]:
         """Carry out a change that a user requests; the future's type is declared by the class of the change.

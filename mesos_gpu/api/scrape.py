@@ -48,7 +48,7 @@ class Scrape:
         ProcessCollector(registry=self._registry)
 
     async def metrics(self, request: Request) -> Response:
-        """GET /metrics: JSON under Marathon's names, unless text is asked for, as Prometheus does."""
+        """GET /metrics: JSON with Marathon's names, or text if the client asks for it, as Prometheus does."""
         if prometheus.asks_for_text(request.headers.get("accept", "")):
             return await self.prometheus(request)
         measured, counts = await result_of(

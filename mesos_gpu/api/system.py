@@ -48,7 +48,7 @@ class System:
         self, scheduler: SchedulerApi, settings: ApiSettings, counted: Callable[[View], shapes.Counted]
     ) -> None:
         self._scheduler, self._settings, self._counted = scheduler, settings, counted
-        self._threads = HostPlaces("questions who leads", most=8, of_host=8, of_caller=4)
+        self._threads = HostPlaces("requests about the leader", most=8, of_host=8, of_caller=4)
 
     async def status(self, _request: Request) -> Response:
         """GET /v1/status: the scheduler and a summary of the cluster."""

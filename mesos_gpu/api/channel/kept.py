@@ -51,7 +51,7 @@ class Turns:
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def next(self, host: str, caller: str) -> asyncio.Lock:
-        """Wait until no other copy of a caller from a host is under way; return the lock, which is to be released.
+        """Wait until no other copy of a caller from a host is in progress; return the lock, which must be released.
 
         Raises:
             Refusal: An earlier copy has not ended in time.

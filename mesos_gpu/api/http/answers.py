@@ -194,7 +194,7 @@ async def on_route(request: Request, error: Exception) -> Response:
     if _is_marathon_path(path):
         what = f"HTTP {status} {HTTPStatus(status).phrase}"
     else:
-        what = f"{request.method} {path}: " + ("no such route" if status == 404 else "not allowed")
+        what = f"{request.method} {path}: " + ("this path does not exist" if status == 404 else "not allowed")
     refusal = Refusal(status, _CODES[status], what, remedy=_ROUTES)
     return error_answer(refusal, path, getattr(error, "headers", None))
 

@@ -221,7 +221,7 @@ def _log(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
 
 
 def _word(text: str) -> str:
-    """Write a word as it is, or as a JSON string where it could be read as more fields than one, or as another text."""
+    """Write a value as it is, or as a JSON string if it could be mistaken for several fields or for other text."""
     return text if text.isprintable() and not set(' "=\\') & set(text) else json.dumps(text)
 
 

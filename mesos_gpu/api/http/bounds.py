@@ -447,7 +447,7 @@ def on_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
     """Handle errors of asyncio that no task receives; a lack of descriptors is logged in one line without traceback."""
     error = context.get("exception")
     if isinstance(error, OSError) and "accept" in str(context.get("message")):
-        say(f"connections cannot be taken: {error.strerror}; those that are open are served")
+        say(f"cannot accept connections: {error.strerror}; open ones are still served")
     elif isinstance(error, ValueError) and "_start_serving" in str(context.get("handle")):
         logger.debug(
             "the server stopped before it tried again to take connections"

@@ -160,9 +160,7 @@ def csrf_problem(scope: Scope) -> Refusal | None:
 
 
 def _is_origin(origin: str, scheme: str, host: str) -> bool:
-    """Return whether an origin is this server's by scheme, host and port; https counts if a proxy speaks TLS in
-    front.
-    """
+    """Return whether an origin is this server's: scheme (https also if a proxy adds TLS), host and port."""
     page, slashes, place = origin.partition("://")
     if not slashes or page not in _PORTS or (page != scheme and (page, scheme) != ("https", "http")):
         return False

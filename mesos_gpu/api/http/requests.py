@@ -107,7 +107,7 @@ LENGTH: Final = Number("length", 1 << 16, 1, MAX_LOG_BYTES)  # bytes
 
 async def result_of(future: Future[T]) -> T:
     """Wait for a future of the engine and return its result."""
-    # Shielded: a request that is given up must not cancel a future that the engine's thread will resolve.
+    # Shielded: a cancelled request must not cancel a future that the engine's thread will resolve.
     return await asyncio.shield(asyncio.wrap_future(future))
 
 
@@ -143,7 +143,7 @@ def _take_place(request: Request) -> None:
     key, bound = key_of(request.scope), f"{MAX_BODY >> 20} MiB"
     if not _LARGE.enter(key):
         REFUSED.count(Reason.BUSY)
-        what = f"another body of more than {bound} of {key} is under way, or {_MAX_LARGE} of all callers"
+        what = f"{key} is sending another body of more than {bound}, or all callers are sending {_MAX_LARGE}"
         raise Refusal(429, "busy", what, remedy="ask again in 1 s", headers={"Retry-After": "1"})
     request.scope[_PLACE] = key
 
@@ -153,8 +153,7 @@ async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
 
     Raises:
         Refusal: It is larger than `most` bytes, or does not come in time, which ends the connection; or the caller's
-            right
-            has ended meanwhile; or too many large bodies are under way.
+            right has ended meanwhile; or too many large bodies are under way.
     """
     announced = request.headers.get("content-length", "")
     if announced.isascii() and announced.isdecimal() and int(announced) > most:
@@ -246,8 +245,8 @@ def job_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> Job:
     """Return the job that a text names: by its id, its name, the start of its id, or the id of one of its launches.
 
     A job array counts as a job, and a waiting task of it as the job that it will be. A name means the job of that name
-    that
-    has not ended, or, if all have, the latest. `sees`: returns whether the caller may see a job; others are ignored.
+    that has not ended, or, if all have, the latest. `sees`: returns whether the caller may see a job; others are
+    ignored.
 
     Raises:
         NotFound: There is no such job.

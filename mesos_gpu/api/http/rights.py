@@ -170,7 +170,7 @@ def route(path: str, **verbs: Ruled[Handler]) -> Route:
 
 
 def with_rules(route: Route, rules: Mapping[str, Rule]) -> Route:
-    """A route that tells `rules_of` its rules, by verb."""
+    """Store the rules of a route by method, for `rules_of`, and return the route."""
     route.rules = rules  # type: ignore[attr-defined]
     return route
 

@@ -76,7 +76,7 @@ def _make_directory(directory: Path) -> None:
 
 
 def _refuse_used(reached: Path, path: Path) -> None:
-    """Refuse a path that is no socket, which is not removed, or a socket that still accepts connections."""
+    """Refuse a path with something else than a socket, or with a socket that still accepts connections."""
     try:
         if not stat.S_ISSOCK(reached.lstat().st_mode):
             raise BadConfiguration(

@@ -1,6 +1,6 @@
 """End of long requests, such as streams of events and waits for a change.
 
-They end when the proof of their caller expires, and when the server stops; an answer that tells so is neither that of
+They end when the proof of their caller expires, and when the server stops; their last answer counts neither as that of
 a refused nor that of a failed request.
 """
 

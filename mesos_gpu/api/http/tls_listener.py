@@ -75,7 +75,7 @@ class TlsListener:
                 connection, address = await self._loop.sock_accept(self._listener)
             except OSError as error:
                 if error.errno in _LACKS:
-                    say(f"connections cannot be taken: {error.strerror}; those that are open are served")
+                    say(f"cannot accept connections: {error.strerror}; open ones are still served")
                     await asyncio.sleep(PAUSE_S)
                 elif error.errno not in _GONE:
                     raise

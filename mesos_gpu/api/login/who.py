@@ -140,8 +140,7 @@ class Who:
 
         Raises:
             Refusal: A proof is wrong (401), there were too many wrong ones (429), or a request of a browser's session
-                does not
-                come from a page of this server (403).
+                does not come from a page of this server (403).
         """
         kind, shown = "", None
         try:
@@ -293,8 +292,7 @@ class Who:
         """Return the values of WWW-Authenticate, which name the accepted proofs.
 
         A browser is not asked for HTTP basic: it would ask its user in a window of its own, and send the password with
-        every
-        later request, also for pages of others.
+        every later request, also for pages of others.
         """
         in_browser = any(
             name.startswith((b"sec-fetch-", b"x-requested-with"))
@@ -323,7 +321,7 @@ def _scheme(shown: Shown) -> str:
     scheme = shown.authorization.scheme if shown.authorization else ""
     if scheme == "bearer":
         return "a bearer token that this scheduler did not issue (mgpu_ID_SECRET)"
-    return f"a proof by {scheme}" if scheme in ("basic", "digest", "negotiate") else "such a proof"
+    return f"a proof by {scheme}" if scheme in ("basic", "digest", "negotiate") else "this kind of proof"
 
 
 def _check_csrf(scope: Scope, shown: Shown, session: Session) -> None:

@@ -166,7 +166,7 @@ class Core:
                 continue
             try:
                 if self._settings.uploads is None:
-                    raise Unavailable("this scheduler keeps no archives", remedy="use fetch or volumes")
+                    raise Unavailable("this scheduler does not store archives", remedy="use fetch or volumes")
                 held.enter_context(self._settings.uploads.held(app.owner, archive.removeprefix("sha256:")))
             except MesosGpuError as error:
                 details.append(Detail(f"{app.id}/gpu/upload", (f"{error.what}: {error.remedy}",)))
@@ -251,8 +251,7 @@ class Core:
         """Yield what prevents an app from running: the field, as in `Unsupported`, and the reason.
 
         The largest GPU changes with the nodes: an app is only refused for asking more than that if the app of the tree
-        at
-        `root` did not ask for it before, so that existing apps can still be scaled.
+        at `root` did not ask for it before, so that existing apps can still be scaled.
         """
         for fault in unsupported(app, gpu_options(app), permits=self._settings.permits):
             yield fault.field, fault.why

@@ -200,8 +200,7 @@ class Events:
         """Return the encoded events by wish.
 
         Events for callers who see everything are encoded once for each form of plans; for a caller with limited rights
-        they are
-        filtered by its current visibility.
+        they are filtered by its current visibility.
         """
         texts: dict[_Wish, bytes] = {}
         printed: dict[tuple[bool, Caller | None], list[tuple[str, bytes]]] = {}

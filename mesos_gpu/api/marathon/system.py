@@ -37,8 +37,7 @@ class System:
         """DELETE /v2/leader: give up the leadership to another scheduler.
 
         A single scheduler refuses, as none could take over. The status is not 5xx, which clients would take for a host
-        that is
-        down.
+        that is down.
         """
         if self._peers is not None:
             self._peers.abdicate()

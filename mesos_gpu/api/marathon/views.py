@@ -69,7 +69,7 @@ class Launch:
     task: Task
     healths: Sequence[CheckHealth] = ()  # results of each check that the scheduler makes
     readiness: Readiness | None = None  # latest result of the readiness check
-    checked: Checked | None = None  # the latest result of the check that is only shown
+    checked: Checked | None = None  # latest result of the check that has no effect on the task
     volumes: Sequence[Mapping[str, str]] = ()  # persistent volumes, as `local_volumes` writes them
 
     @property
@@ -296,8 +296,7 @@ def _results_json(app: App, launch: Launch) -> Iterator[dict[str, Any]]:
     """Yield the results of health checks.
 
     The result of a single check may be missing, as executors report only the sum, or the scheduler has just started.
-    Then
-    the task's health is given for it, so that load balancers do not take the task for unhealthy.
+    Then the task's health is given for it, so that load balancers do not take the task for unhealthy.
     """
     own = iter(launch.healths)
     for check in app.health_checks:
@@ -464,8 +463,7 @@ def deployment_json(
 
     Args:
         waiting: Whether to add extensions to Marathon: why apps wait, which ones are overdue, and which deployment this
-            one
-            undoes. Clients that know every key refuse others, so that this must be requested.
+            one undoes. Clients that know every key refuse others, so that this must be requested.
         launches: Tasks as `current_launches` returns them.
     """
     steps = deployment.plan.steps

@@ -47,7 +47,7 @@ BOOKINGS: Final = (
     Family(
         "mesos_gpu_bookings",
         "gauge",
-        "Bookings, by how they stand; those that have ended for 30 days.",
+        "Bookings by state; ended ones are counted for 30 days.",
         _booked,
         _by_state,
         ("state",),
@@ -55,7 +55,7 @@ BOOKINGS: Final = (
     Family(
         "mesos_gpu_booked_gpus",
         "gauge",
-        "GPUs of the bookings that are active now, as they were asked for.",
+        "Requested GPUs of the bookings that are active now.",
         _booked,
         lambda sums: _unlabelled(sums.booked),
     ),

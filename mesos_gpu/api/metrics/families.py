@@ -253,7 +253,7 @@ def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueS
 _QUEUE: Final[tuple[tuple[str, str, Callable[[QueueShare], int | None]], ...]] = (
     ("guarantee", "GPUs that a queue is guaranteed, by cost.", lambda share: share.guarantee),
     ("limit", "The most GPUs that a queue may hold, by cost.", lambda share: share.limit),
-    ("share", "GPUs that a queue is due now, by cost.", lambda share: share.due),
+    ("share", "Fair share of a queue now in GPUs, by cost.", lambda share: share.due),
     ("used", "GPUs that a queue holds, by cost.", lambda share: share.held),
     ("borrowed", "GPUs that a queue holds over its guarantee, by cost.", lambda share: share.over),
     ("lent", "GPUs of its guarantee that queues beside a queue hold, by cost.", lambda share: share.lent),
@@ -313,7 +313,7 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_disbelieved_updates_total",
         "counter",
-        "Status updates that were not of who they said.",
+        "Status updates that were ignored because their sender was not the task's executor.",
         _disbelieved,
         _unlabelled,
     ),
@@ -328,7 +328,7 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_wrong_proofs_total",
         "counter",
-        "Requests whose proof of a name was wrong, by the kind of the proof.",
+        "Requests with a wrong proof of a name, by kind of proof.",
         _wrong_proofs,
         lambda counts: [((kind,), count) for kind, count in counts.items()],
         ("proof",),
@@ -336,7 +336,7 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_audit_lost_total",
         "counter",
-        "Records that the audit log could not keep.",
+        "Records that the audit log could not store.",
         _unrecorded,
         lambda counts: [((kind,), count) for kind, count in counts.items()],
         ("kind",),
@@ -365,7 +365,7 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_gpus_uncovered",
         "gauge",
-        "GPUs with shares that no task of ours holds in Mesos.",
+        "GPUs with shares that no task of this framework holds in Mesos.",
         _shares,
         lambda cards: _unlabelled(sum(card.gpu.state is Cover.UNCOVERED for card in cards)),
     ),
@@ -396,7 +396,7 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_share_info",
         "gauge",
-        "1 for each share: how it is enforced, and who guarantees its memory and compute.",
+        "1 for each share; labels say how it is enforced, and what guarantees its memory and compute.",
         _shares,
         _guarantees,
         (*_SHARE, "method", "memory", "compute", "faults"),
@@ -436,7 +436,7 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_share_used_compute_pct",
         "gauge",
-        "Part of its GPU's time in which a share's task was at work of late, in percent.",
+        "Recent part of the GPU's time in which a share's task ran kernels, in percent.",
         _shares,
         _use_samples(lambda use: None if use.compute_milli is None else use.compute_milli / PER_PERCENT),
         _SHARE,

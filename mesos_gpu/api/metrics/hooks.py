@@ -54,7 +54,7 @@ class HookFigures(Collector):
         yield _filled(
             GaugeMetricFamily(
                 "mesos_gpu_webhook_dead",
-                "Events that a webhook did not take, and that are kept to be sent again.",
+                "Events that could not be delivered to a webhook, and are stored to be sent again.",
                 labels=["webhook"],
             ),
             names,

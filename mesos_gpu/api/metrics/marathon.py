@@ -21,7 +21,7 @@ _COUNTED: Final[tuple[tuple[str, str, str, str], ...]] = (
 )
 _GAUGES: Final[Mapping[str, tuple[str, Callable[[View], int]]]] = {
     "marathon.apps.active.gauge": ("Apps.", lambda view: len(view.catalog.versions)),
-    "marathon.deployments.active.gauge": ("Deployments under way.", lambda view: len(view.deployments)),
+    "marathon.deployments.active.gauge": ("Deployments in progress.", lambda view: len(view.deployments)),
     "marathon.groups.active.gauge": ("Groups, the root included.", lambda view: _groups(view.catalog.root)),
     "marathon.instances.running.gauge": (
         "Instances that run.",

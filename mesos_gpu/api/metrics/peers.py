@@ -29,7 +29,7 @@ class PeerFigures(Collector):
         yield answers
         if standbys is not None:
             waiting = GaugeMetricFamily(
-                "mesos_gpu_standbys", "Schedulers that stand by, and would lead next."
+                "mesos_gpu_standbys", "Standby schedulers, one of which would lead next."
             )
             waiting.add_metric([], standbys)
             yield waiting

@@ -20,8 +20,7 @@ def wanted_by(app: App) -> frozenset[str]:
     """Return what an app claims, in words.
 
     That is virtual hosts, ports where a load balancer listens, and the deployment group, whose newest app gets the
-    requests
-    for the others.
+    requests for the others.
     """
     hosts = (value for label, value in app.labels.items() if _HOSTS.fullmatch(label))
     numbers = [whole_of(value.strip()) for label, value in app.labels.items() if _PORT.fullmatch(label)]

@@ -109,8 +109,7 @@ class Sight:
         """Return whether a task is visible.
 
         A job's task is visible with the job. An unknown task, which is kept but belongs to no job, needs the right to
-        see such
-        tasks or all jobs; others need the right to see nodes.
+        see such tasks or all jobs; others need the right to see nodes.
         """
         job = jobs.get(task.job_id) if task.job_id else None
         if job is not None:

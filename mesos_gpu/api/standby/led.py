@@ -20,8 +20,7 @@ class Led:
     Args:
         app: The next ASGI application.
         unsure_s: Function that returns, for a time of `clock`, for how many seconds another scheduler may have led;
-            None if
-            none can, and if everything decided before that time is saved.
+            None if none can, and if everything decided before that time is saved.
         clock: Monotonic clock, in seconds.
     """
 

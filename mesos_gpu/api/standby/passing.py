@@ -141,8 +141,7 @@ class Passing:
         """Return the address of a request, and the callers that its connection proves.
 
         A request without any proof counts for its address, as one that is answered here. Whether a token, a password or
-        a
-        session is right only the leader knows, which counts wrong ones.
+        a session is right only the leader knows, which counts wrong ones.
 
         Raises:
             Refusal: A proof of the connection is wrong, or the address sends too many requests without a name.

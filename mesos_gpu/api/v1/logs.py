@@ -122,10 +122,8 @@ class LogReader:
     def read_bytes(self, stream: str, offset: int, length: int) -> tuple[int, bytes, bool, str]:
         """Read bytes of a stream, unchanged.
 
-        Returns:
-            The offset of the first byte, the bytes, whether they reach the current end, and a note to be shown before
-            them
-            if an older part of the log was cut off.
+        Returns: The offset of the first byte, the bytes, whether they reach the current end, and a note to be shown
+            before them if an older part of the log was cut off.
 
         Raises:
             NotFound: The sandbox is gone.
@@ -194,7 +192,7 @@ class LogReader:
             if not more:
                 return offset, raw, True
             if len(more) > size - len(raw):
-                why = f"it sends {len(more)} bytes of {path}, which is more than asked for"
+                why = f"it sends {len(more)} bytes of {path}, which is more than requested"
                 raise self._agent.no_agent(ValueError(why))
             raw += more
         return offset, raw, False

@@ -46,7 +46,7 @@ class Plans:
         def read(view: View) -> defrag.Problem:
             job = job_of(view, job_name, sight.sees)
             if job.state is not JobState.PENDING:
-                what = f"job {job.id} is {job.state.value}: it needs no room"
+                what = f"job {job.id} is {job.state.value}: only waiting jobs need room"
                 raise Conflict(what, remedy="name a waiting job; list them with: mesos-gpu queue")
             return defrag_problem(view, job)
 

@@ -192,7 +192,9 @@ def test_access_check_tells_rights_of_a_name_and_why(rig: AccessRig) -> None:
         "remedy": "ask boss to bind a role that gives it (mesos-gpu access apply)",
     }
     shared = ask(rig, "ann", "job:see", queue="ml", owner="bob")
-    assert shared["by"] == [{"binding": None, "role": None, "reason": "queue ml shows it to its members"}]
+    assert shared["by"] == [
+        {"binding": None, "role": None, "reason": "queue ml permits this for jobs of its members"}
+    ]
     assert ask(rig, "boss", "job:run", name="new", groups=["ml"], queue="ml", owner="new")["allowed"]
     assert not ask(rig, "boss", "queue:write", name="vera")["allowed"]
     assert ask(rig, ROOT, "gpu:reset")["by"][0]["binding"] is None

@@ -1,8 +1,7 @@
 """Rights to change the tree of apps, and the owners of the changed apps.
 
 An app that is new, or that runs something else afterwards, belongs to the caller, and runs as the caller's Unix user;
-an
-app that is only scaled or restarted keeps its owner. A right to change apps of others thus does not permit running
+an app that is only scaled or restarted keeps its owner. A right to change apps of others thus does not permit running
 commands as them, nor reading the values of their environments.
 """
 

@@ -35,7 +35,7 @@ def _reasons(rights: Rights, asked: Question) -> list[dict[str, Any]]:
             index = bindings.index(binding)
             reasons.append(_reason(f"binding {index} has the role {role.name}", role.name, index))
     if not reasons and asked.subject is not None:
-        reasons.append(_reason(f"queue {asked.subject.queue} shows it to its members"))
+        reasons.append(_reason(f"queue {asked.subject.queue} permits this for jobs of its members"))
     return reasons
 
 

@@ -135,8 +135,7 @@ class UsageHandlers:
         """Return the requested periods, in order.
 
         Each has its beginning in seconds since the epoch (None if all days are one period), its first day, and the day
-        after its
-        last one.
+        after its last one.
         """
         now, text = self._clock(), request.query_params.get("period")
         if text is not None and text not in [period.value for period in PERIODS]:
