@@ -91,6 +91,4 @@ class SchedulerApi(Protocol):
         """Call `callback` on the engine's thread with events of apps; return a function that ends this."""
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
-        """Call `callback` on the engine's thread with id and version of each changed job; return a function to end
-        this.
-        """
+        """Call `callback` on the engine's thread with id and version of each changed job; return a function to stop."""

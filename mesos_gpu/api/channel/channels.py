@@ -115,8 +115,7 @@ class Channels:
             channel.closed(channel)
 
     def take(self, channel_id: str, shown: str) -> tuple[Channel, bool] | None:
-        """Admit a side that shows a secret; return the channel and whether the side is the client, or None if it is
-        wrong.
+        """Admit a side that shows a secret; return the channel and whether the side is its client, or None.
 
         A secret is accepted once.
         """

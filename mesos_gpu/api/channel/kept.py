@@ -129,8 +129,9 @@ class _Copy(StreamingResponse):
 
 
 async def _sent(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield all pieces, each read after the previous one is sent. If the host fails, the record DONE is missing at
-    the end.
+    """Yield all pieces, each read after the previous one is sent.
+
+    If the host fails, the record DONE is missing at the end.
     """
     yield first
     with suppress(Unavailable):

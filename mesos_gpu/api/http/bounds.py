@@ -280,9 +280,7 @@ class Bounded(HttpToolsProtocol):
             )
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Add a header, and check sizes. Trailers after a body are ignored: a proxy may have treated them
-        differently.
-        """
+        """Add a header, and check sizes. Trailers are ignored: a proxy may have treated them differently."""
         if self._part is not _Part.HEAD:
             return
         size = len(name) + len(value)

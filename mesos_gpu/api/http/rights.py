@@ -87,9 +87,7 @@ def caller_of(request: HTTPConnection) -> Caller:
 
 
 def put(scope: Scope, now: Callable[[], Rights]) -> None:
-    """Store a function that returns the current rights of a request's caller; authentication calls this before
-    routing.
-    """
+    """Store a function that returns the current rights of a request's caller. Called before routing."""
     scope.setdefault("state", {})[_STATE] = now
 
 

@@ -179,8 +179,9 @@ def _page(problem: str, status: int, again: str, headers: Mapping[str, str] | No
 
 
 def _wrong(refused: Refused) -> WrongProof:
-    """Return the error for a refusal of the issuer: an unknown code counts as a guess; others are the operator's to
-    fix.
+    """Return the error for a refusal of the issuer.
+
+    An unknown code counts as a guess; other refusals are logged for the operator.
     """
     if refused.error == "invalid_grant":
         return WrongProof("the issuer does not accept the code")

@@ -129,9 +129,7 @@ class Who:
         return dict(cookies.forgotten(scope, shown, self.proxies))
 
     def csrf_of(self, caller: Caller) -> str | None:
-        """Return the CSRF token of a caller's session, for its page to send with changes; None if the session has
-        ended.
-        """
+        """Return the CSRF token that a session's page sends with changes; None if the session has ended."""
         session = self.sessions.by_id(caller.proof_id)
         return session.csrf if session else None
 
@@ -191,8 +189,7 @@ class Who:
         return shown.address, callers
 
     def shows_more(self, scope: Scope) -> bool:
-        """Return whether a request shows a proof that is forwarded with it: an Authorization header or a session
-        cookie.
+        """Return whether a request shows a proof that is forwarded with it: a header Authorization or a session cookie.
 
         The proof itself is not verified.
         """
@@ -203,8 +200,7 @@ class Who:
             return True
 
     def _unproved(self, path: str, shown: Shown) -> Caller:
-        """Return the caller of a request without any proof: some routes need none, by the operator's
-        choice.
+        """Return the caller of a request without any proof; some routes need none.
 
         Raises:
             Refusal: The operator has closed the route (401).

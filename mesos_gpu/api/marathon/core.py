@@ -174,8 +174,9 @@ class Core:
             raise not_valid(details)
 
     def _finished(self, seen: Group, wanted: Group) -> Deployment:
-        """Return a finished deployment for a change without effect, as Marathon does: clients wait for it or its
-        event.
+        """Return a finished deployment for a change without effect.
+
+        Marathon makes one as well: clients wait for it or its event.
         """
         deployment = Deployment(str(uuid.uuid4()), time.time(), Plan(seen, wanted, ()))
         self.events.tell(DeploymentMoved(Stage.DONE, deployment))

@@ -75,9 +75,7 @@ class Groups:
         return result(deployment, 201, {"Location": f"/v2/groups{id}"}, more=more)
 
     async def put(self, request: Request, place: Place) -> Response:
-        """PUT /v2/groups/{id}: replace, scale or restore a group; dryRun=true only returns the steps that this would
-        take.
-        """
+        """PUT /v2/groups/{id}: replace, scale or restore a group; with dryRun=true only return the steps."""
         value = await json_body(request)
         id = _group_id(value, place.id)
         back = isinstance(value, dict) and value.get("version") is not None

@@ -139,8 +139,9 @@ def _why(queued: _Queued, sight: Sight, view: View, *, offers: bool) -> _Refusal
 
 
 def _entry(queued: _Queued, refusals: _Refusals, *, offers: bool) -> dict[str, Any]:
-    """Return the JSON of an app in the queue. Its `why` is an extension to Marathon, about the first waiting
-    instance.
+    """Return the JSON of an app in the queue.
+
+    Its `why` is an extension to Marathon, about the first waiting instance.
     """
     left_s = max(0, round(queued.until - time.time()))
     entry = {

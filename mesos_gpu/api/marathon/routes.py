@@ -131,8 +131,9 @@ def _exact(path: str, verbs: Verbs) -> Served:
 
 
 def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) -> list[Served]:
-    """Return the routes of a collection and its elements. Ids contain slashes, so that the router cannot parse
-    paths.
+    """Return the routes of a collection and its elements.
+
+    Ids contain slashes, so that the router cannot parse paths.
     """
     words = {kind: kind + _ITEM in kinds for kind in kinds if kind not in (_ALL, _ONE) and "/" not in kind}
 
@@ -157,8 +158,9 @@ def _note(prefix: str, place: Place, kind: str) -> None:
 
 
 def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Mapping[str, Verbs]) -> Served:
-    """Return a path with its handler, which finds the method's handler, checks its rule and converts errors, and its
-    rules.
+    """Return a path, its handler and its rules.
+
+    The handler finds that of the method, checks its rule, and converts errors to answers.
     """
 
     async def serve(request: Request) -> Response:

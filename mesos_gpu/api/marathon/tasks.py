@@ -72,9 +72,7 @@ class Tasks:
         )
 
     async def _endpoints(self, request: Request, id: str) -> Response:
-        """Return host and ports of the apps' tasks as text for scripts: one line for each port, with parts divided
-        by tabs.
-        """
+        """Return hosts and ports of the apps' tasks as text for scripts: a line for each port, divided by tabs."""
         sight = AppSight.of(request)
         apps = await self._core.read_copy(
             lambda view: [(app, views.launches_of(view, app, sight)) for app in _apps(view, id, sight)]
@@ -133,9 +131,7 @@ class Tasks:
     async def _end(
         self, request: Request, chosen: Sequence[Found], resting: Sequence[_Resting] = ()
     ) -> Response:
-        """Kill tasks and wipe resting instances; they are replaced unless the request scales the apps down by as
-        many.
-        """
+        """Kill tasks and wipe resting instances; they are replaced unless the request scales the apps down."""
         if flag(request, "scale") and flag(request, "wipe"):
             raise Refused(400, "You cannot use scale and wipe at the same time.")
         sight = AppSight.of(request)

@@ -26,8 +26,9 @@ class HookFigures(Collector):
         self._store, self._said = store, ""
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families. Each webhook has samples from its start: an increase from no sample to 1 would not be
-        seen.
+        """Yield the families.
+
+        Each webhook has samples from its start: an increase from no sample to 1 would not be seen.
         """
         readable = GaugeMetricFamily(
             "mesos_gpu_webhooks_readable", "1 while the file of webhooks can be read, else 0."

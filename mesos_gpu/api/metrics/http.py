@@ -17,9 +17,7 @@ _BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 
 class HttpFigures(Collector):
-    """Collector of counts and times of requests by route; {id} stands for ids, so that the number of labels is
-    bounded.
-    """
+    """Collector of counts and times of requests by route. {id} stands for ids, so that labels are bounded."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

@@ -16,17 +16,16 @@ def sees_queue(rights: Rights, path: str) -> bool:
 
 
 def sees_budget(rights: Rights, use: BudgetUse) -> bool:
-    """Return whether the caller sees the queue of a budget, or jobs in it, or whether the budget is the caller's
-    own.
-    """
+    """Return whether the caller sees a budget: its queue or jobs in it are visible, or it is the caller's own."""
     if use.user == EVERYBODY:
         return sees_queue(rights, use.queue) or rights.may(JOB_SEE, Subject(queue=use.queue))
     return use.user == rights.caller.name or rights.may(JOB_SEE, Subject(use.user, use.queue))
 
 
 def told_of(rights: Rights, refused: NotAccepted, queue: str) -> NotAccepted:
-    """Return a refusal of a job or an app without the names of invisible queues. `queue`: the requested queue, in
-    words.
+    """Return a refusal of a job or an app without the names of invisible queues.
+
+    `queue`: the requested queue, in words.
     """
     if rights.may(QUEUE_SEE):
         return refused

@@ -30,8 +30,9 @@ class Led:
         self._app, self._unsure_s, self._clock = app, unsure_s, clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; an answer that may be outdated gets an Age header, or is refused if its client wants the
-        latest.
+        """Answer a request.
+
+        An answer that may be outdated gets an Age header, or is refused if its client wants the latest state.
         """
         if scope["type"] != "http" or scope["method"] not in SAFE or of_this_scheduler(scope["path"]):
             await self._app(scope, receive, send)

@@ -45,9 +45,7 @@ def of_this_scheduler(path: str) -> bool:
 
 
 def wants_latest(headers: Headers) -> bool:
-    """Return whether a client refuses copies: its request needs the leader's state, with all that was answered
-    before.
-    """
+    """Return whether a client wants the leader's state, with all that was answered before, and no copy."""
     return _LATEST.search(headers.get("cache-control", "")) is not None
 
 

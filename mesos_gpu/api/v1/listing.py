@@ -117,8 +117,9 @@ class Listing:
         return merge(alone, folded, key=lambda job: -job.submitted_at)
 
     def _is_searched(self, view: View, job: Job) -> bool:
-        """Return whether a job contains the searched text; hosts of its tasks are checked last, as they take
-        longest.
+        """Return whether a job contains the searched text.
+
+        Hosts of its tasks are checked last, as they take longest.
         """
         if not self.search:
             return True

@@ -149,9 +149,7 @@ class LogReader:
         return piece
 
     def _read(self, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:
-        """Read a piece, beginning behind the part of a log that was cut off, with a note about that; None without a
-        file.
-        """
+        """Read a piece behind what was cut off the log, with a note about that; None if there is no such file."""
         piece = self._piece(path, offset, length)
         note = ""
         for _ in range(_CUTS):  # the log may be cut again meanwhile

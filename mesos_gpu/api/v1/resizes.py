@@ -44,9 +44,7 @@ class Resizes:
         self._scheduler, self._changes = scheduler, changes
 
     async def resize(self, request: Request) -> Response:
-        """PATCH /v1/jobs/{id}: resize; 200 when its host has done it, 409 if it cannot, 202 while it has not
-        answered.
-        """
+        """PATCH /v1/jobs/{id}: resize a job; 200: its host has done it, 409: it cannot, 202: it has not answered."""
         patch = valid(await read_of(request, decode_resize))
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
         job_id = await self._job_id(request)

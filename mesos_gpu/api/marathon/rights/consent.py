@@ -107,9 +107,7 @@ class Consent:
                 )
 
     def _require_groups(self, seen: Group, wanted: Group) -> None:
-        """Check changes of dependencies of groups, and of groups without apps: both need the right for apps in the
-        group.
-        """
+        """Check changes of groups without apps, and of dependencies: both need the right for apps in the group."""
         before, after = _plain_groups(seen), _plain_groups(wanted)
         bare = _bare_groups(seen) - after.keys() | _bare_groups(wanted) - before.keys()
         for id in sorted(before.keys() | after.keys()):
@@ -172,8 +170,9 @@ class Consent:
         return replace(app, user=spec.user)
 
     def _queue_faults(self, app: App) -> Iterator[Detail]:
-        """Yield a fault if the app names a queue in which the caller may not run jobs; the queue of its group needs
-        no right.
+        """Yield a fault if the app names a queue in which the caller may not run jobs.
+
+        The queue of the app's group needs no right.
         """
         named = gpu_options(app).queue
         if named in (DEFAULT_QUEUE, queue_of_app(self._tree, DEFAULT_QUEUE, app.id)):

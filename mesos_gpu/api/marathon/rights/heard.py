@@ -68,8 +68,9 @@ def _task_event(
 
 
 def _moved(sight: AppSight, what: ev.DeploymentMoved) -> ev.What | None:
-    """Return a deployment's event with its visible part; None if it is invisible. One without steps is visible to
-    all.
+    """Return a deployment's event with its visible part; None if it is invisible.
+
+    An event of a deployment without steps is visible to all.
     """
     if not what.deployment.plan.steps:
         return what

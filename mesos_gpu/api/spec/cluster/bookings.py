@@ -32,7 +32,7 @@ class BookingPlace(TypedDict):
 
 class Booking(TypedDict):
     """GPUs that are booked for a queue. begins, ends: of the current or next occurrence, else of the last one;
-    times: occurrences that overlap the requested period.
+    times: occurrences that overlap the requested period, for an ended booking only the last one, until its end.
     """
 
     id: str

@@ -119,8 +119,7 @@ class QueueDocuments(Documents[QueueDocument]):
     async def _change(
         self, request: Request, latest: QueueDocument, wanted: QueueDocument, expected: int
     ) -> tuple[QueueDocument, dict[str, Any]]:
-        """Change the document unless the request is a dry run; return the new document, and further fields of the
-        answer.
+        """Change the document unless the request is a dry run; return the new document, and more fields of the answer.
 
         Raises:
             Refusal: It does not fit the nodes (422).
