@@ -90,7 +90,7 @@ class HostPlaces:
 
     def _full(self, what: str) -> Refusal:
         """Return the refusal of an operation beyond a limit."""
-        remedy = f"ask again in {RETRY_S} s, or end some; a host that hangs is given up after some seconds"
+        remedy = f"try again in {RETRY_S} s, or end some of them; those at a host that hangs end after some seconds"
         REFUSED.count(Reason.BUSY)
         return Refusal(429, Reason.BUSY.value, what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
 

@@ -75,7 +75,7 @@ from mesos_gpu.api.v1.unknown import UnknownTasks
 
 def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> list[Route]:
     """All of them."""
-    cards = Kept(card_map)  # of thousands, for many pages
+    cards = Kept(card_map)  # cached: thousands of GPUs, requested by many pages
     operate, audit = Operate(scheduler, cards), AuditHandlers(scheduler, settings.audit)
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [

@@ -70,7 +70,7 @@ def code_of(status: int) -> str:
     return _CODES.get(status) or _OTHER_CODES.get(status, "failed")
 
 
-_EVERY_FIELD: Final = "correct what is listed; /v1/openapi.json describes every field"
+_EVERY_FIELD: Final = "correct the listed fields; /v1/openapi.json describes every field"
 
 
 def invalid(*problems: Problem) -> Refusal:

@@ -449,6 +449,6 @@ def on_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
     elif isinstance(error, ValueError) and "_start_serving" in str(context.get("handle")):
         logger.debug(
             "the server stopped before it tried again to take connections"
-        )  # 1 s after the lack of them
+        )  # asyncio tries again 1 s after a lack of descriptors
     else:
         loop.default_exception_handler(context)

@@ -147,7 +147,7 @@ class Unnamed:
             return None
         limits = self._limits
         what = (
-            f"{key} sends more than {limits.unnamed_rate_per_s:g} requests/s that prove no name, "
+            f"{key} sends more than {limits.unnamed_rate_per_s:g} requests/s without authentication, "
             f"and {limits.unnamed_burst} at once after a pause"
         )
         return _too_much(Reason.RATE, what, wait_s)
@@ -157,7 +157,7 @@ def _too_much(reason: Reason, what: str, wait_s: float) -> Refusal:
     """Count a refusal, and return it with the time to wait in whole seconds."""
     REFUSED.count(reason)
     seconds = max(math.ceil(wait_s), 1)
-    remedy, headers = f"ask again in {seconds} s", {"Retry-After": str(seconds)}
+    remedy, headers = f"try again in {seconds} s", {"Retry-After": str(seconds)}
     return Refusal(429, reason.value, what, remedy=remedy, headers=headers)
 
 

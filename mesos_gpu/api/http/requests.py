@@ -144,7 +144,7 @@ def _take_place(request: Request) -> None:
     if not _LARGE.enter(key):
         REFUSED.count(Reason.BUSY)
         what = f"{key} is sending another body of more than {bound}, or all callers are sending {_MAX_LARGE}"
-        raise Refusal(429, "busy", what, remedy="ask again in 1 s", headers={"Retry-After": "1"})
+        raise Refusal(429, "busy", what, remedy="try again in 1 s", headers={"Retry-After": "1"})
     request.scope[_PLACE] = key
 
 

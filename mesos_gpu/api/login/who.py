@@ -263,14 +263,17 @@ class Who:
             if not retry_s:
                 self.guesses.wrong(address, wrong.claimed, self._now())
         self._log.warn(
-            "a wrong proof from %s (%s): %s%s",
+            "failed authentication from %s (%s): %s%s",
             address or "the socket",
             kind,
             wrong.what,
             f"; it claims to be {wrong.claimed!r}" if wrong.claimed else "",
         )
         if retry_s:
-            what, headers = f"{wrong.what}; there were too many wrong proofs", {"Retry-After": str(retry_s)}
+            what, headers = (
+                f"{wrong.what}; there were too many failed attempts",
+                {"Retry-After": str(retry_s)},
+            )
             return Refusal(429, "limit", what, remedy=f"wait for {retry_s} s", headers=headers)
         cookie_header = cookies.forgotten(scope, shown, self.proxies) if kind == SESSION and shown else None
         return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=cookie_header)
@@ -317,7 +320,11 @@ def _scheme(shown: Shown) -> str:
     scheme = shown.authorization.scheme if shown.authorization else ""
     if scheme == "bearer":
         return "a bearer token that this scheduler did not issue (mgpu_ID_SECRET)"
-    return f"a proof by {scheme}" if scheme in ("basic", "digest", "negotiate") else "this kind of proof"
+    return (
+        f"the authentication scheme {scheme}"
+        if scheme in ("basic", "digest", "negotiate")
+        else "this authentication scheme"
+    )
 
 
 def _check_csrf(scope: Scope, shown: Shown, session: Session) -> None:

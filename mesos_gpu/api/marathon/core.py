@@ -123,7 +123,7 @@ class Core:
                 try:
                     deployment = await result_of(change) or self._finished(base, new_tree)
                 except NotAccepted as error:
-                    raise told_of(rights, error, "what it names") from None
+                    raise told_of(rights, error, "the named queue") from None
                 _note(deployment)
                 return deployment
         raise Refused(503, f"other changes of apps came first {_ATTEMPTS} times", remedy="try again")
@@ -222,7 +222,7 @@ class Core:
         try:
             return await in_turn(request, foreseen)
         except NotAccepted as error:
-            raise told_of(rights, error, "what it names") from None
+            raise told_of(rights, error, "the named queue") from None
 
     async def warnings(self, request: Request, deployment: Deployment) -> dict[str, Json]:
         """Return the `warnings` of a change if its request has `embed=warnings`, an extension to Marathon; else {}."""
@@ -261,7 +261,7 @@ class Core:
             yield "container.docker.image", wrong
         spec = asked_of(app)
         if spec.is_share and spec.gpu_model and _requests_more(app, root):
-            # What no GPU of the named models can ever have.
+            # Requests that exceed every GPU of the named models.
             most_mib = self.scheduler.read(largest_for_shares).result()
             known_faults = {name for name, _ in share_problems(spec, OF_APPS)}
             for name, why in share_problems(spec, OF_APPS, most_mib=most_mib):

@@ -139,7 +139,7 @@ class Standby:
         age_s = self._copy.age_s()
         if age_s is not None and (age_s < MAX_AGE_S or not self._asks_names):
             return None
-        reason = "has no state yet" if age_s is None else f"has heard nothing for {age_s:.0f} s"
+        reason = "has no state yet" if age_s is None else f"has had no update for {age_s:.0f} s"
         return Refusal(
             503,
             "unavailable",

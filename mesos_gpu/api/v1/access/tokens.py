@@ -94,7 +94,7 @@ def _warnings(document: AccessDocument, token: Token) -> list[str]:
     """Return warnings about possible mistakes. Root is not considered: it has its rights by the socket only."""
     if Rights(document, Caller(token.name, frozenset(token.groups), Proof.TOKEN)).held():
         return []
-    what = f"{token.name} may do nothing with it: no binding names {token.name} or its groups"
+    what = f"{token.name} can do nothing with this token: no binding names {token.name} or its groups"
     return [f"{what}; bind a role to it (mesos-gpu access apply)"]
 
 

@@ -87,7 +87,7 @@ class Uploads:
         digest = request.path_params["sha256"]
         upload = await run_in_threadpool(self._store.find, caller_of(request).name, digest)
         if upload is None:
-            raise NotFound(f"there is no archive {digest[:64]}", remedy="send it, from offset=0")
+            raise NotFound(f"there is no archive {digest[:64]}", remedy="upload it, from offset=0")
         return json_answer(_shown(upload))
 
     async def put(self, request: Request) -> Response:
