@@ -29,9 +29,7 @@ def told_of(rights: Rights, refused: NotAccepted, queue: str) -> NotAccepted:
     """
     if rights.may(QUEUE_SEE):
         return refused
-    why = (
-        f"{queue} is not a queue that accepts jobs; list those that you may see: mesos-gpu queue list"
-    )
+    why = f"{queue} is not a queue that accepts jobs; list those that you may see: mesos-gpu queue list"
     faults = [(place, why if place.endswith("/queue") else reason) for place, reason in refused.faults]
     return NotAccepted(faults, remedy=refused.remedy)
 

@@ -49,7 +49,7 @@ _FOR_OTHERS = frozenset((NoticeReason.RECLAIM, NoticeReason.PREEMPTION, NoticeRe
 
 
 def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes.Job:
-    """Return a job with its latest launch, without fields that are invisible to the caller.
+    """Return a job with its latest launch as JSON, without fields that are invisible to the caller.
 
     `show_env`: whether values of its environment are included; they may be secrets.
     """
@@ -260,7 +260,7 @@ def _state(resize: Resizing) -> str:
 
 
 def share(share: Share) -> shapes.Share:
-    """Return the share that is granted of each GPU, and how it is enforced."""
+    """Return the share that is granted of each GPU, and how it is enforced, as JSON."""
     by = guarantee(share)
     return {
         "memory_mib": share.memory_mib,
@@ -279,7 +279,7 @@ def _healthy(tasks: Sequence[Task]) -> bool | None:
 
 
 def task(view: View, task: Task, sight: Sight) -> shapes.Task:
-    """Return a launch, a node monitor, or a task that holds a shared GPU in Mesos."""
+    """Return a launch, a node monitor, or a task that holds a shared GPU in Mesos, as JSON."""
     owner = view.jobs.get(task.job_id) if task.job_id else None
     return {
         "id": task.id,
@@ -334,7 +334,7 @@ def _name(task: Task, owner: Job | None) -> str:
 
 
 def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
-    """Return a GPU, its health, and the job that holds it, as far as visible."""
+    """Return a GPU, its health, and the job that holds it, as far as visible, as JSON."""
     node, gpu, card = status.node, status.gpu, status.card
     holder, shared = holder_of(view, gpu.id), shared_gpu(view, gpu)
     task_id, job_id, job_name = _names(view, holder, sight) if holder else (None, None, None)
@@ -403,18 +403,18 @@ def _sharing(shared: SharedGpu) -> shapes.GpuSharing:
 
 
 def gpu_with_history(view: View, status: GpuStatus, sight: Sight) -> shapes.GpuWithHistory:
-    """Return a GPU with its history, oldest first."""
+    """Return a GPU with its history, oldest first, as JSON."""
     history = [transition(change) for change in status.card.changes] if status.card else []
     return {**gpu(view, status, sight), "history": sight.veiled(view, history)}
 
 
 def transition(change: Transition) -> shapes.Transition:
-    """Return a change of a GPU's health."""
+    """Return a change of a GPU's health as JSON."""
     return {"at": change.at, "old": change.old.value, "new": change.new.value, "reason": change.reason}
 
 
 def drain(drain: Drain) -> shapes.Drain:
-    """Return a drain of a GPU or a node."""
+    """Return a drain of a GPU or a node as JSON."""
     return {
         "target": drain.target.value,
         "name": drain.name,
@@ -426,7 +426,7 @@ def drain(drain: Drain) -> shapes.Drain:
 
 
 def reset(reset: Reset) -> shapes.Reset:
-    """Return a reset in progress."""
+    """Return a reset in progress as JSON."""
     return {"request": reset.request, "reason": reset.reason, "by": reset.by, "since": reset.since}
 
 
@@ -444,7 +444,7 @@ def node_state(node: Node) -> str:
 def node(
     view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int, amounts: NodeAmounts | None
 ) -> shapes.Node:
-    """Return an agent with its GPUs.
+    """Return an agent with its GPUs as JSON.
 
     Args:
         view: View of the state.
@@ -491,7 +491,7 @@ def status(
     *,
     journal_problem: str = "",
 ) -> shapes.Status:
-    """Return the state of the scheduler, and a summary; `counted`: numbers of all GPUs."""
+    """Return the state of the scheduler, and a summary, as JSON; `counted`: numbers of all GPUs."""
     states = Counter(job.state.value for job in view.jobs.values())
     if unmade := unmade_tasks(view):
         states[JobState.PENDING.value] += unmade
@@ -532,7 +532,7 @@ def counted_gpus(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
 
 
 def why(view: View, why: Why, sight: Sight) -> shapes.Why:
-    """Return why a job waits, without invisible jobs."""
+    """Return why a job waits as JSON, without invisible jobs."""
     nearest = why.nearest
     shown: shapes.Why = {
         "job_id": why.job_id,
@@ -556,7 +556,7 @@ def why(view: View, why: Why, sight: Sight) -> shapes.Why:
 
 
 def job_plan(view: View, plan: JobPlan, sight: Sight) -> shapes.JobPlan:
-    """Return the plan of a job as an answer."""
+    """Return the plan of a job as JSON."""
     return {
         "verdict": plan.verdict.value,
         "hostnames": list(plan.hostnames),
@@ -566,12 +566,12 @@ def job_plan(view: View, plan: JobPlan, sight: Sight) -> shapes.JobPlan:
 
 
 def estimate(estimate: Estimate) -> shapes.Estimate:
-    """Return the estimate of a pending job's start."""
+    """Return the estimate of a pending job's start as JSON."""
     return {"at": estimate.at, "basis": estimate.basis}
 
 
 def waiting(view: View, waiting: Waiting, sight: Sight) -> line.Waiting:
-    """Return a pending job at its position, without invisible jobs in its estimate."""
+    """Return a pending job at its position as JSON, without invisible jobs in its estimate."""
     job, spec, reservation = waiting.job, waiting.job.spec, waiting.kept
     return {
         "position": waiting.position,
@@ -599,7 +599,7 @@ def waiting(view: View, waiting: Waiting, sight: Sight) -> line.Waiting:
 
 
 def queue(use: QueueUse) -> line.QueueUse:
-    """Return a queue with its limit and its usage."""
+    """Return a queue with its limit and its usage as JSON."""
     return {
         "name": use.name,
         "limit_gpus": use.limit_gpus,
