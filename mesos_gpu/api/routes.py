@@ -74,7 +74,7 @@ from mesos_gpu.api.v1.unknown import UnknownTasks
 
 
 def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> list[Route]:
-    """All of them."""
+    """Return all routes of /v1, of metrics and of the dashboard, but those of channels."""
     cards = Kept(card_map)  # cached: thousands of GPUs, requested by many pages
     operate, audit = Operate(scheduler, cards), AuditHandlers(scheduler, settings.audit)
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
@@ -181,7 +181,7 @@ def _file_routes(uploads: Uploads, volumes: NamedVolumes) -> list[Route]:
 
 
 def channel_routes(opening: Opening, kept: KeptFiles) -> list[Route]:
-    """Routes into tasks: by which commands are run there, and files read and written."""
+    """Return the routes into tasks: running commands, reading and writing files, and forwarding ports."""
     return [
         route("/v1/jobs/{id}/exec", POST=judged(JOB_EXEC, opening.open)),
         route(

@@ -43,11 +43,11 @@ class SchedulerApi(Protocol):
 
     @property
     def unsaved(self) -> NoRoom | None:
-        """The error why the state cannot be saved now; None if it can be. For any thread."""
+        """Error that keeps the state from being saved now; None if it can be saved. For any thread."""
 
     @property
     def journal_problem(self) -> str:
-        """The reason why the journal is larger than it should be, or has ended; "" if neither. For any thread."""
+        """Reason for which the journal is too large or is not written any more; "" if neither. For any thread."""
 
     @property
     def meter(self) -> Collector:

@@ -33,7 +33,7 @@ _NOT_IN_LABELS: Final = re.compile("[^a-zA-Z0-9_]")
 
 
 class Scrape:
-    """Handlers of metrics and of scrape targets."""
+    """HTTP handlers of metrics and of scrape targets."""
 
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
         # A registry of its own keeps metrics of other libraries out.

@@ -37,7 +37,7 @@ def _files() -> dict[str, str]:
 
 
 class System:
-    """Handlers of the scheduler's state, health and leadership, of the OpenAPI document, and of the dashboard.
+    """HTTP handlers of the scheduler's state, health and leadership, of the OpenAPI document, and of the dashboard.
 
     Args:
         settings: Settings of the REST interface.

@@ -67,7 +67,7 @@ class Turns:
 
 
 class KeptFiles:
-    """Handler of the route GET /v1/jobs/{id}/files."""
+    """HTTP handler of the route GET /v1/jobs/{id}/files."""
 
     def __init__(self, scheduler: SchedulerApi, opening: Opening) -> None:
         """Store the sources of data.

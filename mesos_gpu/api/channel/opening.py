@@ -48,7 +48,7 @@ CLOSED: Final = "CLOSE /v1/channels/{id}"  # name of a channel's end in the audi
 
 
 class Opening:
-    """Handlers of the routes that open channels.
+    """HTTP handlers of the routes that open channels.
 
     Args:
         settings: Settings of the REST interface.

@@ -44,7 +44,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Ruled(Generic[H_co]):
-    """A handler and its rule."""
+    """A handler of a route with its rule."""
 
     rule: Rule
     handler: H_co

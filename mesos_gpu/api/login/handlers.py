@@ -23,7 +23,7 @@ _HTML: Final = "text/html"
 
 
 class LoginHandlers:
-    """Handlers of sessions, of the log-in page, and of the caller's identity.
+    """HTTP handlers of sessions, of the log-in page, and of the caller's identity.
 
     Args:
         who: Identification of callers; None if authentication is off.

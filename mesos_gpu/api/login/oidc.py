@@ -53,7 +53,7 @@ _PROBLEM: Final = (
 
 
 class OidcLogin:
-    """Handlers of log-ins at an OpenID Connect issuer.
+    """HTTP handlers of log-ins at an OpenID Connect issuer.
 
     Args:
         who: Identification of callers, which begins the sessions.

@@ -28,7 +28,7 @@ Past = Sequence[tuple[float, App]]
 
 
 class Apps:
-    """Handlers of apps: reading, creating, changing, deleting and restarting them, and their earlier versions."""
+    """HTTP handlers of apps: reading, creating, changing, deleting and restarting them, and their earlier versions."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -20,7 +20,7 @@ from mesos_gpu.model.apps.catalog import Deployment
 
 
 class Deployments:
-    """Handlers of deployments: reading, undoing and cancelling them."""
+    """HTTP handlers of deployments: reading, undoing and cancelling them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -33,7 +33,7 @@ _DEEPEST: Final = 64  # levels of nested groups
 
 
 class Groups:
-    """Handlers of groups: reading, creating, changing, scaling and deleting them, and their earlier versions."""
+    """HTTP handlers of groups: reading, creating, changing, scaling and deleting them, and their earlier versions."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -54,7 +54,7 @@ _UNOFFERED: Final = (Stage.OFFER, Stage.PACE)  # an agent in these stages has no
 
 
 class Queue:
-    """Handlers of the queue of waiting instances."""
+    """HTTP handlers of the queue of waiting instances."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -14,7 +14,7 @@ from mesos_gpu.engine.reading.view import View
 
 
 class System:
-    """Handlers of the scheduler's own state in Marathon's form."""
+    """HTTP handlers of the scheduler's own state in Marathon's form."""
 
     def __init__(self, core: Core, settings: ApiSettings) -> None:
         self._core, self._webui_url, self._version = core, settings.webui_url, settings.version

@@ -46,7 +46,7 @@ class _Resting:
 
 
 class Tasks:
-    """Handlers of tasks: listing and killing them."""
+    """HTTP handlers of tasks: listing and killing them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

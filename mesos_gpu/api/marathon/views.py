@@ -433,7 +433,7 @@ def warnings_json(old: Group, new: Group, missing: Mapping[tuple[str, ...], str]
 
 
 def _warnings_of(app: App, missing: Mapping[tuple[str, ...], str]) -> Iterator[dict[str, str]]:
-    """Yield warnings about an app."""
+    """Yield warnings about an app: GPU models that no node has, and fields without effect."""
     if app.gpus and (why := missing.get(gpu_options(app).models)):
         yield {"id": app.id, "path": "/gpu/models", "message": f"its instances wait: {why}"}
     report = Report()

@@ -85,7 +85,7 @@ class Upstream:
             raise ConnectionAbortedError(f"the answer is not HTTP: {error}") from error
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection, waiting at most 1 s."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):

@@ -27,7 +27,7 @@ _AT_ONCE: Final = 2  # searches, each of which may use a CPU for a second
 
 
 class AuditHandlers:
-    """Handlers of the audit log, and of the recorded changes of a job or a GPU.
+    """HTTP handlers of the audit log, and of the recorded changes of a job or a GPU.
 
     Args:
         trail: The audit log; None if audit is off.

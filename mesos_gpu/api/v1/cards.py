@@ -54,7 +54,7 @@ class CardMap:
 
 
 class CardHandlers:
-    """Handlers of the map of GPUs.
+    """HTTP handlers of the map of GPUs.
 
     Args:
         kept: Cache of the map.

@@ -63,7 +63,7 @@ _FIRST: Final = 5  # waiting jobs on the dashboard's first page
 
 
 class Jobs:
-    """Handlers of jobs.
+    """HTTP handlers of jobs.
 
     Args:
         settings: Settings of the REST interface.

@@ -32,7 +32,7 @@ from mesos_gpu.wire.mesos import operations
 
 
 class Operate:
-    """Handlers of GPUs and nodes.
+    """HTTP handlers of GPUs and nodes.
 
     Args:
         cards: Cache of the map of all GPUs, which drains and resets change.

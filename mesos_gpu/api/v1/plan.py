@@ -25,7 +25,7 @@ from mesos_gpu.wire.jobs import left_open_of, spec_from_mapping
 
 
 class Plans:
-    """Handlers of plans."""
+    """HTTP handlers of plans."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

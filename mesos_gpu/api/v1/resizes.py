@@ -34,7 +34,7 @@ class _Seen(NamedTuple):
 
 
 class Resizes:
-    """Handlers of resizes.
+    """HTTP handlers of resizes.
 
     Args:
         changes: Changes of jobs, for waiting.

@@ -39,7 +39,7 @@ HTTP_PORT: Final = Number("http_port", 80, 1, 65535)
 
 
 class ServiceHandlers:
-    """Handlers of the routes below /v1/services."""
+    """HTTP handlers of the routes below /v1/services."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

@@ -15,7 +15,7 @@ from mesos_gpu.model.tasks.task import Task
 
 
 class UnknownTasks:
-    """Handlers of unknown tasks."""
+    """HTTP handlers of unknown tasks."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

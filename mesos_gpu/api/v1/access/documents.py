@@ -40,7 +40,7 @@ ACCESS: Final = Versioned(
 
 
 class AccessDocuments(Documents[AccessDocument]):
-    """Handlers of the routes below /v1/access."""
+    """HTTP handlers of the routes below /v1/access."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         super().__init__(scheduler, ACCESS)

@@ -31,7 +31,7 @@ FRESH_S: Final = 900.0  # of a browser's session that may create tokens, which o
 
 
 class TokenHandlers:
-    """Handlers of the routes below /v1/tokens.
+    """HTTP handlers of the routes below /v1/tokens.
 
     Args:
         longest_s: Longest lifetime of a token, in seconds.

@@ -19,7 +19,7 @@ _NAME: Final = re.compile(r"[^\s=\0]+")
 
 
 class TemplateHandlers:
-    """Handlers of templates. Files are read and definitions checked on other threads than the event loop's."""
+    """HTTP handlers of templates. Files are read and definitions checked on other threads than the event loop's."""
 
     async def list(self, _request: Request) -> Response:
         """GET /v1/templates: list templates."""

@@ -50,7 +50,7 @@ logger = logging.getLogger("mesos_gpu.api")
 
 
 class Uploads:
-    """Handlers of archives.
+    """HTTP handlers of archives.
 
     Args:
         store: Storage of archives; None if uploads are off.

@@ -28,7 +28,7 @@ _LIST: Final = "list them with: mesos-gpu storage list"
 
 
 class NamedVolumes:
-    """Handlers of named volumes."""
+    """HTTP handlers of named volumes."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

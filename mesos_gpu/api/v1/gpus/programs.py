@@ -21,7 +21,7 @@ from mesos_gpu.policy.explain.silence import unfit
 
 
 class UpgradeHandlers:
-    """Handlers of facts for upgrades."""
+    """HTTP handlers of facts for upgrades."""
 
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
         self._scheduler, self._settings = scheduler, settings

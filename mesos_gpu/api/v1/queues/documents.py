@@ -43,7 +43,7 @@ DRY_RUN: Final = Flag("dry_run")
 
 
 class QueueDocuments(Documents[QueueDocument]):
-    """Handlers of the document of queues and of single queues."""
+    """HTTP handlers of the document of queues and of single queues."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         super().__init__(scheduler, QUEUES)

@@ -20,7 +20,7 @@ _OF_HOUR = 3600 * 1000  # thousandths of cost times seconds, for an hour of a GP
 
 
 class QueueShares:
-    """Handlers of fair shares."""
+    """HTTP handlers of fair shares."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

@@ -22,7 +22,7 @@ from mesos_gpu.model.shares.units import number_of
 
 
 class QueueWhys:
-    """Handler of explanations of queues."""
+    """HTTP handler of explanations of queues."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

@@ -31,7 +31,7 @@ _MAX_TIMES: Final = 400  # occurrences of one booking in an answer
 
 
 class BookingHandlers:
-    """Handlers of bookings."""
+    """HTTP handlers of bookings."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

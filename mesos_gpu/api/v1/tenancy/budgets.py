@@ -27,7 +27,7 @@ _MAX_LENGTH: Final = 256  # of a name
 
 
 class BudgetHandlers:
-    """Handlers of budgets."""
+    """HTTP handlers of budgets."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

@@ -32,7 +32,7 @@ Wanted = Callable[[LogEvent], bool]
 
 
 class EventHandlers:
-    """Handler of events.
+    """HTTP handler of events.
 
     Args:
         changes: Changes of jobs, for waiting.

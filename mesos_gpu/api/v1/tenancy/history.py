@@ -34,7 +34,7 @@ _May = Callable[[Right, PastJob], bool]
 
 
 class HistoryHandlers:
-    """Handler of the history.
+    """HTTP handler of the history.
 
     Args:
         records: Records of usage; None if there are none.

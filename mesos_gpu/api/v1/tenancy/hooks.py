@@ -35,7 +35,7 @@ _MAX_IDS: Final = 1000
 
 
 class HookHandlers:
-    """Handlers of webhooks. Disk and network are used on other threads than the event loop's.
+    """HTTP handlers of webhooks. Disk and network are used on other threads than the event loop's.
 
     Args:
         kept: Storage of webhooks; None if there are none.

@@ -22,7 +22,7 @@ _MAX: Final = {"for_s": MAX_S, "until": 1e11}
 
 
 class Keeps:
-    """Handlers of jobs' protection from being ended for idle GPUs."""
+    """HTTP handlers of jobs' protection from being ended for idle GPUs."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         self._scheduler = scheduler

@@ -65,7 +65,7 @@ def on_record(kept: UseRecords | None, what: str) -> UseRecords:
 
 
 class UsageHandlers:
-    """Handlers of usage.
+    """HTTP handlers of usage.
 
     Args:
         records: Records of usage; None if there are none.
