@@ -73,7 +73,7 @@ class Rate:
                 tally.leave(key)
 
     def _refuse(self, key: str, reason: Reason, wait_s: float) -> ASGIApp:
-        refusal = _too_much(reason, f"{key} requests {self._words(reason)}", wait_s)
+        refusal = _too_much(reason, f"{key} sends {self._words(reason)}", wait_s)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, send)
@@ -85,8 +85,8 @@ class Rate:
         if reason is Reason.RATE:
             return f"more than {limits.rate_per_s:g} requests/s, and {limits.burst} at once after a pause"
         if reason is Reason.STREAMS:
-            return f"more than {limits.streams} answers that wait for something, or all callers for {MAX_STREAMS}"
-        return f"more than {limits.concurrency} answers at once"
+            return f"more than {limits.streams} requests that wait for something, or all callers send {MAX_STREAMS}"
+        return f"more than {limits.concurrency} requests at once"
 
 
 class Unnamed:
