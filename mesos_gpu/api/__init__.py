@@ -1,1 +1,1 @@
-"""The REST interface and the page that people open."""
+"""The REST interface and the dashboard."""

@@ -1,4 +1,4 @@
-"""What somebody may ask for in a job or an app, beside the right to run it."""
+"""Checks of a job or an app against the limits of the caller's roles, beyond the right to run it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,39 +17,39 @@ from mesos_gpu.wire.checking import Problem
 
 
 def problems(rights: Rights, spec: JobSpec, subject: Subject) -> list[Problem]:
-    """What of a request the roles of who asks do not allow. `subject`: the job, or the app whose instance it is."""
+    """Return what the caller's roles do not allow in a job. `subject`: the job, or the app whose instance it is."""
     if rights.is_open:
         return []
     limits = _limits(rights, subject)
-    said = [
-        *_of_user(rights, spec, limits),
-        *_of_image(spec, limits),
-        *_of_mounts(spec, limits),
-        *_of_priority(spec, limits),
-        *_of_secrets(rights, spec, subject),
+    faults = [
+        *_user_faults(rights, spec, limits),
+        *_image_faults(spec, limits),
+        *_mount_faults(spec, limits),
+        *_priority_faults(spec, limits),
+        *_secret_faults(rights, spec, subject),
     ]
     if spec.control_access and not rights.may(JOB_CONTROL, subject):
-        said.append(Problem("/control_access", rights.missing(JOB_CONTROL, subject)))
-    return said
+        faults.append(Problem("/control_access", rights.missing(JOB_CONTROL, subject)))
+    return faults
 
 
 def _limits(rights: Rights, subject: Subject) -> Limits:
     return rights.limits(APP_WRITE if subject.app else JOB_RUN, subject)
 
 
-def _of_user(rights: Rights, spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+def _user_faults(rights: Rights, spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     own = unix_user_of(rights.document, rights.caller.name)
     if spec.user is not None and spec.user != own and not any_fits(limits.users, spec.user):
         allowed = ", ".join(dict.fromkeys([*([own] if own else []), *limits.users])) or "none"
         yield Problem("/user", f"{rights.caller.name} may not run as {spec.user}; allowed: {allowed}")
 
 
-def _of_image(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+def _image_faults(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     if spec.image and not any_fits(limits.images, spec.image):
         yield Problem("/image", f"{spec.image} is not allowed; allowed: {_shown(limits.images)}")
 
 
-def _of_mounts(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+def _mount_faults(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     for index, mount in enumerate(spec.mounts):
         if mount.source.startswith("/") and not _is_below(mount.source, limits.volumes):
             allowed = _shown(limits.volumes)
@@ -66,17 +66,15 @@ def _is_below(path: str, roots: Sequence[str]) -> bool:
     )
 
 
-def _of_priority(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+def _priority_faults(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
     priority = spec.priority or 0
     if priority > limits.highest_priority:
-        yield Problem(
-            "/priority", f"{priority} is above {limits.highest_priority}, the highest that is allowed"
-        )
+        yield Problem("/priority", f"{priority} is above {limits.highest_priority}, the highest allowed one")
     if limits.must_be_preemptible and not spec.preemptible:
         yield Problem("/preemptible", "must be true: jobs of these roles may be ended for others")
 
 
-def _of_secrets(rights: Rights, spec: JobSpec, subject: Subject) -> Iterable[Problem]:
+def _secret_faults(rights: Rights, spec: JobSpec, subject: Subject) -> Iterable[Problem]:
     for secret in spec.secrets:
         path = replace(subject, name=secret.source.partition("#")[0])
         if not rights.may(SECRET_USE, path):
@@ -92,19 +90,19 @@ def _shown(patterns: Sequence[str]) -> str:
 
 
 def admit(rights: Rights, spec: JobSpec, permits: Permits, *, pooled: bool) -> JobSpec:
-    """A job as it is queued for who asks: as its Unix user, if it names none.
+    """Check that a caller may run a job; return the job, with the caller's Unix user if it names none.
 
     Args:
-        rights: Of who asks.
-        spec: What is asked for.
+        rights: Rights of the caller.
+        spec: The requested job.
         permits: Permits of the operator.
-        pooled: Whether a job that names no user gets one of its own on its host.
+        pooled: Whether a job that names no user gets a separate one on its host.
 
     Raises:
-        Refusal: The right for the queue is missing, or the roles do not allow what is asked for, all of it at once; or
-            the caller's Unix user may not run jobs.
+        Refusal: The right for the queue is missing, or the roles do not allow something in the job (all faults are
+            listed), or the caller's Unix user may not run jobs.
     """
-    asked, subject = spec, Subject(rights.caller.name, spec.queue)
+    requested, subject = spec, Subject(rights.caller.name, spec.queue)
     require(rights, JOB_RUN, subject)
     refused = problems(rights, spec, subject)
     if spec.user is None and not rights.is_open and not pooled:
@@ -118,17 +116,17 @@ def admit(rights: Rights, spec: JobSpec, permits: Permits, *, pooled: bool) -> J
             "gets another one at each launch"
         )
         raise invalid(Problem("/user", why))
-    if unable := of_own_user(permits, asked, spec):
+    if unable := of_own_user(permits, requested, spec):
         raise invalid(*unable)
     return spec
 
 
 def of_own_user(permits: Permits, asked: JobSpec, spec: JobSpec) -> list[Problem]:
-    """Return why the Unix user that a job was given may not run jobs; nothing if the job named its user itself.
+    """Return why the Unix user that was assigned to a job may not run jobs; nothing if the job named its user itself.
 
     Args:
         permits: Permits of the operator.
-        asked: The job as it was asked for.
+        asked: The job as it was requested.
         spec: The job with the user of its owner.
     """
     if asked.user is not None or spec.user is None:
@@ -138,19 +136,21 @@ def of_own_user(permits: Permits, asked: JobSpec, spec: JobSpec) -> list[Problem
 
 
 def with_own_user(rights: Rights, spec: JobSpec, subject: Subject) -> tuple[JobSpec, list[Problem]]:
-    """A job that names no user as the Unix user of who asks; without one it may run as the default one only where
-    every user is allowed."""
+    """Return a job that names no user with the caller's Unix user, and faults.
+
+    Without a Unix user the job is unchanged, and valid only where the roles allow every user.
+    """
     own = unix_user_of(rights.document, rights.caller.name)
     if own is not None:
         return replace(spec, user=own), []
     if EVERYTHING in _limits(rights, subject).users:
         return spec, []
     name = rights.caller.name
-    what = f"{name} has no Unix user; name one, or have it written below unix_users (mesos-gpu access apply)"
+    what = f"{name} has no Unix user; set the job's user, or have one added below unix_users (mesos-gpu access apply)"
     return spec, [Problem("/user", what)]
 
 
 def over_limits(rights: Rights, refused: Sequence[Problem]) -> Refusal:
-    """What is told who asks for more than the roles allow."""
+    """Return the refusal (403) of a job that exceeds the caller's roles."""
     what = f"the roles of {rights.caller.name} do not allow this"
     return Refusal(403, "forbidden", what, remedy=rights.who_can_give(), problems=list(refused))

@@ -1,4 +1,4 @@
-"""The REST interface: docs/reference/rest.md as routes."""
+"""The ASGI application of the REST interface: docs/reference/rest.md as routes."""
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -28,7 +28,7 @@ from mesos_gpu.errors import MesosGpuError
 
 
 def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[Middleware] = ()) -> Starlette:
-    """The application over a scheduler. `outer`: what requests pass first."""
+    """Return the application that serves a scheduler. `outer`: middleware that requests pass first."""
     jobs, events, channels = Jobs(scheduler, settings), Events(scheduler), Channels()
     opening = Opening(scheduler, settings, channels, jobs.changes)
     all_routes = [
@@ -42,7 +42,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
         routes=all_routes,
         middleware=[
             *outer,
-            Middleware(Relay, channels=channels, names=_called(settings)),
+            Middleware(Relay, channels=channels, names=_host_names(settings)),
             Middleware(Timed, figures=settings.figures),
             Middleware(Audit, trail=settings.audit),
             Middleware(Leaving),
@@ -53,20 +53,21 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
         lifespan=jobs.lifespan,
         exception_handlers={MesosGpuError: on_known, 404: on_route, 405: on_route, Exception: on_defect},
     )
-    # Its answer would name http:// where a proxy before us speaks TLS, and a client send its token in the clear.
+    # A redirect would name http:// where a proxy in front speaks TLS: a client would then send its token in the clear.
     app.router.redirect_slashes = False
     app.state.changes, app.state.events, app.state.leaving = jobs.changes, events, False
-    app.state.unnamed = unnamed  # requests that a standby passes on count, too
+    app.state.unnamed = unnamed  # for requests that a standby forwards, which count, too
     return app
 
 
-def _called(settings: ApiSettings) -> list[str]:
-    """By which names this host is reached: executors come by that which their calls have."""
+def _host_names(settings: ApiSettings) -> list[str]:
+    """Return the names of this host; executors use the host of `own_url`, which calls to them contain."""
     own = urlsplit(settings.own_url).hostname
     return [*settings.host_names, *([own] if own else [])]
 
 
 def _authenticate(scheduler: SchedulerApi, settings: ApiSettings, unnamed: Unnamed) -> Middleware:
+    """Return the middleware that authenticates callers; without `settings.who` authentication is off."""
     who = settings.who
     if who is None:
         return Middleware(Authenticate, document=lambda: scheduler.access, identify=settings.identify)

@@ -1,4 +1,4 @@
-"""Changes that users ask for, with the ids that they need."""
+"""Changes that users request, with the new ids that they need."""
 
 import uuid
 from collections.abc import Callable, Mapping

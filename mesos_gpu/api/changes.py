@@ -11,9 +11,8 @@ class Changes:
     """Changes of jobs, from the engine's thread to requests that wait on the server's loop."""
 
     def __init__(self) -> None:
-        """Wait for nothing yet; `bind` must come before the first wait."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.waiting: dict[JobId, set[asyncio.Event]] = {}  # only for the loop to change
+        self.waiting: dict[JobId, set[asyncio.Event]] = {}  # changed on the loop only
         self._news = asyncio.Event()  # of any job; another one after each change
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -25,7 +24,7 @@ class Changes:
         del version  # a request reads the job again
         loop = self._loop
         if loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop closed between the look and the call
+            with contextlib.suppress(RuntimeError):  # the loop may close between the check and the call
                 loop.call_soon_threadsafe(self._wake, job_id)
 
     def _wake(self, job_id: JobId) -> None:

@@ -1,4 +1,4 @@
-"""Places of operations that wait for other hosts, so that a host that hangs does not delay other requests.
+"""Limits of operations that wait for other hosts, so that a host that hangs does not delay other requests.
 
 Each kind of operation has a limit for each host, for each caller, and in all; operations beyond a limit are refused.
 Requests that block share the 40 threads of anyio, which a host that hangs would occupy one after the other. Operations
@@ -60,18 +60,20 @@ class HostPlaces:
                 has ended; None if the operation always ends soon.
 
         Raises:
-            Refusal: Too many operations are under way, of this caller, at this host, or in all.
+            Refusal: Too many operations are in progress, of this caller, at this host, or in all.
         """
         with self._lock:
-            of_caller, of_host, every = self._callers[caller], self._hosts[host], self._hosts.total()
+            of_caller, of_host, total = self._callers[caller], self._hosts[host], self._hosts.total()
             if of_caller >= self._of_caller:
                 raise self._full(
-                    f"{of_caller} {self._what} of {caller} are under way, the most of one caller"
+                    f"{of_caller} {self._what} of {caller} are in progress, the maximum for one caller"
                 )
             if of_host >= self._of_host:
-                raise self._full(f"{of_host} {self._what} at {host} are under way, the most at one host")
-            if every >= self._most:
-                raise self._full(f"{every} {self._what} are under way, the most at once")
+                raise self._full(
+                    f"{of_host} {self._what} at {host} are in progress, the maximum for one host"
+                )
+            if total >= self._most:
+                raise self._full(f"{total} {self._what} are in progress, the maximum for all callers")
             self._callers[caller] += 1
             self._hosts[host] += 1
             place = Place(self, host, caller, asking)
@@ -87,7 +89,8 @@ class HostPlaces:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _full(self, what: str) -> Refusal:
-        remedy = f"ask again in {RETRY_S} s, or end some; a host that hangs is given up after some seconds"
+        """Return the refusal of an operation beyond a limit."""
+        remedy = f"try again in {RETRY_S} s, or end some of them; those at a host that hangs end after some seconds"
         REFUSED.count(Reason.BUSY)
         return Refusal(429, Reason.BUSY.value, what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
 
@@ -139,6 +142,7 @@ class Place:
             self._asking.cancel()
 
     def _let_go(self) -> None:
+        """Release one holder; the last one closes the client and frees the place."""
         with self._lock:
             self._holders -= 1
             if self._holders:
@@ -168,10 +172,11 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
             )
         return under_way.result()
     finally:
-        for each in (under_way, gone):
-            each.cancel()
+        for task in (under_way, gone):
+            task.cancel()
 
 
 async def _gone(request: Request) -> None:
+    """Wait until the client of a request disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""What is worked out from all of the state, once for all who ask within a moment."""
+"""Cache of a value that is computed from the whole state, shared by all requests within a few seconds."""
 
 import time
 from collections.abc import Callable
@@ -7,29 +7,34 @@ from typing import Final, Generic, TypeVar
 from mesos_gpu.engine.reading.view import View
 
 T = TypeVar("T")
-#: It is good for so many times as long as it took: at most a hundredth of the time goes into it.
+#: A value is valid for this many times as long as it took to make: at most 1 % of the time goes into making it.
 _TIMES: Final = 100.0
 _MAX_S: Final = 3.0
-_QUICK_S: Final = 0.005  # what takes no longer is made for each
+_QUICK_S: Final = 0.005  # a value that is made faster is not cached
 
 
 class Kept(Generic[T]):
-    """A value that follows from the state. Where it is quickly made it is made anew for each; on large clusters it may
-    be up to 3 s old."""
+    """Cache of a value that is computed from the state.
+
+    A value that is quickly made is made for each caller; on large clusters a cached value may be up to 3 s old.
+
+    Args:
+        make: Function that computes the value from a view of the state.
+        now: Monotonic clock, in seconds.
+    """
 
     def __init__(self, make: Callable[[View], T], now: Callable[[], float] = time.perf_counter) -> None:
-        """`now`: seconds of a clock that is never set back."""
         self._make, self._now = make, now
-        self._value: tuple[T, float] | None = None  # and until when it is good
+        self._value: tuple[T, float] | None = None  # with the time at which it expires
         self._changes = 0  # calls of `forget`: a value that was begun before the latest one is not stored
 
     def forget(self) -> None:
-        """Make it anew for who asks next: something has changed that he must see. From any thread."""
+        """Discard the cached value, because the next caller must see a change. For any thread."""
         self._changes += 1
         self._value = None
 
     def of(self, view: View) -> T:
-        """The value. To be called inside `SchedulerApi.read_copy`, which runs one after the other."""
+        """Return the value. To be called inside `SchedulerApi.read_copy`, which runs one function after the other."""
         begun, changes = self._now(), self._changes
         if self._value is not None and begun < self._value[1]:
             return self._value[0]

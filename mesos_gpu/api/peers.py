@@ -1,10 +1,10 @@
-"""Who leads of several schedulers, as the REST interface asks for it."""
+"""Leadership among several schedulers, as the REST interface reads and changes it."""
 
 from typing import Protocol, TypedDict
 
 
 class Scheduler(TypedDict):
-    """A scheduler among several; applied: the last batch of saves that its state is known to have."""
+    """A scheduler among several; applied: the last batch of saves that its state is known to contain."""
 
     url: str
     leads: bool
@@ -13,9 +13,10 @@ class Scheduler(TypedDict):
 
 
 class Leadership(TypedDict):
-    """Who leads of all schedulers that were seen within a day; age_s: of what this one answers, null: it leads.
+    """The leading scheduler and all schedulers seen within a day.
 
-    zookeeper: why nobody can be elected now; null: it answers.
+    age_s: greatest age of the state that this scheduler answers from; null if it leads.
+    zookeeper: why no leader can be elected now; null if ZooKeeper answers.
     """
 
     leader: str | None
@@ -29,22 +30,22 @@ class Leadership(TypedDict):
 
 
 class Peers(Protocol):
-    """What this scheduler knows of the others."""
+    """This scheduler's knowledge of the other schedulers."""
 
     @property
     def leads(self) -> bool:
-        """Whether this one leads."""
+        """Whether this scheduler leads."""
 
     @property
     def leader_url(self) -> str | None:
-        """The leader's, as it was heard last; None: nobody leads."""
+        """URL of the last known leader; None if no scheduler leads."""
 
     @property
     def standbys(self) -> int | None:
-        """How many stand by, as they were counted last; None: ZooKeeper does not answer."""
+        """Number of standby schedulers when last counted; None if ZooKeeper does not answer."""
 
     def told(self) -> Leadership:
-        """All of it; it may wait for ZooKeeper for some seconds, and raises nothing."""
+        """Return the leadership as a document. May wait for ZooKeeper for some seconds; raises nothing."""
 
     def abdicate(self) -> None:
-        """Lead no more, as soon as what is being answered is. Only of who leads."""
+        """Give up the leadership after pending answers are sent. Only the leader may call it."""

@@ -1,4 +1,4 @@
-"""The routes of /v1 and of the dashboard, each with what it asks of who calls it."""
+"""Routes of /v1 and of the dashboard, each with the authentication and the right that it needs."""
 
 from starlette.routing import Route
 
@@ -74,26 +74,26 @@ from mesos_gpu.api.v1.unknown import UnknownTasks
 
 
 def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> list[Route]:
-    """All of them."""
-    cards = Kept(card_map)  # of thousands, for many pages
+    """Return all routes of /v1, of metrics and of the dashboard, but those of channels."""
+    cards = Kept(card_map)  # cached: thousands of GPUs, requested by many pages
     operate, audit = Operate(scheduler, cards), AuditHandlers(scheduler, settings.audit)
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
-        *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Keeps(scheduler), Plans(scheduler), audit),
+        *_job_routes(jobs, Resizes(scheduler, jobs.changes), Keeps(scheduler), Plans(scheduler), audit),
         route("/v1/history", GET=judged(JOB_SEE, HistoryHandlers(scheduler, settings.records).list)),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
-        *_of_bookings(BookingHandlers(scheduler)),
-        *_of_hooks(HookHandlers(scheduler, settings.hooks, settings.sender)),
-        *_of_files(jobs.uploads, NamedVolumes(scheduler)),
-        *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
+        *_booking_routes(BookingHandlers(scheduler)),
+        *_webhook_routes(HookHandlers(scheduler, settings.hooks, settings.sender)),
+        *_file_routes(jobs.uploads, NamedVolumes(scheduler)),
+        *_queue_routes(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
         route("/v1/cards", GET=needs(GPU_SEE, CardHandlers(scheduler, cards).list)),
-        *_of_nodes(operate, audit),
-        *_of_services(ServiceHandlers(scheduler)),
-        *_of_templates(TemplateHandlers()),
-        *_of_tasks(jobs, UnknownTasks(scheduler)),
-        *_of_access(AccessDocuments(scheduler), tokens, audit),
-        *_of_use(UsageHandlers(scheduler, settings.records), BudgetHandlers(scheduler)),
-        *_of_the_scheduler(
+        *_node_routes(operate, audit),
+        *_service_routes(ServiceHandlers(scheduler)),
+        *_template_routes(TemplateHandlers()),
+        *_task_routes(jobs, UnknownTasks(scheduler)),
+        *_access_routes(AccessDocuments(scheduler), tokens, audit),
+        *_usage_routes(UsageHandlers(scheduler, settings.records), BudgetHandlers(scheduler)),
+        *_scheduler_routes(
             System(scheduler, settings, lambda view: cards.of(view).counted),
             Scrape(scheduler, settings),
             UpgradeHandlers(scheduler, settings),
@@ -101,7 +101,9 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     ]
 
 
-def _of_jobs(jobs: Jobs, resizes: Resizes, keeps: Keeps, plans: Plans, audit: AuditHandlers) -> list[Route]:
+def _job_routes(
+    jobs: Jobs, resizes: Resizes, keeps: Keeps, plans: Plans, audit: AuditHandlers
+) -> list[Route]:
     return [
         route("/v1/jobs", GET=judged(JOB_SEE, jobs.list), POST=judged(JOB_RUN, jobs.submit)),
         route(
@@ -131,7 +133,7 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, keeps: Keeps, plans: Plans, audit: Au
     ]
 
 
-def _of_bookings(bookings: BookingHandlers) -> list[Route]:
+def _booking_routes(bookings: BookingHandlers) -> list[Route]:
     return [
         route(
             "/v1/bookings",
@@ -147,7 +149,7 @@ def _of_bookings(bookings: BookingHandlers) -> list[Route]:
     ]
 
 
-def _of_hooks(hooks: HookHandlers) -> list[Route]:
+def _webhook_routes(hooks: HookHandlers) -> list[Route]:
     return [
         route("/v1/webhooks", GET=needs(WEBHOOK_SEE, hooks.list)),
         route("/v1/webhook-versions", GET=needs(WEBHOOK_SEE, hooks.versions)),
@@ -163,7 +165,7 @@ def _of_hooks(hooks: HookHandlers) -> list[Route]:
     ]
 
 
-def _of_files(uploads: Uploads, volumes: NamedVolumes) -> list[Route]:
+def _file_routes(uploads: Uploads, volumes: NamedVolumes) -> list[Route]:
     return [
         route("/v1/uploads", GET=judged(JOB_RUN, uploads.list)),
         route(
@@ -179,7 +181,7 @@ def _of_files(uploads: Uploads, volumes: NamedVolumes) -> list[Route]:
 
 
 def channel_routes(opening: Opening, kept: KeptFiles) -> list[Route]:
-    """Routes into tasks: by which commands are run there, and files read and written."""
+    """Return the routes into tasks: running commands, reading and writing files, and forwarding ports."""
     return [
         route("/v1/jobs/{id}/exec", POST=judged(JOB_EXEC, opening.open)),
         route(
@@ -191,7 +193,7 @@ def channel_routes(opening: Opening, kept: KeptFiles) -> list[Route]:
     ]
 
 
-def _of_queues(queues: QueueDocuments, shares: QueueShares, whys: QueueWhys) -> list[Route]:
+def _queue_routes(queues: QueueDocuments, shares: QueueShares, whys: QueueWhys) -> list[Route]:
     return [
         route("/v1/queues", GET=judged(QUEUE_SEE, queues.show), PUT=needs(QUEUE_WRITE, queues.put)),
         route(
@@ -210,7 +212,7 @@ def _of_queues(queues: QueueDocuments, shares: QueueShares, whys: QueueWhys) -> 
     ]
 
 
-def _of_nodes(operate: Operate, audit: AuditHandlers) -> list[Route]:
+def _node_routes(operate: Operate, audit: AuditHandlers) -> list[Route]:
     return [
         route("/v1/use", GET=needs(GPU_SEE, operate.use)),
         route("/v1/gpus", GET=needs(GPU_SEE, operate.gpus)),
@@ -234,7 +236,7 @@ def _of_nodes(operate: Operate, audit: AuditHandlers) -> list[Route]:
     ]
 
 
-def _of_services(services: ServiceHandlers) -> list[Route]:
+def _service_routes(services: ServiceHandlers) -> list[Route]:
     return [
         route("/v1/services", GET=needs(SERVICE_SEE, services.list)),
         route(
@@ -246,15 +248,15 @@ def _of_services(services: ServiceHandlers) -> list[Route]:
     ]
 
 
-def _of_templates(templates: TemplateHandlers) -> list[Route]:
-    # What they hold is in every installation; of whose apps a rendered one is, is asked where it is created.
+def _template_routes(templates: TemplateHandlers) -> list[Route]:
+    # All installations have the same templates. Rights for a rendered app are checked where the app is created.
     return [
         route("/v1/templates", GET=judged(APP_WRITE, templates.list)),
         route("/v1/templates/{name}/render", POST=judged(APP_WRITE, templates.render)),
     ]
 
 
-def _of_tasks(jobs: Jobs, unknown: UnknownTasks) -> list[Route]:
+def _task_routes(jobs: Jobs, unknown: UnknownTasks) -> list[Route]:
     return [
         route("/v1/tasks", GET=judged(JOB_SEE, jobs.tasks)),
         route("/v1/tasks/unknown", GET=needs(TASK_SEE, unknown.list)),
@@ -263,7 +265,7 @@ def _of_tasks(jobs: Jobs, unknown: UnknownTasks) -> list[Route]:
     ]
 
 
-def _of_access(access: AccessDocuments, tokens: TokenHandlers, audit: AuditHandlers) -> list[Route]:
+def _access_routes(access: AccessDocuments, tokens: TokenHandlers, audit: AuditHandlers) -> list[Route]:
     return [
         route("/v1/audit", GET=needs(AUDIT_SEE, audit.list)),
         route("/v1/access", GET=needs(ACCESS_SEE, access.show), PUT=needs(ACCESS_WRITE, access.put)),
@@ -280,7 +282,7 @@ def _of_access(access: AccessDocuments, tokens: TokenHandlers, audit: AuditHandl
     ]
 
 
-def _of_use(usage: UsageHandlers, budgets: BudgetHandlers) -> list[Route]:
+def _usage_routes(usage: UsageHandlers, budgets: BudgetHandlers) -> list[Route]:
     return [
         route("/v1/usage", GET=judged(JOB_SEE, usage.show)),
         route("/v1/usage/export", GET=judged(JOB_SEE, usage.export)),
@@ -289,7 +291,7 @@ def _of_use(usage: UsageHandlers, budgets: BudgetHandlers) -> list[Route]:
     ]
 
 
-def _of_the_scheduler(system: System, scrape: Scrape, upgrade: UpgradeHandlers) -> list[Route]:
+def _scheduler_routes(system: System, scrape: Scrape, upgrade: UpgradeHandlers) -> list[Route]:
     return [
         route("/v1/upgrade", GET=needs(CLUSTER_SEE, upgrade.show)),
         route("/v1/status", GET=needs(CLUSTER_SEE, system.status)),

@@ -1,4 +1,4 @@
-"""What the REST interface asks of the scheduler."""
+"""Interface of the scheduler to the REST interface."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,72 +20,75 @@ T = TypeVar("T")
 
 
 class Happened(Protocol):
-    """The latest events; from any thread. Numbers grow from one to the next."""
+    """The latest events, in order of their growing numbers. For any thread."""
 
     @property
     def first(self) -> int:
-        """The number of the oldest one that is kept; 0: there is none."""
+        """Number of the oldest available event; 0 without events."""
 
     @property
     def last(self) -> int:
-        """The number of the latest one; 0: there is none."""
+        """Number of the latest event; 0 without events."""
 
     def after(self, number: int, most: int = ...) -> Sequence[LogEvent]:
-        """At most so many that come after the one of that number, oldest first."""
+        """Return up to `most` events with a greater number than the given one, oldest first."""
 
 
 class SchedulerApi(Protocol):
-    """The calls of the scheduler; every future is resolved after what it did is saved."""
+    """Methods of the scheduler. A future is resolved after the state with its change is saved."""
 
     @property
     def happened(self) -> Happened:
-        """What has happened of late."""
+        """The latest events."""
 
     @property
     def unsaved(self) -> NoRoom | None:
-        """The error why the state cannot be saved now; None if it can be. For any thread."""
+        """Error that keeps the state from being saved now; None if it can be saved. For any thread."""
 
     @property
     def journal_problem(self) -> str:
-        """The reason why the journal is larger than it should be, or has ended; "" if neither. For any thread."""
+        """Reason for which the journal is too large or is not written any more; "" if neither. For any thread."""
 
     @property
     def meter(self) -> Collector:
-        """What it counts and times of itself; from any thread."""
+        """Metrics of the scheduler itself. For any thread."""
 
     @property
     def access(self) -> AccessDocument:
-        """Who may do what, as it is now; from any thread."""
+        """The current access document: users, roles and rights. For any thread."""
 
     @property
     def tokens(self) -> Mapping[str, Token]:
-        """Tokens by id, as they are now; from any thread."""
+        """Current tokens by id. For any thread."""
 
     def note_token_use(self, token_id: str, address: str) -> None:
-        """A token has proved a name, from `address` ("": a Unix socket); at each request, of which few are kept."""
+        """Record that a token was used, from `address` ("" for a Unix socket). Of frequent uses, few are saved."""
 
     def request(self, change: Change[T] | Callable[[View], Change[T]]) -> Future[T]:
-        """Take in a change that a user asks for, of a class of `mesos_gpu.engine.events`.
+        """Carry out a change that a user requests; the future's type is declared by the class of the change.
 
-        The answer has the type that the class of the change says. It raises what the engine refuses the change with,
-        and what a function raises that makes the change.
+        The future raises the error with which the engine refuses the change, or that of the function that makes it.
 
         Args:
-            change: Change, or a function that makes it on the engine's thread from a view; it must be quick.
+            change: Change of a class of `mesos_gpu.engine.events`, or a function that makes it from a view on the
+                engine's thread; the function must be quick.
         """
 
     def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
-        """Call a task's executor to a channel; `answers` is told before, on the engine's thread, how it will prove that
-        it was called. The future may raise `Conflict`: it does not run, or has no secret; or `Unavailable`."""
+        """Ask a task's executor to connect to a channel.
+
+        Before that, `answers` is called on the engine's thread with the text by which the executor will prove that it
+        was called. The future may raise `Conflict` if the task does not run or has no secret, or `Unavailable`.
+        """
 
     def read(self, fn: Callable[[View], T]) -> Future[T]:
-        """Run `fn` on the engine's thread: it must be quick, and only read."""
+        """Run `fn` on the engine's thread; it must be quick and must not change anything."""
 
     def read_copy(self, fn: Callable[[View], T]) -> Future[T]:
-        """Run `fn` over a copy of the state, on another thread than the engine; it may take long."""
+        """Run `fn` over a copy of the state on another thread than the engine's; it may take long."""
 
     def tell(self, callback: Callable[[Sequence[AppEvent]], None]) -> Callable[[], None]:
-        """Call back, on the engine's thread, with what happens to apps; returns the way out."""
+        """Call `callback` on the engine's thread with events of apps; return a function that ends this."""
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
-        """Call back with (id, version) at each change; returns the way out."""
+        """Call `callback` on the engine's thread with id and version of each changed job; return a function to stop."""

@@ -1,4 +1,4 @@
-"""What Prometheus reads: metrics, and where there are more of them."""
+"""Routes that Prometheus reads: metrics, and targets for service discovery."""
 
 import re
 import time
@@ -33,10 +33,10 @@ _NOT_IN_LABELS: Final = re.compile("[^a-zA-Z0-9_]")
 
 
 class Scrape:
-    """The routes' functions."""
+    """HTTP handlers of metrics and of scrape targets."""
 
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
-        """Serve a scheduler. What is counted is in a registry of its own: nothing of other libraries gets in."""
+        # A registry of its own keeps metrics of other libraries out.
         self._scheduler, self._settings, self._began_at = scheduler, settings, time.monotonic()
         self._registry, self._texts = CollectorRegistry(), prometheus.Texts()
         for collector in (scheduler.meter, settings.figures):
@@ -48,7 +48,7 @@ class Scrape:
         ProcessCollector(registry=self._registry)
 
     async def metrics(self, request: Request) -> Response:
-        """GET /metrics: JSON under Marathon's names, unless text is asked for, as Prometheus does."""
+        """GET /metrics: JSON with Marathon's names, or text if the client asks for it, as Prometheus does."""
         if prometheus.asks_for_text(request.headers.get("accept", "")):
             return await self.prometheus(request)
         measured, counts = await result_of(
@@ -64,22 +64,22 @@ class Scrape:
         return json_answer(await run_in_threadpool(rendered))
 
     async def prometheus(self, _request: Request) -> Response:
-        """GET /metrics/prometheus."""
+        """GET /metrics/prometheus: metrics in the text format of Prometheus."""
         measured = await result_of(self._scheduler.read_copy(snapshot))
         own = await run_in_threadpool(
             generate_latest, self._registry
-        )  # before anything is sent, as it may fail
+        )  # before the first byte is sent, as it may fail
         pages = prometheus.rendered(metrics(measured), self._texts)
         return await pieces_answer(chain(pages, [own.decode()]), prometheus.CONTENT_TYPE)
 
     async def targets(self, request: Request) -> Response:
-        """GET /v1/sd: a list of targets, as Prometheus' http_sd_configs read it."""
+        """GET /v1/sd: scrape targets in the form of Prometheus' http_sd_configs."""
         sight = AppSight.of(request)
-        groups = await result_of(self._scheduler.read_copy(lambda view: list(_of_apps(view, sight))))
-        return json_answer([_of_scheduler(self._settings.webui_url), *groups])
+        groups = await result_of(self._scheduler.read_copy(lambda view: list(_app_targets(view, sight))))
+        return json_answer([_scheduler_target(self._settings.webui_url), *groups])
 
 
-def _of_scheduler(url: str) -> dict[str, Any]:
+def _scheduler_target(url: str) -> dict[str, Any]:
     split = urlsplit(url)
     return {
         "targets": [split.netloc],
@@ -91,15 +91,15 @@ def _of_scheduler(url: str) -> dict[str, Any]:
     }
 
 
-def _of_apps(view: View, sight: AppSight) -> Iterator[dict[str, Any]]:
+def _app_targets(view: View, sight: AppSight) -> Iterator[dict[str, Any]]:
     for app in view.catalog.root.all_apps():
         if sight.sees(app):
             shown = sight.shown(app)
             for task in serving_tasks(view, app.id):
-                yield from _of_task(shown, task)
+                yield from _task_targets(shown, task)
 
 
-def _of_task(app: App, task: Task) -> Iterator[dict[str, Any]]:
+def _task_targets(app: App, task: Task) -> Iterator[dict[str, Any]]:
     """Yield a scrape target for each port of a task at which the task is proved to listen."""
     host = urlsplit(task.agent_url).hostname or task.hostname
     labels = {

@@ -1,4 +1,4 @@
-"""What an operator may set of the REST interface."""
+"""Settings of the REST interface."""
 
 import ssl
 from collections.abc import Callable
@@ -25,32 +25,34 @@ SERVICE_PORTS: Final = range(10000, 20001)  # as Marathon's --local_port_min and
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """What an operator may set."""
+    """Settings of the REST interface, most of them from the operator's options."""
 
     webui_url: str
     version: str
-    host_names: tuple[str, ...] = ()  # by which clients may call this host, beside its addresses
+    host_names: tuple[str, ...] = ()  # of this host that clients may use, beside its addresses
     permits: Permits = field(default_factory=Permits)
-    agent_authorization: str = field(default="", repr=False)  # the header that agents want, to read logs
-    agent_tls: ssl.SSLContext | None = None  # None: agents speak plain HTTP
-    container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
-    service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
-    who: Who | None = None  # says who calls; None: nobody is asked
-    identify: Identify = nobody_is_asked  # the same where `who` is None, for tests
-    longest_token_s: float = MAX_TOKEN_S  # that a token may live
-    has_user_pool: bool = False  # whether jobs that name no user get one each, on their host
-    open_to_all: bool = False  # other machines reach it, and nobody has to prove who he is
-    tls: ReloadedTls | None = None  # None: plain HTTP is spoken
+    agent_authorization: str = field(
+        default="", repr=False
+    )  # Authorization header for reading logs from agents
+    agent_tls: ssl.SSLContext | None = None  # for connections to agents, unless they speak plain HTTP
+    container_engine: Engine = Engine.MESOS  # for jobs whose image names no engine
+    service_ports: range = SERVICE_PORTS  # assigned to apps that do not choose their ports
+    who: Who | None = None  # identifies callers; None if authentication is off
+    identify: Identify = nobody_is_asked  # replaces `who` in tests without authentication
+    longest_token_s: float = MAX_TOKEN_S  # longest lifetime of a token
+    has_user_pool: bool = False  # whether each job that names no user gets a separate one on its host
+    open_to_all: bool = False  # reachable from other machines without authentication
+    tls: ReloadedTls | None = None  # None for plain HTTP
     limits: Limits = field(default_factory=Limits)  # of each caller
-    audit: AuditTrail | None = None  # None: lines of the log alone
-    own_url: str = ""  # where executors reach this very process
-    own_url_is_told: bool = False  # by the operator: then another certificate may be seen there
-    records: UseRecords | None = None  # of what jobs have used; None: none are kept
-    uploads: UploadStore | None = None  # archives that are sent along with jobs; None: none are taken
-    hooks: HookStore | None = None  # webhooks; None: there can be none
-    sender: Sender | None = None  # that sends to them
-    task_key: Callable[[], bytes] = bytes  # that the secrets of launches are made of; empty: there are none
-    peers: Peers | None = None  # other schedulers of this cluster; None: this one is alone
-    leader_url: str = ""  # the one that leads, if that is this one; "": it is at `webui_url`
+    audit: AuditTrail | None = None  # None if changes are recorded in the log only
+    own_url: str = ""  # where executors reach this process
+    own_url_is_told: bool = False  # set by the operator: its certificate may be another one
+    records: UseRecords | None = None  # usage of jobs; None if it is not recorded
+    uploads: UploadStore | None = None  # archives uploaded for jobs; None if uploads are off
+    hooks: HookStore | None = None  # webhooks; None if they are off
+    sender: Sender | None = None  # delivers events to webhooks
+    task_key: Callable[[], bytes] = bytes  # from which secrets of launches derive; empty if there are none
+    peers: Peers | None = None  # other schedulers of this cluster; None without high availability
+    leader_url: str = ""  # of this scheduler while it leads; "" for `webui_url`
     flags: tuple[Flag, ...] = ()  # the scheduler's options
-    figures: HttpFigures = field(default_factory=HttpFigures)  # of requests
+    figures: HttpFigures = field(default_factory=HttpFigures)  # counts of requests

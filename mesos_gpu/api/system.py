@@ -1,4 +1,4 @@
-"""The scheduler itself, its documentation, and the dashboard's files."""
+"""Routes of the scheduler itself, of its OpenAPI document, and of the dashboard's files."""
 
 from collections.abc import Callable
 from functools import cache
@@ -25,41 +25,45 @@ from mesos_gpu.api.v1.security import secured
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 
-_LOGIN: Final = "login.html"  # into which words are put: it has its own route
+_LOGIN: Final = "login.html"  # a template, which has its own route
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 @cache
 def _files() -> dict[str, str]:
-    """The dashboard's files, and the media type of each."""
-    names = (each.name for each in files("mesos_gpu.web").iterdir())
+    """Return the dashboard's files with their media types."""
+    names = (file.name for file in files("mesos_gpu.web").iterdir())
     return {name: _TYPES[suffix] for name in names if (suffix := PurePath(name).suffix) in _TYPES}
 
 
 class System:
-    """The routes' functions."""
+    """HTTP handlers of the scheduler's state, health and leadership, of the OpenAPI document, and of the dashboard.
+
+    Args:
+        settings: Settings of the REST interface.
+        counted: Function that returns the numbers of GPUs by kind.
+    """
 
     def __init__(
         self, scheduler: SchedulerApi, settings: ApiSettings, counted: Callable[[View], shapes.Counted]
     ) -> None:
-        """Serve a scheduler. `counted`: how many GPUs there are of each kind."""
         self._scheduler, self._settings, self._counted = scheduler, settings, counted
-        self._threads = HostPlaces("questions who leads", most=8, of_host=8, of_caller=4)
+        self._threads = HostPlaces("requests about the leader", most=8, of_host=8, of_caller=4)
 
     async def status(self, _request: Request) -> Response:
-        """GET /v1/status."""
+        """GET /v1/status: the scheduler and a summary of the cluster."""
         settings = self._settings
         how = secured(settings.tls, settings.who, open_to_all=settings.open_to_all)
         of_journal = self._scheduler.journal_problem
 
         def shown(view: View) -> shapes.Status:
-            known = settings.webui_url, settings.version, how, self._counted(view)
-            return views.status(view, *known, journal_problem=of_journal)
+            general = settings.webui_url, settings.version, how, self._counted(view)
+            return views.status(view, *general, journal_problem=of_journal)
 
         return json_answer(await result_of(self._scheduler.read_copy(shown)))
 
     async def leader(self, request: Request) -> Response:
-        """GET /v1/leader."""
+        """GET /v1/leader: the leading scheduler and all others."""
         if self._settings.peers is not None:
             with self._threads.place("ZooKeeper", key_of(request.scope)) as place:
                 return json_answer(await place.run(self._settings.peers.told))
@@ -77,7 +81,7 @@ class System:
         return json_answer(alone)
 
     async def health(self, _request: Request) -> Response:
-        """GET /v1/health: 503 while the master is not connected, or nothing can be saved. The reason is not for all."""
+        """GET /v1/health: 503 while the master is not connected or the state cannot be saved; without the reason."""
         connected, saves = await result_of(
             self._scheduler.read(lambda view: (view.connected, not view.unsaved))
         )
@@ -85,11 +89,11 @@ class System:
         return json_answer({"ok": ok, "connected": connected, "saves": saves}, 200 if ok else 503)
 
     async def openapi(self, _request: Request) -> Response:
-        """GET /v1/openapi.json."""
+        """GET /v1/openapi.json: the OpenAPI document of /v1."""
         return json_answer(await run_in_threadpool(openapi.document))
 
     async def page(self, request: Request) -> Response:
-        """The dashboard's files."""
+        """GET / and /static/{name}: a file of the dashboard."""
         rights = rights_of(request)
         if "name" not in request.path_params and not (rights.is_open or rights.caller.is_proved):
             return RedirectResponse("login", 303)

@@ -12,10 +12,13 @@ from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-MAX_FRAMES: Final = 8  # parsed in one turn
+MAX_FRAMES: Final = 8  # parsed in one turn of the event loop
 MAX_FRAGMENTS: Final = 64  # of one message
-UNREAD_S: Final = 20.0  # in which a peer reads what is left when its connection ends
-_SIZES: Final = {126: 2, 127: 8}  # bytes of a longer size, by the 7 bits in its place (RFC 6455, section 5.2)
+UNREAD_S: Final = 20.0  # for a peer to read the rest when its connection ends
+_SIZES: Final = {
+    126: 2,
+    127: 8,
+}  # bytes of an extended size, by the value of the 7-bit size (RFC 6455, section 5.2)
 _MASK: Final = 4  # bytes
 
 
@@ -29,27 +32,27 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         key_of: Callable[[asyncio.Transport], str],
         **more: Any,
     ) -> None:
-        """Take what uvicorn makes a protocol with.
+        """Initialize the protocol as uvicorn does.
 
         Args:
-            arguments: Of uvicorn.
+            arguments: Positional arguments of uvicorn.
             take_turn: Function that calls another one in a turn of a key.
             key_of: Function that returns the key of a connection.
-            more: Of uvicorn.
+            more: Keyword arguments of uvicorn.
         """
         super().__init__(*arguments, **more)
         self._take_turn, self._key_of, self._key = take_turn, key_of, ""
-        self._held = bytearray()  # that came and is not parsed
+        self._held = bytearray()  # received and not parsed yet
         self._left = 0  # bytes of the frame at the beginning of `_held` that are to be parsed
-        self._has_asked = False  # for a turn
+        self._has_asked = False  # whether a turn has been requested
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, with the request that has been read."""
+        """Determine the key of the connection; the HTTP request has been read already."""
         super().connection_made(transport)
         self._key = self._key_of(self.transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came, and read no more, until it is parsed."""
+        """Store received data and stop reading until it is parsed."""
         if not self.handshake_initiated:
             super().data_received(data)  # the request, which was bounded as HTTP
             return
@@ -58,7 +61,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._go_on()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Return the next message, and go on parsing when there is none left."""
+        """Return the next message, and go on parsing when the queue is empty."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
@@ -97,6 +100,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self.loop.call_later(UNREAD_S, self.transport.abort)
 
     def _go_on(self) -> None:
+        """Parse held data in the next turn of the key, or resume reading if there is no data."""
         if self._has_asked or self.read_paused:
             return
         if self._held:
@@ -106,6 +110,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     def _parse(self) -> None:
+        """Parse a few frames; then continue in a later turn."""
         self._has_asked = False
         piece = b"" if self.transport.is_closing() else self._next_frames()
         if piece:

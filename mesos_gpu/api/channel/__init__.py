@@ -1,1 +1,1 @@
-"""Channels into tasks: how one is opened, and how the two that meet at it are put together."""
+"""Channels into tasks: opening them, and connecting a client with the executor of a task."""

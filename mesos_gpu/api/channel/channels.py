@@ -1,8 +1,8 @@
-"""Channels: each is a place where a client and the executor of a task meet, each with a proof that is good once.
+"""Channels, on each of which a client meets the executor of a task; each side proves itself by a one-time secret.
 
-A channel is made by a POST (opening.py), which asks for the right and is in the audit log as every request; what
-comes to it by WebSocket (RFC 6455) needs its proof, and no other. A page of another origin has none, and is refused
-before that is looked at.
+A channel is made by a POST (opening.py), which checks the right and is in the audit log as every request. The WebSocket
+connections (RFC 6455) to the channel need these secrets only. A page of another origin has none, and is refused before
+the secret is checked.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from starlette.websockets import WebSocketState
 
 from mesos_gpu.api.http.answers import Refusal
 
-MEET_S: Final = 30.0  # until both are there
+MEET_S: Final = 30.0  # until both sides have connected
 MAX: Final = 256  # at once
 MAX_OF_ONE: Final = 32  # of one caller
 
@@ -42,7 +42,7 @@ class Line(Protocol):
 
 @dataclass(slots=True)
 class End:
-    """A side of a channel. `proof`: the SHA-256 of what opens it."""
+    """A side of a channel. `proof`: SHA-256 of the secret that opens it."""
 
     proof: bytes
     taken: bool = False
@@ -50,13 +50,13 @@ class End:
 
 @dataclass(slots=True)
 class Channel:
-    """A place to meet.
+    """A channel between a client and the executor of a task.
 
     Attributes:
-        order: The frame that the executor gets first.
-        key: Whose it is: as of who asks too much.
-        stands: Whether who opened it still may.
-        closed: Is told once, at its end, what came of it.
+        order: Frame that the executor gets first.
+        key: Key by which the caller's channels are counted and limited.
+        stands: Returns whether the caller who opened the channel still has the right.
+        closed: Called once, when the channel ends.
     """
 
     id: str
@@ -68,54 +68,57 @@ class Channel:
     closed: Callable[["Channel"], None]
     born: float = field(default_factory=time.monotonic)
     both: asyncio.Event = field(default_factory=asyncio.Event)
-    lines: dict[bool, Line] = field(default_factory=dict)  # True: of the client; False: of the host
+    lines: dict[bool, Line] = field(default_factory=dict)  # by whether the side is the client's
     exit_code: int | None = None
-    sent: int = 0  # bytes of the client, and of the host
-    received: int = 0
+    sent: int = 0  # bytes from the client
+    received: int = 0  # bytes from the host
 
     def host_proves(self, proof: str) -> None:
-        """Let in who shows that as the task's executor. From any thread."""
+        """Set the secret by which the task's executor proves itself. For any thread."""
         self.host = end_for(proof)
 
 
 class Channels:
-    """All channels that are open. Only for the server's loop."""
+    """All open channels. To be used on the server's loop only."""
 
     def __init__(self) -> None:
-        """None is."""
         self._open: dict[str, Channel] = {}
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of open channels."""
         return len(self._open)
 
     def room(self, key: str) -> None:
-        """See that one more may be opened.
+        """Check that a caller may open one more channel.
 
         Raises:
-            Refusal: There are too many, of this caller or of all.
+            Refusal: There are too many channels, of this caller or in all.
         """
-        mine = sum(each.key == key for each in self._open.values())
+        mine = sum(channel.key == key for channel in self._open.values())
         if len(self._open) >= MAX or mine >= MAX_OF_ONE:
-            what = f"there are {mine} channels of {key}, and {len(self._open)} of all, at once"
-            raise Refusal(429, "channels", what, remedy="end some, or try again later")
+            what = f"{key} has {mine} open channels of {MAX_OF_ONE}, and all callers have {len(self._open)} of {MAX}"
+            raise Refusal(429, "channels", what, remedy="close some, or try again later")
 
     def add(self, channel: Channel) -> None:
-        """Wait for both, for a while; who comes first waits for the other."""
+        """Add a channel, which is dropped unless both sides connect within `MEET_S` seconds."""
         self._open[channel.id] = channel
         asyncio.get_running_loop().call_later(MEET_S, self._expire, channel)
 
     def _expire(self, channel: Channel) -> None:
+        """Drop a channel unless both sides have connected."""
         if not (channel.client.taken and channel.host.taken):
             self.drop(channel)
 
     def drop(self, channel: Channel) -> None:
-        """Forget it."""
+        """Remove a channel, and call its `closed`."""
         if self._open.pop(channel.id, None) is not None:
             channel.closed(channel)
 
     def take(self, channel_id: str, shown: str) -> tuple[Channel, bool] | None:
-        """The channel, and whether its client comes; None: there is no such place for who shows that."""
+        """Admit a side that shows a secret; return the channel and whether the side is its client, or None.
+
+        A secret is accepted once.
+        """
         channel = self._open.get(channel_id)
         if channel is None:
             return None
@@ -128,10 +131,10 @@ class Channels:
 
 
 def new_proof() -> str:
-    """A proof that nobody can guess."""
+    """Return a new secret for a side of a channel."""
     return secrets.token_urlsafe(32)
 
 
 def end_for(proof: str) -> End:
-    """The side of who shows that."""
+    """Return the side that a secret opens."""
     return End(hashlib.sha256(proof.encode()).digest())

@@ -33,7 +33,7 @@ from mesos_gpu.wire.channel.tree import Decoder, Mark, Said
 from mesos_gpu.wire.checking import Problem
 
 FIRST_S: Final = (
-    60.0  # until the host has sent the first record: it meets, and waits for the sandbox to be sealed
+    60.0  # for the first record of the host, which connects, and waits for the sandbox to be sealed
 )
 TURN_S: Final = 20.0  # until an earlier copy of the same caller from the same host has ended
 RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
@@ -42,14 +42,16 @@ _IN_IMAGES: Final = "/mnt/mesos/sandbox"  # path of the sandbox inside container
 
 
 class Turns:
-    """Turns of copies. A host reads for two at a time, so that a caller who reads slowly leaves room for another."""
+    """Turns of copies, one at a time for each host and caller.
+
+    A host reads for two callers at a time, so that a caller who reads slowly leaves room for another one.
+    """
 
     def __init__(self) -> None:
-        """No copy is under way."""
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def next(self, host: str, caller: str) -> asyncio.Lock:
-        """Wait until no other copy of a caller from a host is under way; return the lock, which is to be released.
+        """Wait until no other copy of a caller from a host is in progress; return the lock, which must be released.
 
         Raises:
             Refusal: An earlier copy has not ended in time.
@@ -65,7 +67,7 @@ class Turns:
 
 
 class KeptFiles:
-    """Handler of the route GET /v1/jobs/{id}/files."""
+    """HTTP handler of the route GET /v1/jobs/{id}/files."""
 
     def __init__(self, scheduler: SchedulerApi, opening: Opening) -> None:
         """Store the sources of data.
@@ -83,32 +85,36 @@ class KeptFiles:
         what, path = request.query_params.get("what", LIST), path_of(request.query_params.get("path", ""))
         if what not in (LIST, GET):
             raise invalid(Problem("/what", f"must be {LIST} or {GET}, got {what!r}"))
-        wanted, rank, sight = request.path_params["id"], int(RANK.of(request)), Sight.of(request)
+        job_name, rank, sight = request.path_params["id"], int(RANK.of(request)), Sight.of(request)
 
         def find(view: View) -> tuple[Job, TaskId, Kept, str]:
-            job = sight.require(JOB_EXEC, job_of(view, wanted, sight.sees))
-            task = _ended(view, job, wanted, rank)
+            job = sight.require(JOB_EXEC, job_of(view, job_name, sight.sees))
+            task = _ended(view, job, job_name, rank)
             return job, _monitor(view, task), _kept_of(view, job, task), task.hostname
 
-        job, monitor, kept, host = await result_of(self._scheduler.read(find))
+        job, monitor, location, host = await result_of(self._scheduler.read(find))
         note.about("job", job.id)
         caller = key_of(request.scope)
-        with ExitStack() as held:
-            held.enter_context(self._copies.place(host, caller))
-            held.callback((await self._turns.next(host, caller)).release)
-            line = await self._opening.within(request, job, FileOrder(what, "/".join(path)), monitor, kept)
+        with ExitStack() as resources:
+            resources.enter_context(self._copies.place(host, caller))
+            resources.callback((await self._turns.next(host, caller)).release)
+            line = await self._opening.within(
+                request, job, FileOrder(what, "/".join(path)), monitor, location
+            )
             pieces = line.output()
             try:
                 first = await unless_gone(request, _first(pieces, job.id))
             except BaseException:
                 await line.close()
                 raise
-            return _Copy(_sent(first, pieces), line, held.pop_all())
+            return _Copy(_sent(first, pieces), line, resources.pop_all())
 
 
 class _Copy(StreamingResponse):
-    """Streaming response that closes its line to the host at the end, even if the client stops reading, and then gives
-    its place back."""
+    """Streaming response that closes its connection to the host at its end, also if the client disconnects.
+
+    Then it releases the place of the copy.
+    """
 
     def __init__(self, pieces: AsyncIterator[bytes], line: Within, place: ExitStack) -> None:
         super().__init__(pieces, media_type=MEDIA)
@@ -123,7 +129,10 @@ class _Copy(StreamingResponse):
 
 
 async def _sent(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """All of them, each read when the one before is sent. If they cannot be had to their end, DONE is missing."""
+    """Yield all pieces, each read after the previous one is sent.
+
+    If the host fails, the record DONE is missing at the end.
+    """
     yield first
     with suppress(Unavailable):
         async for piece in pieces:
@@ -137,16 +146,16 @@ async def _first(pieces: AsyncIterator[bytes], job_id: JobId) -> bytes:
         NotFound: The first record says that the path cannot be read.
         Unavailable: The host sent no record.
     """
-    decoder, came = Decoder(), b""
+    decoder, received = Decoder(), b""
     with suppress(TimeoutError):
         async with asyncio.timeout(FIRST_S):
             async for piece in pieces:
-                came += piece
+                received += piece
                 for record in decoder.take(piece):
                     if record.mark is Mark.FAULT and isinstance(record.what, Said) and not record.what.path:
-                        what = f"this cannot be had from the sandbox of {job_id}: {record.what.why}"
-                        raise NotFound(what, remedy=f"see what is there: mesos-gpu ls {job_id}")
-                    return came
+                        what = f"this cannot be read in the sandbox of {job_id}: {record.what.why}"
+                        raise NotFound(what, remedy=f"list its files: mesos-gpu ls {job_id}")
+                    return received
     raise Unavailable(f"the host sent nothing in {FIRST_S:g} s", remedy="see the node monitor's log there")
 
 
@@ -160,14 +169,15 @@ def _monitor(view: View, task: Task) -> TaskId:
     nodes += [node for node in view.nodes.values() if node.hostname == task.hostname and node.lost_at is None]
     monitor = next((node.monitor for node in nodes if node.monitor is not None), None)
     if monitor is None:
-        what = f"no node monitor, which reads the files of ended jobs, runs on {task.hostname}"
+        what = f"files of ended jobs are read by the node monitor, and none runs on {task.hostname}"
         raise Unavailable(
-            what, remedy="try again when it runs; to find out why, run mesos-gpu doctor on that host"
+            what, remedy="try again when one runs; mesos-gpu doctor on that host shows why it does not"
         )
     return monitor
 
 
 def _kept_of(view: View, job: Job, task: Task) -> Kept:
+    """Return the place of a task's sandbox on its host."""
     nested = bool(job.spec.image) and job.spec.container_engine is Engine.MESOS
     return Kept(
         str(task.agent_id),

@@ -1,4 +1,4 @@
-"""POST /v1/jobs/{id}/exec, /files and /forward: a channel into a running task, for who may run commands there."""
+"""POST /v1/jobs/{id}/exec, /files and /forward: open a channel into a running task."""
 
 import asyncio
 import time
@@ -44,43 +44,48 @@ MAX_START_S: Final = (
     20.0  # seconds that a request waits for a task that starts; clients wait 30 s for an answer
 )
 _STARTING: Final = (TaskState.LAUNCHED, TaskState.STARTING)
-CLOSED: Final = "CLOSE /v1/channels/{id}"  # what the audit log calls the end of one
+CLOSED: Final = "CLOSE /v1/channels/{id}"  # name of a channel's end in the audit log
 
 
 class Opening:
-    """The route's function."""
+    """HTTP handlers of the routes that open channels.
+
+    Args:
+        settings: Settings of the REST interface.
+        changes: Changes of jobs, for waiting until a job has started.
+    """
 
     def __init__(
         self, scheduler: SchedulerApi, settings: ApiSettings, channels: Channels, changes: Changes
     ) -> None:
-        """Serve a scheduler. `changes`: changes of jobs, for those that start."""
         self._scheduler, self._settings, self._channels = scheduler, settings, channels
         self._changes = changes
 
     async def open(self, request: Request) -> Response:
-        """POST /v1/jobs/{id}/exec: 201, and where to go with which proof."""
+        """POST /v1/jobs/{id}/exec: open a channel for a command; the answer has its path and the client's secret."""
         return await self._open(request, order_of)
 
     async def forward(self, request: Request) -> Response:
-        """POST /v1/jobs/{id}/forward: likewise."""
+        """POST /v1/jobs/{id}/forward: open a channel to a port of a task; the answer is as for a command."""
         return await self._open(request, forward_of)
 
     async def files(self, request: Request) -> Response:
-        """POST /v1/jobs/{id}/files: likewise."""
+        """POST /v1/jobs/{id}/files: open a channel for copying files; the answer is as for a command."""
         return await self._open(request, file_order_of)
 
     async def _open(self, request: Request, reader: "_Reader") -> Response:
-        rank, order = await read_of(request, partial(_asked, reader=reader))
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        """Open a channel for the request; `reader` parses the order in its body."""
+        rank, order = await read_of(request, partial(_parse_order, reader=reader))
+        job_name, sight = request.path_params["id"], Sight.of(request)
 
         def find(view: View) -> tuple[Job, Task]:
-            job = sight.require(JOB_EXEC, job_of(view, wanted, sight.sees))
-            return job, _task(view, job, wanted, rank)
+            job = sight.require(JOB_EXEC, job_of(view, job_name, sight.sees))
+            return job, _task(view, job, job_name, rank)
 
         job, task = await self._running(find)
         note.about("job", job.id)
         proof = new_proof()
-        channel = await self._called(request, job, order, proof, task.id)
+        channel = await self._call_host(request, job, order, proof, task.id)
         where = f"{CHANNELS}{channel.id}"
         return json_answer({"path": where, "proof": proof, "task_id": task.id}, 201, {"Location": where})
 
@@ -112,14 +117,14 @@ class Opening:
         self, request: Request, job: Job, order: AnyOrder, monitor: TaskId, kept: Kept
     ) -> Within:
         """Open a channel on which a node monitor sends files of an ended task to a client in this process."""
-        channel = await self._called(request, job, order, new_proof(), monitor, kept.text)
+        channel = await self._call_host(request, job, order, new_proof(), monitor, kept.text)
         channel.client.taken = True
         line = Within()
         _kept.add(task := asyncio.ensure_future(meet(self._channels, channel, line, is_client=True)))
         task.add_done_callback(_kept.discard)
         return line
 
-    async def _called(
+    async def _call_host(
         self, request: Request, job: Job, order: AnyOrder, proof: str, task_id: TaskId, kept: str = ""
     ) -> Channel:
         """Return a new channel, after calling a host to it."""
@@ -135,6 +140,7 @@ class Opening:
         return channel
 
     def _channel(self, request: Request, job: Job, order: AnyOrder, proof: str) -> Channel:
+        """Return a new channel for the request's caller, with a secret for each side."""
         rights: Callable[[], Rights] = request.scope["state"]["rights"]
         who, subject = self._settings.who, subject_of(job)
 
@@ -149,11 +155,11 @@ class Opening:
             order=encode(Frame(Kind.ORDER, encode_order(order))),
             key=key_of(request.scope),
             stands=stands,
-            closed=self._noting(request, job),
+            closed=self._audit_end(request, job),
         )
 
-    def _noting(self, request: Request, job: Job) -> Callable[[Channel], None]:
-        """What keeps the end of a channel in the audit log."""
+    def _audit_end(self, request: Request, job: Job) -> Callable[[Channel], None]:
+        """Return the function that records the end of a channel in the audit log."""
         caller, client, trail = rights_of(request).caller, request.client, self._settings.audit
         id = note.request_id()
 
@@ -175,26 +181,30 @@ class Opening:
                 request=id,
                 detail=f"exit={code} seconds={seconds:.1f} sent={channel.sent} received={channel.received}",
             )
-            kept = trail.put(record)
-            if kept is not None:
-                _kept.add(task := asyncio.ensure_future(asyncio.wrap_future(kept)))
+            saved = trail.put(record)
+            if saved is not None:
+                _kept.add(task := asyncio.ensure_future(asyncio.wrap_future(saved)))
                 task.add_done_callback(_kept.discard)
 
         return closed
 
 
-_kept: Final[set[asyncio.Future[None]]] = set()  # what nobody refers to may be collected before it is done
+_kept: Final[set[asyncio.Future[None]]] = set()  # keeps references: asyncio itself holds tasks weakly
 
 
 def pin_of(settings: ApiSettings) -> str:
-    """The SHA-256 of the certificate that is served; "": plain HTTP is spoken, or authorities are to vouch for it."""
+    """Return the SHA-256 of this server's certificate, for executors to compare.
+
+    "" if the server speaks plain HTTP, or if authorities verify the certificate.
+    """
     return "" if settings.tls is None or settings.own_url_is_told else settings.tls.state.facts.digest
 
 
 _Reader: TypeAlias = Callable[[object], tuple[AnyOrder | None, list[Problem]]]
 
 
-def _asked(body: bytes, reader: _Reader) -> tuple[int, AnyOrder]:
+def _parse_order(body: bytes, reader: _Reader) -> tuple[int, AnyOrder]:
+    """Return rank and order from the body of a request."""
     value: dict[str, Any] = object_of(body)
     rank = value.pop("rank", None) or 0
     order, problems = reader(value)
@@ -223,6 +233,7 @@ def _task(view: View, job: Job, wanted: str, rank: int) -> Task:
 
 
 def _not_running(job: Job, task: Task | None) -> Refusal:
+    """Return the refusal of a channel into a task that does not run."""
     state = "has not been launched" if task is None else f"is {task.state.value}"
-    what = f"job {job.id} {state}: commands run in running jobs alone"
+    what = f"job {job.id} {state}: a channel needs a running job"
     return Refusal(409, "not-running", what, remedy=f"see: mesos-gpu show {job.id}")

@@ -16,7 +16,6 @@ class Within:
     """`Line` of a client that reads the standard output of a command on a host."""
 
     def __init__(self) -> None:
-        """Start without frames."""
         self.application_state = WebSocketState.CONNECTED
         self._came: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the credit that the host got
         self._goes: asyncio.Queue[bytes] = asyncio.Queue()

@@ -1,1 +1,1 @@
-"""The HTTP server below the routes: bounds, requests, answers, the audit line."""
+"""The HTTP server below the routes: limits, authentication, requests, answers, and the audit log."""

@@ -1,4 +1,4 @@
-"""Answers: JSON, and the one place where an error becomes a response."""
+"""Answers as JSON, and the conversion of errors to responses."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ _CODES: Final = {
     507: "no-room",
     503: "unavailable",
 }
-_OF_OTHERS: Final = {  # that refusals of /v1 say themselves
+_OTHER_CODES: Final = {  # refusals of /v1 carry these codes themselves
     400: "bad-json",
     401: "unauthenticated",
     403: "forbidden",
@@ -38,11 +38,18 @@ _JSON: Final = "application/json"
 _text: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 CHUNK: Final = (
     1 << 18
-)  # bytes: what is smaller is sent whole, with its length; the rest in pieces of this size
+)  # bytes; smaller answers are sent at once, with their length, others in chunks of this size
 
 
 class Refusal(MesosGpuError):
-    """A request that is not carried out."""
+    """Error that refuses a request.
+
+    Args:
+        code: Error code of the REST interface, such as "not-found".
+        remedy: Advice for the caller.
+        problems: Faults of single fields; None if the error is not about fields.
+        headers: Headers of the answer.
+    """
 
     def __init__(
         self,
@@ -54,29 +61,28 @@ class Refusal(MesosGpuError):
         problems: list[Problem] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """`code`: the interface's word for it; `headers`: of the answer."""
         super().__init__(what, remedy=remedy)
         self.http_status, self.code, self.problems, self.headers = status, code, problems, headers
 
 
 def code_of(status: int) -> str:
-    """The interface's word for an error of that status."""
-    return _CODES.get(status) or _OF_OTHERS.get(status, "failed")
+    """Return the error code of the REST interface for an HTTP status."""
+    return _CODES.get(status) or _OTHER_CODES.get(status, "failed")
 
 
-_EVERY_FIELD: Final = "correct what is listed; /v1/openapi.json describes every field"
+_EVERY_FIELD: Final = "correct the listed fields; /v1/openapi.json describes every field"
 
 
 def invalid(*problems: Problem) -> Refusal:
-    """A request that is wrong in one or more places: all of them at once."""
+    """Return the refusal (422) of a request with faults in one or more fields."""
     return Refusal(422, "invalid", "the request is not valid", remedy=_EVERY_FIELD, problems=list(problems))
 
 
 def valid(decoded: T | list[Problem]) -> T:
-    """What was decoded, if nothing was wrong with it.
+    """Return a decoded value.
 
     Raises:
-        Refusal: 422 with all that was.
+        Refusal: Decoding returned faults instead (422, with all of them).
     """
     if isinstance(decoded, list):
         raise invalid(*decoded)
@@ -84,19 +90,22 @@ def valid(decoded: T | list[Problem]) -> T:
 
 
 def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """`body` as JSON."""
+    """Return a response with `body` as JSON."""
     return Response(_text(body).encode("utf-8", "replace"), status, dict(headers or {}), _JSON)
 
 
 async def large_answer(body: Any) -> Response:
-    """`body` as JSON, of which generators are lists that are printed item by item: as of `pieces_answer`."""
+    """Return a response with `body` as JSON, made as `pieces_answer` describes.
+
+    Generators in `body` are encoded as lists, item by item.
+    """
     return await pieces_answer(_pieces(body), _JSON)
 
 
 async def pieces_answer(pieces: Iterator[str], media_type: str) -> Response:
-    """A text of pieces, none of them empty: in chunks if there is much of it.
+    """Return a response whose text is the given non-empty pieces, in chunks if it is long.
 
-    They are made on other threads, so that this keeps nobody else waiting, each while the one before is sent.
+    Chunks are made on other threads, so that the event loop stays free, each while the previous one is sent.
     """
     chunks = _chunks(pieces)
     first = await run_in_threadpool(lambda: [next(chunks), next(chunks, b"")])
@@ -106,30 +115,31 @@ async def pieces_answer(pieces: Iterator[str], media_type: str) -> Response:
 
 
 async def _ahead(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Each, while the next one is made."""
+    """Yield each chunk while the next one is made on a thread."""
     coming = asyncio.ensure_future(run_in_threadpool(next, chunks, b""))
     try:
         while chunk := await coming:
             coming = asyncio.ensure_future(run_in_threadpool(next, chunks, b""))
             yield chunk
     finally:
-        coming.cancel()  # of a client that has gone
+        coming.cancel()  # if the client has disconnected
 
 
 def _chunks(pieces: Iterator[str]) -> Iterator[bytes]:
-    held, size = [], 0
+    """Join pieces of text to encoded chunks of at least `CHUNK` characters; the last one may be shorter."""
+    parts, size = [], 0
     for piece in pieces:
-        held.append(piece)
+        parts.append(piece)
         size += len(piece)
         if size >= CHUNK:
-            yield "".join(held).encode("utf-8", "replace")
-            held, size = [], 0
-    if held:
-        yield "".join(held).encode("utf-8", "replace")
+            yield "".join(parts).encode("utf-8", "replace")
+            parts, size = [], 0
+    if parts:
+        yield "".join(parts).encode("utf-8", "replace")
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """JSON in pieces, none of them empty."""
+    """Yield the JSON of a value in non-empty pieces."""
     if isinstance(value, GeneratorType):
         yield "["
         for i, item in enumerate(value):
@@ -137,35 +147,35 @@ def _pieces(value: Any) -> Iterator[str]:
                 yield ","
             yield from _pieces(item)
         yield "]"
-    elif isinstance(value, dict) and any(isinstance(each, GeneratorType) for each in value.values()):
+    elif isinstance(value, dict) and any(isinstance(item, GeneratorType) for item in value.values()):
         yield "{"
-        for i, (key, each) in enumerate(value.items()):
+        for i, (key, item) in enumerate(value.items()):
             yield ("," if i else "") + _text(key) + ":"
-            yield from _pieces(each)
+            yield from _pieces(item)
         yield "}"
     else:
         yield _text(value)
 
 
 def error_answer(error: Refusal, path: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The one shape of an error; below /v2 it is Marathon's."""
+    """Return the response for an error: the error document of /v1, or Marathon's form below /v2."""
     current = note.current()
     current.reason = error.code
     body: dict[str, Any] = {"code": error.code, "message": error.what, "remedy": error.remedy}
     if error.problems is not None:
         body["problems"] = [{"path": p.path, "reason": p.reason} for p in error.problems]
     body["request_id"] = current.request
-    if _of_marathon(path):
+    if _is_marathon_path(path):
         return json_answer({"message": error.what, "remedy": error.remedy}, error.http_status, headers)
     return json_answer({"error": body}, error.http_status, headers)
 
 
-def _of_marathon(path: str) -> bool:
+def _is_marathon_path(path: str) -> bool:
     return path.lstrip("/").partition("/")[0] == "v2"
 
 
 async def on_known(request: Request, error: Exception) -> Response:
-    """What somebody meant to say."""
+    """Convert an error of this package to a response."""
     assert isinstance(error, MesosGpuError)
     if isinstance(error, Refusal):
         return error_answer(error, request.scope["path"], error.headers)
@@ -179,20 +189,20 @@ async def on_known(request: Request, error: Exception) -> Response:
 
 
 async def on_route(request: Request, error: Exception) -> Response:
-    """No such route, or not with that verb."""
+    """Answer a request that no route matches, or whose route does not have its method."""
     status, path = getattr(error, "status_code", 404), request.scope["path"]
-    if _of_marathon(path):
+    if _is_marathon_path(path):
         what = f"HTTP {status} {HTTPStatus(status).phrase}"
     else:
-        what = f"{request.method} {path}: " + ("no such route" if status == 404 else "not allowed")
+        what = f"{request.method} {path}: " + ("this path does not exist" if status == 404 else "not allowed")
     refusal = Refusal(status, _CODES[status], what, remedy=_ROUTES)
     return error_answer(refusal, path, getattr(error, "headers", None))
 
 
 async def on_defect(request: Request, _error: Exception) -> Response:
-    """A defect of ours; the server logs it with its traceback."""
+    """Answer a request whose handler failed unexpectedly; the server logs the traceback."""
     path = request.scope["path"]
-    what = f"{request.method} {path} failed inside the scheduler"
+    what = f"{request.method} {path} failed because of an internal error"
     refusal = Refusal(500, "internal", what, remedy="see the scheduler's log, and report it")
-    # Outside of what puts it on every other answer.
+    # This handler runs outside of the middleware that adds the request id to all other answers.
     return error_answer(refusal, path, {note.REQUEST_ID: note.request_id()})

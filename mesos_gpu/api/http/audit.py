@@ -1,8 +1,7 @@
-"""A record of each change that is asked for, and of each refusal: who, by which proof, from where, what, on what, and
-what came of it.
+"""Audit log: a record of each requested change and of each refusal, with caller, proof, address, action and result.
 
-The record of a change is on the disk before its answer goes out. A line of the scheduler's log says the same. Nothing
-of a body is in it but the names that it claims, and of a query the values of `_SHOWN` alone.
+The record of a change is on the disk before its answer is sent; the scheduler's log gets a line, too. Nothing of a body
+is recorded but the names that it claims, and nothing of a query but the fields in `_SHOWN`.
 """
 
 import asyncio
@@ -27,12 +26,14 @@ from mesos_gpu.model.access.record import AuditRecord, Result, cut
 from mesos_gpu.ports import AuditTrail
 from mesos_gpu.wire.plain import clean
 
-MAX_READ: Final = 1 << 16  # bytes of a body that are looked through for names
+MAX_READ: Final = 1 << 16  # bytes of a body that are searched for names
 MAX_CLAIM: Final = 64
-#: How paths begin whose POST changes nothing.
+#: Path prefixes whose POST requests change nothing.
 READS: Final = ("/v1/plan/", "/v1/access/check", "/v1/templates/")
-_BEGINS: Final = ("/login/oidc/callback",)  # GET, as an issuer leads a browser there, and a session begins
-_REFUSALS: Final = (401, 403, 413, 415, 421, 429, 431)  # that are kept of requests which only look
+_BEGINS: Final = (
+    "/login/oidc/callback",
+)  # a GET to which an issuer redirects a browser; it begins a session
+_REFUSALS: Final = (401, 403, 413, 415, 421, 429, 431)  # recorded also for requests that change nothing
 _SHOWN: Final = (
     "by",
     "dry_run",
@@ -42,7 +43,7 @@ _SHOWN: Final = (
     "scale",
     "wipe",
     "timeout_s",
-)  # of a query
+)  # fields of a query that are recorded
 _NO_ROOM: Final = 507
 logger = logging.getLogger("mesos_gpu.audit")
 
@@ -55,7 +56,7 @@ class _Claims(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Seen:
-    """What passes by. `status` 500 as long as nothing was answered."""
+    """Body and answer of a request so far; `status` is 500 as long as nothing was answered."""
 
     body: bytearray
     status: int = 500
@@ -63,14 +64,18 @@ class _Seen:
 
 
 class Audit:
-    """ASGI middleware, around all that may refuse."""
+    """ASGI middleware that records requests; it encloses all middleware that may refuse one.
+
+    Args:
+        app: The next ASGI application.
+        trail: Storage of audit records; None for lines in the log only.
+    """
 
     def __init__(self, app: ASGIApp, trail: AuditTrail | None = None) -> None:
-        """Around the application. `trail`: None keeps lines of the log alone."""
         self._app, self._trail = app, trail
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and note."""
+        """Pass a request on and record it, if it changes something or is refused."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -102,11 +107,11 @@ class Audit:
         try:
             await self._served(changes)(scope, read, answer)
         finally:
-            if changes and not noted:  # a defect, whose answer is made outside of this
+            if changes and not noted:  # unexpected error, answered outside of this middleware
                 await self._keep(scope, about, seen)
 
     def _served(self, changes: bool) -> ASGIApp:
-        """The application, or a refusal: what cannot be recorded is not done."""
+        """Return the application, or one that refuses: a change is not carried out if it cannot be recorded."""
         full = self._trail.full() if self._trail is not None and changes else None
         if full is None:
             return self._app
@@ -118,16 +123,18 @@ class Audit:
         return refuse
 
     async def _keep(self, scope: Scope, about: Note, seen: _Seen) -> None:
+        """Log a request and store its record; return when the record is on the disk."""
         claims = _claims(bytes(seen.body))
-        kept = self._trail.put(_record(scope, about, seen, claims)) if self._trail is not None else None
-        if kept is None and self._trail is not None:
-            return  # one of a flood: it is counted
-        _say(scope, about, seen, claims)
-        if kept is not None:
-            await asyncio.wrap_future(kept)
+        saved = self._trail.put(_record(scope, about, seen, claims)) if self._trail is not None else None
+        if saved is None and self._trail is not None:
+            return  # suppressed as one of a flood, and counted
+        _log(scope, about, seen, claims)
+        if saved is not None:
+            await asyncio.wrap_future(saved)
 
 
 def _record(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> AuditRecord:
+    """Return the audit record of a request."""
     caller, client = _caller(scope), scope.get("client")
     path, named = note.of_path(scope["path"])
     return AuditRecord(
@@ -160,14 +167,14 @@ def _caller(scope: Scope) -> Caller:
 
 
 def _proof(caller: Caller, about: Note) -> str:
-    """The kind of a proof, right or wrong, and which token it was: never the proof itself."""
+    """Return the kind of a proof, right or wrong, and the token's id if it is one; never the proof itself."""
     if not caller.is_proved:
         return about.claimed_by or caller.proof.value
     return f"{caller.proof.value}:{caller.proof_id}" if caller.proof is Proof.TOKEN else caller.proof.value
 
 
 def _relayed(scope: Scope, caller: Caller) -> str:
-    """What a trusted proxy says of where the request comes from, else what any proxy says."""
+    """Return the origin of a request according to a trusted proxy, else the forwarding headers of any proxy."""
     client, headers = scope.get("client"), Headers(scope=scope)
     if caller.address and client and caller.address != client[0]:
         return f"from {caller.address}"
@@ -175,7 +182,7 @@ def _relayed(scope: Scope, caller: Caller) -> str:
 
 
 def _detail(scope: Scope, claims: _Claims) -> str:
-    """The words of a request that are known to be no secrets."""
+    """Return the fields of a request that are known to contain no secrets, as `name=value` words."""
     query = QueryParams(scope["query_string"])
     words = {name: query[name] for name in _SHOWN if name in query}
     words |= {
@@ -186,7 +193,8 @@ def _detail(scope: Scope, claims: _Claims) -> str:
     )
 
 
-def _say(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
+def _log(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
+    """Write the log line of a request, with secrets redacted."""
     caller, client = _caller(scope), scope.get("client") or ("unknown", 0)
     query = QueryParams(scope["query_string"])
     fields = {
@@ -213,12 +221,13 @@ def _say(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
 
 
 def _word(text: str) -> str:
-    """Write a word as it is, or as a JSON string where it could be read as more fields than one, or as another text."""
+    """Write a value as it is, or as a JSON string if it could be mistaken for several fields or for other text."""
     return text if text.isprintable() and not set(' "=\\') & set(text) else json.dumps(text)
 
 
 def _claims(body: bytes) -> _Claims:
+    """Return the names that a body claims; empty if they cannot be read."""
     try:
         return msgspec.json.decode(body, type=_Claims)
     except (ValueError, RecursionError):
-        return _Claims()  # a list, a body that is cut, or none: it claims nothing that can be read
+        return _Claims()  # no object, cut, or empty: no claims can be read

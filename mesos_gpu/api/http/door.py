@@ -1,4 +1,4 @@
-"""What a request's head may be, and how often one was refused, by reason. Pure but for the count.
+"""Checks of a request's head, and counts of refusals by reason.
 
 The figures are in docs/reference/rest.md; operators' settings are in `mesos_gpu.api.http.rate`.
 """
@@ -19,22 +19,22 @@ MAX_LINE: Final = 1 << 14  # bytes of one header
 MAX_HEAD: Final = 1 << 16  # bytes of all of them, with the target
 BODY_S: Final = 30.0  # for all of a body
 VERSIONS: Final = ("1.0", "1.1")
-CHANNELS: Final = "/v1/channels/"  # what is below it is reached by WebSocket
+CHANNELS: Final = "/v1/channels/"  # prefix of paths that are reached by WebSocket
 SAFE: Final = ("GET", "HEAD", "OPTIONS")  # methods that change nothing (RFC 9110, section 9.2.1)
 K = TypeVar("K", bound=Hashable)
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Reason(Enum):
-    """Why a request, or a connection, was refused."""
+    """Reason for which a request or a connection was refused."""
 
-    MALFORMED = "malformed"  # no HTTP, or such as two readers would read differently
+    MALFORMED = "malformed"  # no HTTP, or ambiguous HTTP
     HEAD = "head"  # its size, or the number of its parts
-    HOST = "host"  # another machine's name
+    HOST = "host"  # name of another machine
     ORIGIN = "origin"  # a page of another origin
     MEDIA_TYPE = "media-type"
     BODY = "body"  # its size
-    JSON = "json"  # no JSON, more of it than is taken, or a body that was not whole
+    JSON = "json"  # no JSON, too deep or large, or an incomplete body
     RATE = "rate"
     CONCURRENCY = "concurrency"
     STREAMS = "streams"
@@ -47,20 +47,19 @@ class Reason(Enum):
 
 
 class Counts(Generic[K]):
-    """How often each of several things has happened since the process began. For all threads."""
+    """Counters of events by key since the process began. For all threads."""
 
     def __init__(self, keys: Iterable[K]) -> None:
-        """All are zero."""
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(keys, 0)
 
     def count(self, key: K) -> None:
-        """Count one."""
+        """Increment the counter of a key."""
         with self._lock:
             self._counts[key] += 1
 
     def read(self) -> Mapping[K, int]:
-        """Every key and its count, also if it is zero."""
+        """Return the count of every key, including zeros."""
         with self._lock:
             return dict(self._counts)
 
@@ -69,41 +68,44 @@ REFUSED: Final = Counts(Reason)
 
 
 def too_large(name: str, size: float, most: int, unit: str, *, status: int = 431) -> Refusal:
-    """The refusal of a head with too much of something."""
-    what = f"{name} has {size:g} {unit}, and {most} are taken"
+    """Return the refusal of a head that exceeds a limit."""
+    what = f"{name} has {size:g} {unit}, at most {most} are allowed"
     return Refusal(status, "too-large", what, remedy="send less")
 
 
 def malformed(what: str, *, status: int = 400) -> Refusal:
-    """The refusal of what is no request, or could be read in two ways."""
+    """Return the refusal of bytes that are no request, or an ambiguous one."""
     return Refusal(status, "malformed", what, remedy="send an HTTP/1.1 request as RFC 9112 has it")
 
 
 def shown(text: bytes) -> str:
-    """Bytes that were sent, cut to what fits in a sentence."""
+    """Return the text of received bytes, quoted and cut to 60 characters for messages."""
     plain = text.decode("latin-1")
     return repr(plain if len(plain) <= 60 else plain[:57] + "...")
 
 
 def head_problem(version: str, target: bytes, headers: Headers) -> Refusal | None:
-    """What is wrong with a head that could be read in two ways, by us and by a proxy before us."""
+    """Return the refusal of a head that a proxy in front could interpret differently; None if it is unambiguous."""
     if version not in VERSIONS:
-        return malformed(f"HTTP/{version} is not spoken here", status=505)
+        return malformed(f"HTTP/{version} is not supported", status=505)
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) != 1 and not (version == "1.0" and not hosts):
         return malformed(f"Host must be given once, not {len(hosts)} times")
     codings = [value for name, value in headers if name == b"transfer-encoding"]
     if codings and (version == "1.0" or len(codings) > 1 or codings[0].strip().lower() != b"chunked"):
         return malformed(
-            f"Transfer-Encoding {shown(codings[0])} is not taken: it may be chunked, in HTTP/1.1"
+            f"Transfer-Encoding {shown(codings[0])} is not supported: only chunked is, in HTTP/1.1"
         )
     if b"#" in target:
-        return malformed(f"the target {shown(target)} has a fragment, which is a browser's own")
+        return malformed(f"the target {shown(target)} has a fragment, which is not sent to servers")
     return None if target.startswith(b"/") else _not_a_path(target, hosts[0] if hosts else b"")
 
 
 def _not_a_path(target: bytes, host: bytes) -> Refusal | None:
-    """A target with a name of its own, as proxies are sent it: it must be that of Host, by which we judge."""
+    """Return the refusal of an absolute target, as sent to proxies, whose host differs from that of the Host header.
+
+    Checks use the Host header, so the two must agree.
+    """
     try:
         url = httptools.parse_url(target)
     except httptools.HttpParserInvalidURLError:
@@ -113,4 +115,4 @@ def _not_a_path(target: bytes, host: bytes) -> Refusal | None:
     same = bool(name) and (name + port).lower() == host.strip().lower()
     if same and url.schema in (b"http", b"https") and not url.userinfo and url.path:
         return None
-    return malformed(f"the target {shown(target)} is not of Host {shown(host)}")
+    return malformed(f"the target {shown(target)} does not match Host {shown(host)}")

@@ -1,4 +1,4 @@
-"""What a request is about, as those who serve it come to know: for the audit log, its answer and the log's lines."""
+"""Facts about the current request for the audit log, its answer, and log lines; collected as they become known."""
 
 import re
 import uuid
@@ -18,36 +18,37 @@ _ABOUT: Final = {"why": "job", "access": "access", "services": "service"}
 
 @dataclass(slots=True)
 class Note:
-    """A request. `right` and `reason` are the interface's words."""
+    """Facts about a request. `right` and `reason` are names and codes of the REST interface."""
 
     request: str = ""  # its id
-    route: str = ""  # with {id} in place of ids; "": none was reached
+    route: str = ""  # with {id} in place of ids; "" if no route was reached
     right: str = ""
     reason: str = ""
+    # names of the resources concerned, such as job:train-1a2b3c4d
     on: list[str] = field(default_factory=list)
-    claimed: str = ""  # the name that a wrong proof was for
-    claimed_by: str = ""  # the kind of that proof
-    is_piece: bool = False  # of something that is on record when it is whole
+    claimed: str = ""  # name that a wrong proof was for
+    claimed_by: str = ""  # kind of that proof
+    is_piece: bool = False  # part of an upload, which is recorded when it is complete
 
 
 _current: Final[ContextVar[Note | None]] = ContextVar("note", default=None)
 
 
 def begin(request: str) -> Note:
-    """Take note of a request from here on, in this task and what it starts."""
+    """Begin the note of a request, for this task and those that it starts."""
     note = Note(request)
     _current.set(note)
     return note
 
 
 def current() -> Note:
-    """The note of the request in hand; outside of one, a note that nobody reads."""
+    """Return the note of the current request; outside of one, a note that is discarded."""
     return _current.get() or Note()
 
 
 @contextmanager
 def within(request: str) -> Iterator[None]:
-    """Do something for a request on another thread: what is logged there says so."""
+    """Set the current request in another thread, so that log lines there carry its id."""
     token = _current.set(Note(request))
     try:
         yield
@@ -56,42 +57,42 @@ def within(request: str) -> Iterator[None]:
 
 
 def request_id() -> str:
-    """The id of the request in hand; "": there is none."""
+    """Return the id of the current request; "" outside of a request."""
     return current().request
 
 
 def id_for(wanted: str) -> str:
-    """The id that a client gave its request, if it is a plain word; else a new one."""
+    """Return the id that a client gave its request if it is a plain word, else a new one."""
     is_sane = _SANE.fullmatch(wanted) and redacted(wanted) == wanted
     return wanted if is_sane else uuid.uuid4().hex
 
 
 def shown(text: str) -> str:
-    """A text of a request as it may be kept: without control characters, and without what looks like a token."""
+    """Return a text of a request without control characters and without what looks like a token."""
     return clean(redacted(text))
 
 
 def about(kind: str, name: str) -> None:
-    """Tell what a request is about, once it is known: a job by its whole id, a GPU by its UUID."""
+    """Add a resource that the request concerns, once it is known: a job by its full id, a GPU by its UUID."""
     on, subject = current().on, f"{kind}:{shown(name)}"
     if subject not in on:
         on.append(subject)
 
 
 def at(route: str, right: str = "") -> None:
-    """Tell which route serves the request, and the right that this takes."""
+    """Store the route of the request and the right that it needs."""
     note = current()
     note.route, note.right = route, right
 
 
 def claimed(name: str, proof: str) -> None:
-    """Tell whose name a proof was for that is wrong. Never the proof itself."""
+    """Store the name that a wrong proof was for, and the kind of the proof; never the proof itself."""
     note = current()
     note.claimed, note.claimed_by = shown(name), proof
 
 
 def of_path(path: str) -> tuple[str, str]:
-    """A route as it would be for a path of /v1, and what it is about, "" for nothing: where no route was reached."""
+    """Guess the route and the resource ("" for none) from a path of /v1, for requests that reached no route."""
     steps = path.split("/")
     if len(steps) < 4 or steps[1] != "v1" or steps[2] == "plan":
         return shown(path)[:80], ""

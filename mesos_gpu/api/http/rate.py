@@ -1,7 +1,7 @@
-"""How much one caller may ask for: 429 for what is more, and when to ask again.
+"""Limits of requests for each caller: 429 with a time to wait for requests beyond them.
 
-Requests that wait (`/v2/events`, long polls) are counted apart from those that are answered at once, and what tells
-whether the scheduler is well has a count of its own, so that a flood does not make it look ill.
+Requests that wait (`/v2/events`, long polls) are counted apart from those that are answered at once, and health checks
+and metrics have a limit of their own, so that a flood of requests does not make the scheduler look unhealthy.
 """
 
 import math
@@ -19,7 +19,7 @@ from mesos_gpu.api.http.answers import Refusal, error_answer
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.http.rights import Needs, caller_of, rules_of
 
-MAX_STREAMS: Final = 750  # of all callers: a quarter of the connections is left for who does not wait
+MAX_STREAMS: Final = 750  # of all callers; leaves a quarter of the connections for other requests
 _PROBES: Final = ("/ping", "/metrics", "/metrics/prometheus", "/v1/health")
 _EVENTS: Final = ("/v1/events", "/v2/events")
 _JOBS: Final = "/v1/jobs/"
@@ -32,12 +32,17 @@ class _Kind(Enum):
 
 
 class Rate:
-    """ASGI middleware, inside what says who calls."""
+    """ASGI middleware that limits requests of each caller; it runs after authentication.
+
+    Args:
+        app: The next ASGI application.
+        limits: Limits of each caller; None for the defaults.
+        clock: Monotonic clock, in seconds.
+    """
 
     def __init__(
         self, app: ASGIApp, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Around the application. `limits`: None: the defaults."""
         self._app, self._clock, self._limits = app, clock, limits or Limits()
         limits = self._limits
         self._asked = Buckets(limits.rate_per_s, limits.burst)
@@ -49,7 +54,7 @@ class Rate:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count, and pass on; or refuse."""
+        """Count a request and pass it on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -68,7 +73,7 @@ class Rate:
                 tally.leave(key)
 
     def _refuse(self, key: str, reason: Reason, wait_s: float) -> ASGIApp:
-        refusal = _too_much(reason, f"{key} asks for {self._words(reason)}", wait_s)
+        refusal = _too_much(reason, f"{key} sends {self._words(reason)}", wait_s)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, send)
@@ -80,8 +85,8 @@ class Rate:
         if reason is Reason.RATE:
             return f"more than {limits.rate_per_s:g} requests/s, and {limits.burst} at once after a pause"
         if reason is Reason.STREAMS:
-            return f"more than {limits.streams} answers that wait for something, or all callers for {MAX_STREAMS}"
-        return f"more than {limits.concurrency} answers at once"
+            return f"more than {limits.streams} requests that wait for something, or all callers send {MAX_STREAMS}"
+        return f"more than {limits.concurrency} requests at once"
 
 
 class Unnamed:
@@ -97,11 +102,11 @@ class Unnamed:
         has_pass: Callable[[Scope], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start counting.
+        """Create the limit.
 
         Args:
             limits: Limits of requests per second and at once.
-            routes: All routes; their rules say which ones are open to everybody.
+            routes: Complete list of routes, whose rules say which ones need no authentication.
             has_pass: Function that returns whether a request comes from an executor of this scheduler; executors prove
                 no name.
             clock: Function that returns a monotonic time in seconds.
@@ -109,7 +114,7 @@ class Unnamed:
         self._limits, self._has_pass, self._clock = limits, has_pass, clock
         self._asked = Buckets(limits.unnamed_rate_per_s, limits.unnamed_burst)
         self._free = [
-            each for each in routes if any(rule.needs is Needs.NOTHING for rule in rules_of(each).values())
+            route for route in routes if any(rule.needs is Needs.NOTHING for rule in rules_of(route).values())
         ]
 
     def refusal(self, scope: Scope, address: str, *, is_open: bool) -> Refusal | None:
@@ -118,7 +123,7 @@ class Unnamed:
         Args:
             scope: ASGI scope of the request.
             address: Client address; "" for a Unix socket.
-            is_open: Whether the operator has opened the path to everybody.
+            is_open: Whether the operator has opened the path to unauthenticated callers.
         """
         path = scope["path"]
         is_free = is_open or any(route.path_regex.match(path) for route in self._free)
@@ -127,7 +132,7 @@ class Unnamed:
             return too_much
         if is_free or scope["method"] == "OPTIONS":
             return None
-        what = f"{scope['method']} {path[:300]} needs a name, and none is proved"
+        what = f"{scope['method']} {path[:300]} needs authentication, and the request has none"
         return Refusal(401, "unauthenticated", what, remedy="log in (mesos-gpu login), or send a token")
 
     def over_limit(self, scope: Scope, address: str) -> Refusal | None:
@@ -142,21 +147,22 @@ class Unnamed:
             return None
         limits = self._limits
         what = (
-            f"{key} sends more than {limits.unnamed_rate_per_s:g} requests/s that prove no name, "
+            f"{key} sends more than {limits.unnamed_rate_per_s:g} requests/s without authentication, "
             f"and {limits.unnamed_burst} at once after a pause"
         )
         return _too_much(Reason.RATE, what, wait_s)
 
 
 def _too_much(reason: Reason, what: str, wait_s: float) -> Refusal:
+    """Count a refusal, and return it with the time to wait in whole seconds."""
     REFUSED.count(reason)
     seconds = max(math.ceil(wait_s), 1)
-    remedy, headers = f"ask again in {seconds} s", {"Retry-After": str(seconds)}
+    remedy, headers = f"try again in {seconds} s", {"Retry-After": str(seconds)}
     return Refusal(429, reason.value, what, remedy=remedy, headers=headers)
 
 
 def key_of(scope: Scope) -> str:
-    """Whose count a request is in: the name's; where there is none, the address's."""
+    """Return the key by which a request is counted: the caller's name, or the network of its address."""
     caller = caller_of(HTTPConnection(scope))
     if caller.is_proved:
         return f"{caller.name!r}"
@@ -174,6 +180,6 @@ def _kind_of(scope: Scope) -> _Kind:
 
 
 def _waits(scope: Scope) -> bool:
-    """Whether a request about a job is answered when something has happened."""
+    """Return whether a request about a job waits for an event before it is answered."""
     resizes = scope["method"] == "PATCH" or (scope["method"], scope["path"][-7:]) == ("DELETE", "/resize")
     return resizes or b"after_version=" in scope["query_string"]

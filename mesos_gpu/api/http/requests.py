@@ -1,4 +1,4 @@
-"""What every route does with a request: read its body, wait for the engine, find the job that it names."""
+"""Functions for all routes: read a request's body and query, wait for the engine, find the job that is named."""
 
 import asyncio
 import re
@@ -27,13 +27,13 @@ from mesos_gpu.wire.checking import Problem
 
 T = TypeVar("T")
 MAX_BODY: Final = 1 << 20
-MAX_APPS: Final = 1 << 24  # bytes of a body with apps or groups: all of a Marathon's in one
-MAX_CREDENTIALS: Final = 1 << 17  # bytes of a body that anybody may send
-SMALL_BODY: Final = 1 << 13  # bytes; what is larger is read beside the event loop
+MAX_APPS: Final = 1 << 24  # bytes of a body with apps or groups; enough for all of a Marathon
+MAX_CREDENTIALS: Final = 1 << 17  # bytes of a log-in form, which need no authentication
+SMALL_BODY: Final = 1 << 13  # bytes; larger bodies are decoded on another thread
 _READERS: Final = ThreadPoolExecutor(4, thread_name_prefix="bodies")
 _MAX_LARGE: Final = 2  # bodies of more than `MAX_BODY` at once, of all callers; they may need 400 MB each
 _LARGE: Final = Tally(1, _MAX_LARGE)
-_PLACE: Final = "mesos_gpu.large_body"  # in the scope of a request that has such a place: whose it is
+_PLACE: Final = "mesos_gpu.large_body"  # key in a request's scope, with the caller whose place it uses
 #: Locks of callers, while one is held or awaited.
 _turns: Final = weakref.WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock]()
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
@@ -42,7 +42,7 @@ _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number in a query, and what it may be."""
+    """An optional number in a query, with its bounds and its default."""
 
     name: str
     default: float
@@ -51,10 +51,10 @@ class Number:
     whole: bool = True
 
     def of(self, request: Request) -> float:
-        """What the request says.
+        """Return the number in a request, or the default.
 
         Raises:
-            Refusal: It is no such number.
+            Refusal: It is not a number within the bounds.
         """
         text = request.query_params.get(self.name)
         if text is None:
@@ -70,15 +70,15 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Something in a query that is true or false; false if it is not said."""
+    """An optional Boolean field of a query; false by default."""
 
     name: str
 
     def of(self, request: Request) -> bool:
-        """What the request says.
+        """Return the value in a request.
 
         Raises:
-            Refusal: It is neither.
+            Refusal: It is neither "true" nor "false".
         """
         text = request.query_params.get(self.name, "false")
         if text not in ("true", "false"):
@@ -106,14 +106,14 @@ LENGTH: Final = Number("length", 1 << 16, 1, MAX_LOG_BYTES)  # bytes
 
 
 async def result_of(future: Future[T]) -> T:
-    """The engine's answer."""
-    # Shielded: a request that is given up must not cancel a future that the engine's thread will resolve.
+    """Wait for a future of the engine and return its result."""
+    # Shielded: a cancelled request must not cancel a future that the engine's thread will resolve.
     return await asyncio.shield(asyncio.wrap_future(future))
 
 
 @contextmanager
 def large_bodies(request: Request) -> Iterator[None]:
-    """Give the place of a large body free when its request is answered; until then its values are in memory."""
+    """Release the place of a large body when its request is answered; until then its values are in memory."""
     try:
         yield
     finally:
@@ -143,8 +143,8 @@ def _take_place(request: Request) -> None:
     key, bound = key_of(request.scope), f"{MAX_BODY >> 20} MiB"
     if not _LARGE.enter(key):
         REFUSED.count(Reason.BUSY)
-        what = f"another body of more than {bound} of {key} is under way, or {_MAX_LARGE} of all callers"
-        raise Refusal(429, "busy", what, remedy="ask again in 1 s", headers={"Retry-After": "1"})
+        what = f"{key} is sending another body of more than {bound}, or all callers are sending {_MAX_LARGE}"
+        raise Refusal(429, "busy", what, remedy="try again in 1 s", headers={"Retry-After": "1"})
     request.scope[_PLACE] = key
 
 
@@ -152,8 +152,8 @@ async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
     """Return the whole body.
 
     Raises:
-        Refusal: It is larger than `most` bytes, or does not come; or the right of who sends it has ended meanwhile; or
-            too many large bodies are under way. The connection ends when it does not come in time.
+        Refusal: It is larger than `most` bytes, or does not come in time, which ends the connection; or the caller's
+            right has ended meanwhile; or too many large bodies are under way.
     """
     announced = request.headers.get("content-length", "")
     if announced.isascii() and announced.isdecimal() and int(announced) > most:
@@ -169,14 +169,14 @@ async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
             chunks.append(chunk)
     except ClientDisconnect:
         raise Refusal(
-            400, "gone", "the client went before its body was whole", remedy="send all of it"
+            400, "gone", "the client disconnected before its body was complete", remedy="send the whole body"
         ) from None
     admit_again(request)
     return b"".join(chunks)
 
 
 async def in_turn(request: Request, work: Callable[[], T]) -> T:
-    """Run work that takes long on a thread, at a time one of each caller, and return its result."""
+    """Run long work on a thread, for each caller one at a time, and return its result."""
     loop, key = asyncio.get_running_loop(), key_of(request.scope)
     turn = _turns.setdefault((loop, key), asyncio.Lock())
     async with turn:
@@ -184,10 +184,10 @@ async def in_turn(request: Request, work: Callable[[], T]) -> T:
 
 
 async def decoded_by(request: Request, body: bytes, read: Callable[[bytes], T]) -> T:
-    """Return what a function reads in a body; of a large one it does so in turn, beside the event loop.
+    """Return what a function reads in a body; a large one is read on another thread, for each caller one at a time.
 
     Raises:
-        Refusal: The right of who sends it has ended meanwhile.
+        Refusal: The caller's right has ended meanwhile.
     """
     if len(body) <= SMALL_BODY:
         return read(body)
@@ -200,7 +200,7 @@ async def read_of(request: Request, read: Callable[[bytes], T], most: int = MAX_
     """Return what a function reads in the whole body, which has at most `most` bytes.
 
     Raises:
-        Refusal: As of `body_of` and `decoded_by`.
+        Refusal: See `body_of` and `decoded_by`.
     """
     return await decoded_by(request, await body_of(request, most), read)
 
@@ -210,62 +210,66 @@ def _all(_job: Job) -> bool:
 
 
 def launch_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> TaskId | None:
-    """The task that a task id of Mesos or Marathon names; for a whole launch of several tasks the one of rank 0.
+    """Return the task that a task id of Mesos or Marathon names; of a launch with several tasks the one of rank 0.
 
-    `sees`: as of `job_of`.
+    None if there is no such task of a visible job. `sees`: see `job_of`.
     """
     ids = (TaskId(wanted), TaskId(f"{wanted}.0"))
     return next((id for id in ids if (job := _owner(view, id)) is not None and sees(job)), None)
 
 
 def _owner(view: View, task_id: TaskId) -> Job | None:
+    """Return the job of a task."""
     task = view.tasks.get(task_id)
     return view.jobs.get(task.job_id) if task and task.job_id else None
 
 
-def _begins(job: Job, wanted: str) -> bool:
-    """Whether its id begins so; that of an array's task must be named with its index."""
+def _id_begins(job: Job, wanted: str) -> bool:
+    """Return whether a job's id begins with a text; the text must contain the index for an array's task."""
     return job.id.startswith(wanted) and (job.array is None or wanted.startswith(job.spec.name))
 
 
-def _of_array(view: View, wanted: str, sees: Callable[[Job], bool]) -> Job | None:
-    """An array by its id, or a task by its array's name or id and its index."""
+def _array_job(view: View, wanted: str, sees: Callable[[Job], bool]) -> Job | None:
+    """Return an array by its id, or one of its tasks by its array's name or id and its index; None for neither."""
     array = view.arrays.get(JobId(wanted))
     if array is not None and sees(job := arrays.shown(view, array)):
         return job
     some = arrays.some_of(view, wanted, sees)
     if some is not None and count(some[2]) > 1:
         what = f"{wanted} are {count(some[2])} tasks of array {some[0].id}"
-        raise Refusal(409, "several-tasks", what, remedy=f"name one of them, or see /v1/arrays/{wanted}")
+        raise Refusal(409, "several-tasks", what, remedy=f"name a single task, or see /v1/arrays/{wanted}")
     return arrays.task_of(view, wanted, sees)
 
 
 def job_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> Job:
-    """A job by its id, by its name, the start of its id, or the id of one of its launches; a job array as one, and a
-    task of it that waits as the job that it will be.
+    """Return the job that a text names: by its id, its name, the start of its id, or the id of one of its launches.
 
-    A name is the job of that name that has not ended; when all have, the one that was submitted last.
-    `sees`: whether who asks sees a job; one that he does not see is not there.
+    A job array counts as a job, and a waiting task of it as the job that it will be. A name means the job of that name
+    that has not ended, or, if all have, the latest. `sees`: returns whether the caller may see a job; others are
+    ignored.
 
     Raises:
-        NotFound: There is none.
-        Refusal: It is the name of several that have not ended, or the start of several ids, or some tasks of an array.
+        NotFound: There is no such job.
+        Refusal: The name fits several jobs that have not ended, or the start of several ids, or several tasks of an
+            array.
     """
     job = view.jobs.get(JobId(wanted))
     if job is not None and sees(job):
         return job
-    if view.arrays and (of_array := _of_array(view, wanted, sees)) is not None:
+    if view.arrays and (of_array := _array_job(view, wanted, sees)) is not None:
         return of_array
-    seen = [job for job in view.jobs.values() if _begins(job, wanted) and sees(job)]
-    seen += arrays.like(view, wanted, sees)
-    named = [job for job in seen if job.spec.name == wanted]
+    candidates = [job for job in view.jobs.values() if _id_begins(job, wanted) and sees(job)]
+    candidates += arrays.like(view, wanted, sees)
+    named = [job for job in candidates if job.spec.name == wanted]
     if named and all(job.state.ended for job in named):
         return max(reversed(named), key=lambda job: job.submitted_at)
-    matching = [job for job in named if not job.state.ended] or seen
+    matching = [job for job in named if not job.state.ended] or candidates
     if len(matching) > 1:
         shown = ", ".join(job.id for job in matching[:5]) + (" …" if len(matching) > 5 else "")
         is_ = f"the name of {len(matching)} jobs" if named else f"the start of {len(matching)} ids"
-        raise Refusal(409, "ambiguous", f"{wanted} is {is_}: {shown}", remedy="write more of the id")
+        raise Refusal(
+            409, "ambiguous", f"{wanted} is {is_}: {shown}", remedy="give more characters of the id"
+        )
     if matching:
         return matching[0]
     launch = launch_of(view, wanted, sees)

@@ -1,6 +1,6 @@
-"""What a route asks of who calls it.
+"""Rules of routes: the authentication and the right that a route requires.
 
-Each verb of each route has a rule; there is no way to make a route without one, and a test walks all of them.
+Each method of each route has a rule; there is no way to make a route without one, and a test checks all of them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,17 +26,17 @@ _STATE, _RULE = "rights", "rule"
 
 
 class Needs(Enum):
-    """What a rule asks for."""
+    """Kind of check that a rule makes."""
 
-    NOTHING = "nothing"  # by design, or by a setting of the operator
-    NAME = "name"  # that somebody is known, whoever it is
-    CLUSTER = "cluster"  # the right for all of the cluster, before the handler runs
-    JUDGED = "judged"  # the right for something at least; the handler asks for what the request is about
+    NOTHING = "nothing"  # open to all callers, by design or by a setting of the operator
+    NAME = "name"  # a proved name, whatever it is
+    CLUSTER = "cluster"  # the right for the whole cluster, checked before the handler runs
+    JUDGED = "judged"  # the right for anything; the handler checks the resource
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one verb of a route asks for. `right` is None where no right is asked for."""
+    """Requirement of one method of a route: the kind of check, and the needed right, if any."""
 
     needs: Needs
     right: Right | None = None
@@ -44,52 +44,55 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Ruled(Generic[H_co]):
-    """A handler and its rule."""
+    """A handler of a route with its rule."""
 
     rule: Rule
     handler: H_co
 
 
 def free(handler: H) -> Ruled[H]:
-    """Whoever calls."""
+    """Require nothing for a handler."""
     return Ruled(Rule(Needs.NOTHING), handler)
 
 
 def named(handler: H) -> Ruled[H]:
-    """Whoever is known."""
+    """Require a proved name for a handler."""
     return Ruled(Rule(Needs.NAME), handler)
 
 
 def needs(right: Right, handler: H) -> Ruled[H]:
-    """Who has the right for all of the cluster."""
+    """Require a right for the whole cluster for a handler."""
     return Ruled(Rule(Needs.CLUSTER, right), handler)
 
 
 def judged(right: Right, handler: H) -> Ruled[H]:
-    """Who has the right for something; `handler` calls `require` for what the request is about, or leaves out what
-    may not be seen."""
+    """Require a right for at least something for a handler.
+
+    The handler must call `require` for the resource that the request concerns, or leave out of its answer what the
+    caller may not see.
+    """
     return Ruled(Rule(Needs.JUDGED, right), handler)
 
 
 def rights_of(request: HTTPConnection) -> Rights:
-    """What the caller of a request may do now: a request may last, and the document change meanwhile."""
+    """Return the current rights of a request's caller; they may change during a request, with the access document."""
     rights = request.scope["state"][_STATE]()
     assert isinstance(rights, Rights)
     return rights
 
 
 def caller_of(request: HTTPConnection) -> Caller:
-    """Who sent a request."""
+    """Return the caller of a request."""
     return rights_of(request).caller
 
 
 def put(scope: Scope, now: Callable[[], Rights]) -> None:
-    """Say what the caller of a request may do, at each moment; the one who authenticates does so, before any route."""
+    """Store a function that returns the current rights of a request's caller. Called before routing."""
     scope.setdefault("state", {})[_STATE] = now
 
 
 def refusal(rights: Rights, right: Right, subject: Subject | None = None) -> Refusal:
-    """What somebody is told who may not: 401 without a name, else 403."""
+    """Return the refusal for a caller who lacks a right: 401 without a name, else 403."""
     what, remedy = rights.missing(right, subject), rights.who_can_give()
     if right is JOB_RUN and subject is not None and (queues := rights.queues(right)):
         remedy = f"name another queue ({', '.join(queues)}); or {remedy}"
@@ -99,30 +102,30 @@ def refusal(rights: Rights, right: Right, subject: Subject | None = None) -> Ref
 
 
 def require(rights: Rights, right: Right, subject: Subject | None = None) -> None:
-    """Let pass who may.
+    """Require a right.
 
     Raises:
-        Refusal: He may not; 401 without a name, else 403.
+        Refusal: The caller lacks it; 401 without a name, else 403.
     """
     if not rights.may(right, subject):
         raise refusal(rights, right, subject)
 
 
 def admit(request: HTTPConnection, rule: Rule) -> None:
-    """Ask for what the rule of a request's route asks for, now and by `admit_again`.
+    """Check the rule of a request's route, and store it for `admit_again`.
 
     Raises:
-        Refusal: As of `require`.
+        Refusal: The caller does not meet the rule.
     """
     request.scope["state"][_RULE] = rule
     check(rule, rights_of(request))
 
 
 def admit_again(request: HTTPConnection) -> None:
-    """Ask once more, when all of a body is there: it may take long, and rights may end meanwhile.
+    """Check the rule again after the body has come: this may take long, and rights may end meanwhile.
 
     Raises:
-        Refusal: As of `require`.
+        Refusal: The caller no longer meets the rule.
     """
     rule = request.scope.get("state", {}).get(_RULE)
     if rule is not None:
@@ -130,16 +133,18 @@ def admit_again(request: HTTPConnection) -> None:
 
 
 def check(rule: Rule, rights: Rights) -> None:
-    """Ask for what a rule asks for before its handler runs.
+    """Check what a rule requires before its handler runs.
 
     Raises:
-        Refusal: As of `require`.
+        Refusal: The rule is not met; 401 without a name, else 403.
     """
     if rule.needs is Needs.NOTHING or rights.is_open:
         return
     if rule.right is None:
         if not rights.caller.is_proved:
-            raise Refusal(401, "unauthenticated", "this needs a name", remedy=rights.who_can_give())
+            raise Refusal(
+                401, "unauthenticated", "this request needs authentication", remedy=rights.who_can_give()
+            )
     elif rule.needs is Needs.CLUSTER:
         require(rights, rule.right)
     elif not rights.may_some(rule.right):
@@ -147,8 +152,10 @@ def check(rule: Rule, rights: Rights) -> None:
 
 
 def route(path: str, **verbs: Ruled[Handler]) -> Route:
-    """Make a route for all verbs of a path: with one for each verb, Starlette would answer 405 with the first's
-    verbs alone."""
+    """Make one route for all methods of a path.
+
+    With a route for each method, a 405 of Starlette would list the methods of the first route only.
+    """
 
     async def serve(request: Request) -> Response:
         ruled = verbs["GET" if request.method == "HEAD" else request.method]
@@ -161,7 +168,7 @@ def route(path: str, **verbs: Ruled[Handler]) -> Route:
 
 
 def with_rules(route: Route, rules: Mapping[str, Rule]) -> Route:
-    """A route that tells `rules_of` its rules, by verb."""
+    """Store the rules of a route by method, for `rules_of`, and return the route."""
     route.rules = rules  # type: ignore[attr-defined]
     return route
 

@@ -1,4 +1,4 @@
-"""The HTTP server, on a thread of its own."""
+"""The HTTP server, on its own thread."""
 
 import asyncio
 import contextlib
@@ -18,16 +18,16 @@ from mesos_gpu.api.websocket import BoundedWebSocket
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.wire.channel.frames import MAX_FRAME
 
-BACKLOG: Final = 1024  # connections that the kernel keeps until they are taken
-TAKEN_AT_ONCE: Final = 8  # of them, before others get their answers
+BACKLOG: Final = 1024  # connections that the kernel queues until they are accepted
+TAKEN_AT_ONCE: Final = 8  # connections accepted in one turn of the event loop
 TICK_S: Final = 1.0
-_MIN_LOOK_S: Final = 0.001  # between two looks at connections that are to close
+_MIN_LOOK_S: Final = 0.001  # between two checks whether connections have closed
 _MAX_LOOK_S: Final = 0.1
-RETIRE_S: Final = 60.0  # for an answer that is under way to a client whose certificate is to be verified anew
+RETIRE_S: Final = 60.0  # for pending answers when client certificates must be verified again
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it serves, and lets those who wait or listen go before it waits for them."""
+    """Uvicorn server that signals when it serves, and ends waiting requests before it shuts down."""
 
     def __init__(
         self,
@@ -39,43 +39,46 @@ class _Uvicorn(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._local, self._crowd = local, crowd
-        self.settled = threading.Event()  # it serves, or has failed
+        self.settled = threading.Event()  # set when it serves or has failed to start
         self._app, self._tls = app, tls
         self._listeners: list[TlsListener] = []
         self.loop: asyncio.AbstractEventLoop | None = None
         self._left = asyncio.Event()
 
     def leave(self) -> None:
-        """End it, from any thread."""
+        """End the server, from any thread."""
         self.should_exit = True
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # it has ended
                 self.loop.call_soon_threadsafe(self._left.set)
 
     async def main_loop(self) -> None:
-        """Until it is to end; the time that answers bear is set each second."""
+        """Run until the server is to end, and update the date of answers each second."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._left.wait(), TICK_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve on the given sockets, with TLS if it is set, and on the Unix socket."""
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(on_trouble)
         plain = list(sockets or ()) if self._tls is None else []
         if self._local is not None:
             plain.append(self._local.listener)
         await super().startup(sockets=plain)
-        for each in plain:
-            each.listen(BACKLOG)  # asyncio asked for as many as it takes at once
+        for listener in plain:
+            listener.listen(BACKLOG)  # asyncio has set the backlog to TAKEN_AT_ONCE
         if self._tls is not None and self.started:
             tls = self._tls
             self._listeners = [
-                TlsListener(each, lambda: tls.context, self._protocol, self._crowd) for each in sockets or ()
+                TlsListener(listener, lambda: tls.context, self._protocol, self._crowd)
+                for listener in sockets or ()
             ]
             tls.start(self._verify_anew)
         self.settled.set()
 
     def _protocol(self) -> asyncio.Protocol:
+        """Return a new protocol for a connection after its TLS handshake."""
         return self.config.http_protocol_class(
             config=self.config,  # type: ignore[call-arg]
             server_state=self.server_state,
@@ -83,18 +86,17 @@ class _Uvicorn(uvicorn.Server):
         )
 
     def _verify_anew(self) -> None:
-        """Connections of clients that showed certificates end when they have got their answers: who is still to be
-        believed connects again."""
+        """Close connections with client certificates when their answers are sent: trusted clients reconnect."""
         if self.loop is not None:
             self.loop.call_soon_threadsafe(self._retire)
 
     def _retire(self) -> None:
-        for each in list(self.server_state.connections):
-            if isinstance(each, Bounded) and each.peer is not None:
-                each.retire(RETIRE_S)
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Bounded) and connection.peer is not None:
+                connection.retire(RETIRE_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what is being answered, for the grace period at most, and end the rest."""
+        """Finish pending answers within the grace period, and abort the rest."""
         for listener in self._listeners:
             await listener.close()
         self._app.state.leaving = True
@@ -102,8 +104,8 @@ class _Uvicorn(uvicorn.Server):
         self._app.state.events.close()
         for server in self.servers:
             server.close()
-        for each in sockets or ():
-            each.close()
+        for listening in sockets or ():
+            listening.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
         with contextlib.suppress(TimeoutError):
@@ -114,10 +116,10 @@ class _Uvicorn(uvicorn.Server):
         await self.lifespan.shutdown()
         for connection in list(self.server_state.connections):  # those that took longer than the grace period
             connection.transport.abort()
-        await asyncio.sleep(0)  # their sockets are closed by what this lets run
+        await asyncio.sleep(0)  # lets the callbacks run that close their sockets
 
     async def _finish(self) -> None:
-        """Wait until every answer is given and every connection closed. uvicorn itself looks each 100 ms."""
+        """Wait until every answer is given and every connection closed; uvicorn itself would check each 100 ms only."""
         pause_s = _MIN_LOOK_S
         while True:
             await asyncio.sleep(pause_s)
@@ -129,7 +131,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Server:
-    """A running server. `url` is where it is reached from this machine."""
+    """A running server. `url` is its address from this machine."""
 
     def __init__(
         self,
@@ -140,14 +142,14 @@ class Server:
         tls: ReloadedTls | None = None,
         local: LocalSocket | None = None,
     ) -> None:
-        """Serve on a socket that listens already.
+        """Serve on a socket that is already listening.
 
         Args:
-            app: What `create_app` made.
-            listener: It is closed at the end.
+            app: Application from `create_app`.
+            listener: Listening socket; closed at the end.
             crowd: Limits of connections; None for the defaults, with a total that depends on RLIMIT_NOFILE.
-            tls: Speak TLS only; it is stopped at the end.
-            local: Serve there too, without TLS; it is closed at the end.
+            tls: Certificates; if set, only TLS is accepted. Stopped at the end.
+            local: Unix socket that is served as well, without TLS; closed at the end.
 
         Raises:
             Unavailable: The application did not start.
@@ -159,10 +161,10 @@ class Server:
         crowd = crowd or Crowd(connections())
         config = uvicorn.Config(
             app,
-            log_config=None,  # its words go where the scheduler's go
+            log_config=None,  # uvicorn logs with the scheduler's configuration
             log_level="warning",
             access_log=False,
-            proxy_headers=False,  # whoever connects is the client, whatever he says of himself
+            proxy_headers=False,  # do not believe forwarding headers of any peer
             lifespan="on",
             timeout_graceful_shutdown=2,
             http=cast("type[asyncio.Protocol]", partial(Bounded, crowd=crowd)),
@@ -186,7 +188,7 @@ class Server:
 
     def _run(self) -> None:
         try:
-            # Not Server.run: that would take the process' signals.
+            # Server.run would install signal handlers for the process.
             asyncio.run(self._server.serve(sockets=[self._listener]))
         finally:
             self._server.settled.set()
@@ -194,16 +196,16 @@ class Server:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that serves."""
-        assert self._server.loop is not None, "it has settled"
+        assert self._server.loop is not None, "the loop runs once the server has settled"
         return self._server.loop
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return len(self._server.server_state.connections)
 
     def stop(self) -> None:
-        """Finish what is being answered, and end the thread."""
+        """Finish pending answers, and end the thread."""
         self._server.leave()
         self._thread.join()
         if self._tls is not None:
@@ -214,16 +216,17 @@ class Server:
 
 
 def serve(app: Starlette, host: str, port: int, *, tls: ReloadedTls | None = None) -> Server:
-    """Serve what `create_app` made, on what `listen` gives; `tls`: as of `Server`.
+    """Serve an application from `create_app` at an address. `tls`: see `Server`.
 
     Raises:
-        Conflict, Unavailable: As of `listen` and `Server`.
+        Conflict: The address is in use, or not this machine's.
+        Unavailable: The application did not start.
     """
     return Server(app, listen(host, port), tls=tls)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket for `Server`; port 0 takes a free one.
+    """Return a listening socket for `Server`; port 0 chooses a free one.
 
     Raises:
         Conflict: The address is in use, or not this machine's.
@@ -239,6 +242,6 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise Conflict(
             f"cannot listen on {host}:{port}: {error.strerror}",
-            remedy="choose another one with --port, or end what uses it",
+            remedy="choose another port with --port, or end the process that uses it",
         ) from error
     return listener

@@ -1,4 +1,4 @@
-"""The Unix socket that callers on this host may use: its directory is nobody else's to put another one there."""
+"""The Unix socket for callers on this host, in a directory that other users cannot change."""
 
 import contextlib
 import os
@@ -11,19 +11,19 @@ from mesos_gpu.adapters.proofs.socket_paths import opened
 from mesos_gpu.errors import BadConfiguration, Conflict
 
 NAME: Final = "api.sock"
-_FOR_ALL: Final = 0o666  # who connects is told by the kernel
+_FOR_ALL: Final = 0o666  # any user may connect; the kernel reports which one it is
 _BACKLOG: Final = 128
 
 
 class LocalSocket:
-    """A socket that listens from the beginning."""
+    """A Unix socket that listens from its creation."""
 
     def __init__(self, path: Path) -> None:
-        """Bind and listen, in place of what a scheduler that was killed has left.
+        """Bind and listen, replacing the socket that a killed scheduler has left.
 
         Raises:
-            BadConfiguration: Others may change its directory, or the directory cannot be made.
-            Conflict: A scheduler listens there.
+            BadConfiguration: Other users may change its directory, or the directory cannot be made.
+            Conflict: Another scheduler listens there.
         """
         self.path = path
         _make_directory(path.parent)
@@ -45,7 +45,7 @@ class LocalSocket:
                 ) from error
 
     def close(self) -> None:
-        """Listen no more, and remove it."""
+        """Stop listening, and remove the socket if it is still this one."""
         self.listener.close()
         with contextlib.suppress(FileNotFoundError):
             if _identity(self.path) == self._identity:
@@ -53,6 +53,11 @@ class LocalSocket:
 
 
 def _make_directory(directory: Path) -> None:
+    """Make the directory of a socket if it is missing.
+
+    Raises:
+        BadConfiguration: It cannot be made, or other users may change it.
+    """
     try:
         directory.mkdir(mode=0o755, exist_ok=True)
         status = directory.lstat()
@@ -64,18 +69,18 @@ def _make_directory(directory: Path) -> None:
         ) from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
         raise BadConfiguration(
-            f"{directory}: others may put another socket there: owner {status.st_uid}, "
+            f"{directory}: other users may replace a socket in it: owner {status.st_uid}, "
             f"mode {stat.S_IMODE(status.st_mode):04o}",
             remedy=f"chown {os.geteuid()} {directory}; chmod 755 {directory}; or name another path by --socket",
         )
 
 
 def _refuse_used(reached: Path, path: Path) -> None:
-    """What is no socket is not removed, and one that answers neither."""
+    """Refuse a path with something else than a socket, or with a socket that still accepts connections."""
     try:
         if not stat.S_ISSOCK(reached.lstat().st_mode):
             raise BadConfiguration(
-                f"{path} is no socket", remedy="remove it, or name another path by --socket"
+                f"{path} is not a socket", remedy="remove it, or name another path by --socket"
             )
     except FileNotFoundError:
         return
@@ -84,7 +89,7 @@ def _refuse_used(reached: Path, path: Path) -> None:
             probe.connect(str(reached))
         except OSError:
             return
-    raise Conflict(f"a scheduler listens on {path}", remedy="end it, or name another path by --socket")
+    raise Conflict(f"another scheduler listens on {path}", remedy="end it, or name another path by --socket")
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -1,5 +1,8 @@
-"""Requests that last, as streams of events and waits for a change, end when the proof of who sent them does, and with
-the server: what is answered then was neither refused nor failed."""
+"""End of long requests, such as streams of events and waits for a change.
+
+They end when the proof of their caller expires, and when the server stops; their last answer counts neither as that of
+a refused nor that of a failed request.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,37 +12,44 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.api.http.answers import Refusal, error_answer
 
-LOOK_S: Final = 2.0  # between two looks
+LOOK_S: Final = 2.0  # between two checks
 ENDED: Final = Refusal(
     401,
     "unauthenticated",
-    "what proved the name has ended meanwhile",
+    "the credentials of this request have expired meanwhile",
     remedy="log in again (mesos-gpu login)",
 )
 ENDS: Final = Refusal(
     503,
     "unavailable",
-    "this scheduler ends, and has not answered in time",
-    remedy="ask again; of a change, look first whether it was done",
+    "this scheduler is stopping, and has not answered in time",
+    remedy="send the request again; for a change, check first whether it was made",
     headers={"Retry-After": "1"},
 )
 
 
 class Standing:
-    """Looks after a request while it goes on, which costs those that do not last a timer and nothing else."""
+    """Ends a request during which the caller's proof expires; a short request costs one timer only.
+
+    Args:
+        stands: Function that returns whether the request may go on.
+        receive: ASGI function that receives the body.
+        send: ASGI function that sends the answer.
+    """
 
     def __init__(self, stands: Callable[[], bool], receive: Receive, send: Send) -> None:
-        """`stands`: whether it may go on; `receive`: where its body comes from; `send`: where its answer goes."""
         self._stands, self._receive, self._send = stands, receive, send
         self._started = self._done = self._ended = False
         self._task: asyncio.Task[object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def receive(self) -> Message:
-        """Pass on a piece of the body. Its end may have been held back, and the handler acts on it at once.
+        """Return a message of the body.
+
+        A client may hold back the end of a body, on which the handler acts at once: the proof is checked then, too.
 
         Raises:
-            Refusal: `ENDED`: the body has its end only now, and the proof is over.
+            Refusal: `ENDED`: the proof has expired before the end of the body.
         """
         message = await self._receive()
         if message["type"] == "http.request" and not message.get("more_body", False) and not self._stands():
@@ -47,7 +57,7 @@ class Standing:
         return message
 
     async def send(self, message: Message) -> None:
-        """Note how far the answer is, and pass on."""
+        """Pass on a message of the answer, and note how far the answer is."""
         if message["type"] == "http.response.start":
             self._started = True
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
@@ -55,14 +65,15 @@ class Standing:
         await self._send(message)
 
     async def run(self, request: Awaitable[None]) -> bool:
-        """Let a request go on, and whether it did to its end: if not, and nothing is answered yet, `ENDED` is what
-        to answer; a stream is ended.
+        """Run a request; return False if it was ended before its answer began, so that `ENDED` must be sent.
+
+        A stream that was ended gets a regular end.
 
         Raises:
-            asyncio.CancelledError: Somebody else ended it.
+            asyncio.CancelledError: The request was cancelled for another reason.
         """
         self._task = asyncio.current_task()
-        self._arm()
+        self._check_later()
         try:
             await request
         except asyncio.CancelledError:
@@ -75,28 +86,32 @@ class Standing:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         return self._started or not self._ended
 
-    def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+    def _check_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
+        """Cancel the request if the caller's proof has expired; else check again later."""
         if self._done or self._task is None:
             return
         if self._stands():
-            self._arm()
+            self._check_later()
         else:
             self._ended = True
             self._task.cancel()
 
 
 class Leaving:
-    """ASGI middleware. uvicorn cancels what it does not wait for, and would say of it that it failed inside."""
+    """ASGI middleware that answers requests which uvicorn cancels at shutdown, instead of reporting internal errors.
+
+    Args:
+        app: The next ASGI application; `leaving` of its state says whether the server stops.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
-        """`app`: what to pass requests to; its state's `leaving` says whether the server ends."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and answer what is cancelled."""
+        """Pass a request on, and answer it if it is cancelled."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,1 +1,1 @@
-"""Who asks: proofs in their order, sessions of browsers, and the page to log in."""
+"""Identification of callers by proofs in their order, sessions of browsers, and the log-in page."""

@@ -1,4 +1,4 @@
-"""Cookies: of a session, and of a login at an issuer that has begun; how they are read, set and taken back."""
+"""Cookies of sessions, and of log-ins in progress at an issuer: reading, setting and deleting them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,20 +12,20 @@ from mesos_gpu.api.login.sessions import COOKIE, SECURE_COOKIE
 
 _ATTRIBUTES: Final = "Path=/; HttpOnly; SameSite=Strict"
 _BEGUN: Final = "mesos_gpu_login"
-#: It comes back with the issuer's answer, which another site leads to: with links alone, never with forms or scripts.
+#: Lax: the cookie must come with the issuer's redirect from another site, but never with forms or scripts of one.
 _BEGUN_ATTRIBUTES: Final = "Path=/; HttpOnly; SameSite=Lax"
 
 
 def is_sealed(scope: Scope, shown: Shown, proxies: Proxies) -> bool:
-    """Whether the browser speaks TLS: to us, or to a trusted proxy that says so."""
+    """Return whether the browser uses TLS, to this server or to a trusted proxy that says so."""
     if scope.get("scheme") == "https":
         return True
-    said = shown.headers.get("x-forwarded-proto", ())
-    return list(said) == ["https"] and proxies.are_behind(shown.peer_address, shown.extensions)
+    protocols = shown.headers.get("x-forwarded-proto", ())
+    return list(protocols) == ["https"] and proxies.are_behind(shown.peer_address, shown.extensions)
 
 
 def read(scope: Scope, shown: Shown, proxies: Proxies) -> str | None:
-    """The value of the cookie; None: there is none.
+    """Return the value of the session cookie; None without one.
 
     Raises:
         WrongProof: There are several: another host of the same domain may have set one of them.
@@ -34,19 +34,24 @@ def read(scope: Scope, shown: Shown, proxies: Proxies) -> str | None:
 
 
 def begun_by(scope: Scope, shown: Shown, proxies: Proxies) -> str | None:
-    """What a login that has begun in this browser left there; None: nothing.
+    """Return the value of the cookie of a log-in in progress; None without one.
 
     Raises:
         WrongProof: There are several cookies.
     """
-    return _value(shown, _begun_name(is_sealed(scope, shown, proxies)))
+    return _value(shown, _login_name(is_sealed(scope, shown, proxies)))
 
 
 def _value(shown: Shown, name: str) -> str | None:
+    """Return the value of a cookie; None if it is missing.
+
+    Raises:
+        WrongProof: There are several cookies with the name.
+    """
     pairs = [
-        each.strip().partition("=")
+        pair.strip().partition("=")
         for header in shown.headers.get("cookie", ())
-        for each in header.split(";")
+        for pair in header.split(";")
     ]
     values = [value for key, _, value in pairs if key == name]
     if len(values) > 1:
@@ -55,23 +60,23 @@ def _value(shown: Shown, name: str) -> str | None:
 
 
 def given(scope: Scope, shown: Shown, proxies: Proxies, value: str, life_s: float) -> Mapping[str, str]:
-    """The header that gives a browser the cookie for so long."""
+    """Return the header that sets the session cookie, for `life_s` seconds."""
     return _header(is_sealed(scope, shown, proxies), value, int(life_s))
 
 
 def forgotten(scope: Scope, shown: Shown, proxies: Proxies) -> Mapping[str, str]:
-    """The header that takes it back."""
+    """Return the header that deletes the session cookie."""
     return _header(is_sealed(scope, shown, proxies), "", 0)
 
 
 def begun(scope: Scope, shown: Shown, proxies: Proxies, value: str, life_s: int) -> Mapping[str, str]:
-    """The header that leaves something in the browser while a login goes on."""
+    """Return the header that sets the cookie of a log-in in progress."""
     sealed = is_sealed(scope, shown, proxies)
     secure = "; Secure" if sealed else ""
-    return {"Set-Cookie": f"{_begun_name(sealed)}={value}; Max-Age={life_s}; {_BEGUN_ATTRIBUTES}{secure}"}
+    return {"Set-Cookie": f"{_login_name(sealed)}={value}; Max-Age={life_s}; {_BEGUN_ATTRIBUTES}{secure}"}
 
 
-def _begun_name(sealed: bool) -> str:
+def _login_name(sealed: bool) -> str:
     return f"__Host-{_BEGUN}" if sealed else _BEGUN
 
 

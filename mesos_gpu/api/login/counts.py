@@ -1,10 +1,11 @@
-"""How many proofs were wrong, for who watches this scheduler."""
+"""Counts of wrong proofs, for metrics."""
 
 from typing import Final
 
 from mesos_gpu.access import proofs
 from mesos_gpu.api.http.door import Counts
 
-HEADERS: Final = "headers"  # of no kind that is known
+HEADERS: Final = "headers"  # of no known kind
 SESSION: Final = "session"
-WRONG: Final = Counts((*(kind.value for kind in proofs.ORDER), SESSION, HEADERS))  # of this process, by kind
+#: Wrong proofs since the process began, by kind.
+WRONG: Final = Counts((*(kind.value for kind in proofs.ORDER), SESSION, HEADERS))

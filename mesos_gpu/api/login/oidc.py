@@ -1,7 +1,7 @@
-"""Log in with a browser at an OpenID Connect issuer: authorization code, PKCE (RFC 7636), state and nonce.
+"""Log-in with a browser at an OpenID Connect issuer: authorization code, PKCE (RFC 7636), state and nonce.
 
-Nothing is kept of a login that has begun but one random value in a cookie of the browser. State, nonce and verifier are
-made of it, so that an answer of the issuer is good in the browser alone that has asked for it, and once.
+Nothing is stored of a log-in in progress but one random value in a cookie of the browser. State, nonce and verifier
+derive from it, so that an answer of the issuer is valid once, and only in the browser that began the log-in.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ from mesos_gpu.model.access.caller import Caller, Proof
 logger = logging.getLogger("mesos_gpu.login")
 PATH: Final = "/login/oidc"
 CALLBACK: Final = "/login/oidc/callback"
-BROWSER_S: Final = 3600.0  # that a session goes on at least: issuers give browsers tokens for minutes
+BROWSER_S: Final = 3600.0  # shortest session: issuers' tokens for browsers expire after minutes
 _BEGUN_S: Final = 600
 _MAX_AT_ONCE: Final = 8
 _MAX_LENGTH: Final = 4096  # characters of a code
-_MAX_ERROR: Final = 64  # characters of an issuer's word for an error
+_MAX_ERROR: Final = 64  # characters of an issuer's error code
 _STATE, _NONCE, _VERIFIER = "state", "nonce", "verifier"
-#: By a page of ours, for a cookie of SameSite=Strict is not sent with what another site has led to.
+#: The redirect must come from a page of this server: a SameSite=Strict cookie is not sent after one from another site.
 _WELCOME: Final = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=../../">'
     '<title>mesos_gpu: logged in</title></head><body><p><a href="../../">Go on</a></p></body></html>'
@@ -53,18 +53,22 @@ _PROBLEM: Final = (
 
 
 class OidcLogin:
-    """The routes' functions."""
+    """HTTP handlers of log-ins at an OpenID Connect issuer.
+
+    Args:
+        who: Identification of callers, which begins the sessions.
+        prover: Verification of the issuer's tokens.
+    """
 
     def __init__(self, who: Who, prover: OidcTokens) -> None:
-        """Begin sessions of `who` by tokens that `prover` takes."""
         self._who, self._prover = who, prover.of_browsers()
         self._exchanges = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def begin(self, request: Request) -> Response:
-        """GET /login/oidc: to the issuer."""
+        """GET /login/oidc: redirect the browser to the issuer."""
         shown = self._who.shown(request.scope)
         try:
-            at = await self._endpoints()
+            endpoints = await self._endpoints()
         except WrongProof as wrong:
             return _page(wrong.what, 503, "../login")
         secret = secrets.token_urlsafe(32)
@@ -74,19 +78,21 @@ class OidcLogin:
             "client_id": client.id,
             "redirect_uri": self._callback(request, shown),
             "scope": " ".join(client.scopes),
-            "state": _made_of(secret, _STATE),
-            "nonce": _made_of(secret, _NONCE),
-            "code_challenge": _challenge(_made_of(secret, _VERIFIER)),
+            "state": _derived(secret, _STATE),
+            "nonce": _derived(secret, _NONCE),
+            "code_challenge": _challenge(_derived(secret, _VERIFIER)),
             "code_challenge_method": "S256",
         }
-        joint = "&" if "?" in at.authorization else "?"
+        joint = "&" if "?" in endpoints.authorization else "?"
         headers = cookies.begun(request.scope, shown, self._who.proxies, secret, _BEGUN_S)
         return RedirectResponse(
-            f"{at.authorization}{joint}{urlencode(query)}", 303, {**headers, "Cache-Control": "no-store"}
+            f"{endpoints.authorization}{joint}{urlencode(query)}",
+            303,
+            {**headers, "Cache-Control": "no-store"},
         )
 
     async def end(self, request: Request) -> Response:
-        """GET /login/oidc/callback: from the issuer, with a code, or with what went wrong."""
+        """GET /login/oidc/callback: the issuer's answer with a code or an error."""
         shown = self._who.shown(request.scope)
         try:
             caller = await self._caller(request, shown)
@@ -99,34 +105,44 @@ class OidcLogin:
         return Response(_WELCOME, 200, {**headers, **_PAGE}, "text/html")
 
     async def _caller(self, request: Request, shown: Shown) -> Caller:
+        """Return the caller that the issuer's answer proves.
+
+        Raises:
+            WrongProof: The answer belongs to another log-in, or the issuer has refused it.
+        """
         query, secret = request.query_params, cookies.begun_by(request.scope, shown, self._who.proxies)
         if not secret or not hmac.compare_digest(
-            _made_of(secret, _STATE).encode(), query.get("state", "").encode("utf-8", "replace")
+            _derived(secret, _STATE).encode(), query.get("state", "").encode("utf-8", "replace")
         ):
-            raise WrongProof("this login was not begun in this browser, or too long ago", guessed=False)
+            raise WrongProof("this log-in was not begun in this browser, or too long ago", guessed=False)
         if query.get("iss", self._prover.issuer.url) != self._prover.issuer.url:
-            raise WrongProof("another issuer has answered", guessed=False)
+            raise WrongProof("the answer comes from another issuer", guessed=False)
         code = query.get("code", "")
         if not code or len(code) > _MAX_LENGTH:
-            raise WrongProof("the issuer has not let you in", guessed=False, remedy="try again")
+            raise WrongProof("the issuer has refused the log-in", guessed=False, remedy="try again")
         wait_s = self._who.guesses.wait_s(shown.address, "", shown.now)
         if wait_s:
-            raise WrongProof("the code is not looked at", retry_s=ceil(wait_s))
+            raise WrongProof("the code was not checked", retry_s=ceil(wait_s))
         form = {
             "code": code,
             "redirect_uri": self._callback(request, shown),
-            "code_verifier": _made_of(secret, _VERIFIER),
+            "code_verifier": _derived(secret, _VERIFIER),
         }
-        granted = await self._exchanged(await self._endpoints(), form)
+        granted = await self._exchange(await self._endpoints(), form)
         caller, claims = await self._prover.verified(granted.id_token, shown.address, shown.now)
         nonce = claims.get("nonce")
         if not isinstance(nonce, str) or not hmac.compare_digest(
-            nonce.encode("utf-8", "replace"), _made_of(secret, _NONCE).encode()
+            nonce.encode("utf-8", "replace"), _derived(secret, _NONCE).encode()
         ):
-            raise WrongProof("the issuer's token is not of this login", caller.name)
+            raise WrongProof("the issuer's token belongs to another log-in", caller.name)
         return replace(caller, until=max(caller.until or 0.0, shown.now + BROWSER_S))
 
-    async def _exchanged(self, at: Endpoints, form: Mapping[str, str]) -> Granted:
+    async def _exchange(self, at: Endpoints, form: Mapping[str, str]) -> Granted:
+        """Exchange the issuer's code for tokens.
+
+        Raises:
+            WrongProof: The issuer refuses the code, or does not answer.
+        """
         client = self._prover.client
         async with self._exchanges:
             try:
@@ -139,9 +155,14 @@ class OidcLogin:
                 raise WrongProof("the issuer does not answer", guessed=False, remedy="try again") from error
 
     async def _endpoints(self) -> Endpoints:
+        """Return the issuer's endpoints for log-ins by browser.
+
+        Raises:
+            WrongProof: The issuer has none.
+        """
         at = await self._prover.issuer.endpoints()
         if not (at.authorization and at.token):
-            raise WrongProof("the issuer has no logins by browser", guessed=False)
+            raise WrongProof("the issuer does not support log-in by browser", guessed=False)
         return at
 
     def _callback(self, request: Request, shown: Shown) -> str:
@@ -158,9 +179,12 @@ def _page(problem: str, status: int, again: str, headers: Mapping[str, str] | No
 
 
 def _wrong(refused: Refused) -> WrongProof:
-    """A code that is none is a guess; whatever else an issuer refuses is for the operator."""
+    """Return the error for a refusal of the issuer.
+
+    An unknown code counts as a guess; other refusals are logged for the operator.
+    """
     if refused.error == "invalid_grant":
-        return WrongProof("the issuer does not know the code")
+        return WrongProof("the issuer does not accept the code")
     logger.warning("a browser's login fails: %s", refused.what)
     return WrongProof(
         f"the issuer refuses the scheduler: {refused.error[:_MAX_ERROR]}",
@@ -169,7 +193,8 @@ def _wrong(refused: Refused) -> WrongProof:
     )
 
 
-def _made_of(secret: str, what: str) -> str:
+def _derived(secret: str, what: str) -> str:
+    """Return a value for one purpose that derives from the secret in the browser's cookie."""
     digest = hmac.digest(secret.encode("utf-8", "replace"), what.encode(), hashlib.sha256)
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
 

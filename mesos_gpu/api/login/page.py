@@ -1,4 +1,4 @@
-"""The page to log in: one file, into which nothing but a sentence is put."""
+"""The log-in page: one HTML file, of which sections are removed and a message is inserted."""
 
 from functools import cache
 from html import escape
@@ -17,13 +17,13 @@ def _file() -> str:
 
 
 def login_page(problem: str = "", *, asked: bool, passwords: bool, issuer: bool) -> str:
-    """The page as HTML.
+    """Return the log-in page as HTML.
 
     Args:
-        problem: Why somebody was not let in; "": nothing was tried.
-        asked: Whether anybody has to log in.
-        passwords: Whether a name and a password are taken.
-        issuer: Whether one logs in at an OpenID Connect issuer.
+        problem: Reason for which a log-in failed; "" if none has failed.
+        asked: Whether authentication is on.
+        passwords: Whether a name and a password are accepted.
+        issuer: Whether users log in at an OpenID Connect issuer.
     """
     text = _file()
     if not (asked and passwords):
@@ -32,9 +32,9 @@ def login_page(problem: str = "", *, asked: bool, passwords: bool, issuer: bool)
         text = _without(text, *_ISSUER)
     if not asked:
         text = _without(text, *_TOKENS)
-        problem = "This scheduler asks nobody who he is."
-    told = f'<p class="alert" role="alert">{escape(problem)}</p>' if problem else ""
-    return text.replace(_PROBLEM, told)
+        problem = "This scheduler has no authentication."
+    alert = f'<p class="alert" role="alert">{escape(problem)}</p>' if problem else ""
+    return text.replace(_PROBLEM, alert)
 
 
 def _without(text: str, begin: str, end: str) -> str:

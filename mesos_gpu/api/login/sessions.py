@@ -1,4 +1,4 @@
-"""Sessions of browsers: what a cookie stands for. Kept in memory alone: a scheduler that is started again asks anew."""
+"""Sessions of browsers, which cookies stand for. They are in memory only, so that a restart ends them."""
 
 import hashlib
 import hmac
@@ -12,15 +12,13 @@ from mesos_gpu.access.proofs import WrongProof
 from mesos_gpu.model.access.caller import Caller, Proof
 
 COOKIE: Final = "mesos_gpu"
-SECURE_COOKIE: Final = (
-    "__Host-mesos_gpu"  # RFC 6265bis, section 4.1.3.2: of this host alone, and by TLS alone
-)
+SECURE_COOKIE: Final = "__Host-mesos_gpu"  # RFC 6265bis, section 4.1.3.2: for this host only, over TLS only
 WHOLE_S: Final = 12 * 3600.0
 IDLE_S: Final = 3600.0
 MAX: Final = 10_000
 MAX_OF_NAME: Final = 50
 _BYTES: Final = 32
-_MAX_LENGTH: Final = 64  # characters of a cookie that is looked at
+_MAX_LENGTH: Final = 64  # characters of a cookie value; longer ones are cut
 _AGAIN: Final = "log in again"
 
 
@@ -28,36 +26,39 @@ _AGAIN: Final = "log in again"
 class Session:
     """A session of a browser. Times: seconds since the epoch."""
 
-    id: str  # of the log and of the audit; the cookie cannot be worked out from it
-    caller: Caller  # as it was proved when it began
-    csrf: str = field(repr=False)  # what requests that change something show beside the cookie
+    id: str  # for logs and audit; the cookie cannot be derived from it
+    caller: Caller  # as proved when the session began
+    csrf: str = field(repr=False)  # token that changing requests send besides the cookie
     begun_at: float
     used_at: float
 
     def until(self) -> float:
-        """When it ends, if it is used all the time."""
+        """Return when the session ends if it is never idle."""
         whole = self.begun_at + WHOLE_S
         return whole if self.caller.until is None else min(whole, self.caller.until)
 
 
 class Sessions:
-    """All of a scheduler. Used on the event loop only."""
+    """All sessions of a scheduler. Used on the event loop only.
+
+    Args:
+        stands: Function that returns whether the proof that began a session is still valid.
+    """
 
     def __init__(self, stands: Callable[[Caller], bool]) -> None:
-        """`stands`: whether what began a session still proves its name."""
         self._stands = stands
         self._each: OrderedDict[str, Session] = (
             OrderedDict()
-        )  # by a hash of the cookie; what is used last is last
-        self._keys: dict[str, str] = {}  # by the id of a session
-        self._ended: OrderedDict[str, Session] = OrderedDict()  # so that a cookie that is shown again is told
+        )  # by a hash of the cookie; the latest used is last
+        self._keys: dict[str, str] = {}  # keys of `_each` by session id
+        self._ended: OrderedDict[str, Session] = OrderedDict()  # recognized if their cookies come again
 
     def begin(self, caller: Caller, now: float) -> tuple[str, Session]:
-        """A new one, and its cookie: never one that the browser had before."""
+        """Begin a session; return a new cookie and the session."""
         cookie = secrets.token_urlsafe(_BYTES)
         key = _hash(cookie)
         session = Session(key[:32], caller, secrets.token_urlsafe(_BYTES), now, now)
-        own = [each for each, kept in self._each.items() if kept.caller.name == caller.name]
+        own = [key for key, session in self._each.items() if session.caller.name == caller.name]
         for old in own[: max(0, len(own) - MAX_OF_NAME + 1)]:
             self._end(old)
         while len(self._each) >= MAX:
@@ -66,10 +67,10 @@ class Sessions:
         return cookie, session
 
     def find(self, cookie: str, now: float) -> Session:
-        """The session of a cookie; it is used now.
+        """Return the session of a cookie, and note its use.
 
         Raises:
-            WrongProof: There is none, or it has ended.
+            WrongProof: There is no such session, or it has ended.
         """
         key = _hash(cookie[: _MAX_LENGTH + 1])
         session = self._each.get(key)
@@ -86,20 +87,20 @@ class Sessions:
         return session
 
     def end(self, cookie: str) -> None:
-        """Forget one: its cookie proves nothing any more."""
+        """End the session of a cookie."""
         self._end(_hash(cookie[: _MAX_LENGTH + 1]))
 
     def is_there(self, session_id: str, now: float) -> bool:
-        """Whether one goes on, by the id that its callers have; it is not used by that."""
+        """Return whether the session with an id lasts; this does not count as a use."""
         session = self.by_id(session_id)
         return session is not None and now < session.until() and self._stands(session.caller)
 
     def by_id(self, session_id: str) -> Session | None:
-        """The session of an id that callers have; None: it has ended."""
+        """Return the session with an id; None if it has ended."""
         return self._each.get(self._keys.get(session_id, ""))
 
     def __len__(self) -> int:
-        """How many go on."""
+        """Return the number of open sessions."""
         return len(self._each)
 
     def _end(self, key: str) -> None:
@@ -112,7 +113,7 @@ class Sessions:
 
 
 def caller_by(session: Session, address: str) -> Caller:
-    """Who sends a request of a session."""
+    """Return the caller of a request of a session."""
     began = session.caller
     return replace(
         began,
@@ -126,7 +127,7 @@ def caller_by(session: Session, address: str) -> Caller:
 
 
 def is_token_of(session: Session, shown: str) -> bool:
-    """Whether a request that changes something comes from a page of ours: no other can read what it shows."""
+    """Return whether a request shows its session's CSRF token, which only pages of this server can read."""
     return hmac.compare_digest(session.csrf.encode(), shown.encode("utf-8", "replace"))
 
 

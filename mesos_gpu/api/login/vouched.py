@@ -1,4 +1,4 @@
-"""Callers whom another scheduler of this cluster vouches for: it has seen what cannot be passed on."""
+"""Callers whose identity another scheduler states, as a forwarded request cannot carry proofs of its connection."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,17 +7,17 @@ from starlette.types import Scope
 
 from mesos_gpu.model.access.caller import Caller, Proof
 
-#: What a connection proves, and a request that is passed on does not.
+#: Proofs that belong to a connection, and are lost when a request is forwarded.
 OF_CONNECTIONS: Final = (Proof.SOCKET, Proof.CERTIFICATE, Proof.PROXY)
 _EXTENSION: Final = "mesos_gpu.vouched"
 
 
 def extension(callers: Sequence[Caller]) -> dict[str, dict[object, object]]:
-    """What an ASGI scope says of them, as its `extensions`."""
+    """Return ASGI extensions that name the callers."""
     return {_EXTENSION: {"callers": tuple(callers)}}
 
 
 def vouched_in(scope: Scope) -> Sequence[Caller]:
-    """Callers that another scheduler vouches for."""
-    told = (scope.get("extensions") or {}).get(_EXTENSION)
-    return tuple(told["callers"]) if isinstance(told, dict) else ()
+    """Return the callers whose identity another scheduler states."""
+    entry = (scope.get("extensions") or {}).get(_EXTENSION)
+    return tuple(entry["callers"]) if isinstance(entry, dict) else ()

@@ -1,4 +1,4 @@
-"""How somebody logs in here: told to everybody, for without it nobody could."""
+"""GET /v1/login: the ways to log in, readable without authentication."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from mesos_gpu.model.access.caller import Proof
 
 
 def ways(who: Who | None) -> shapes.LoginWays:
-    """The proofs that are taken, and what a public client of the issuer needs; nothing of it is secret."""
+    """Return the accepted kinds of proofs, and what a public client of the issuer needs; it contains no secrets."""
     provers = who.provers if who else {}
     issuer = provers.get(Proof.OIDC)
     return {
@@ -34,7 +34,7 @@ def _client(prover: OidcTokens) -> shapes.OidcClient:
 
 
 def login_routes(who: Who | None) -> list[Route]:
-    """All routes of logging in, and of who one is; `who`: None: nobody is asked."""
+    """Return all routes for logging in and for the caller's identity. `who`: None if authentication is off."""
     handlers = LoginHandlers(who)
 
     async def told(_request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Who sends a request: all proofs that it shows, in their order; what is wrong is refused, never passed over."""
+"""Identification of callers by all proofs that a request shows; a wrong proof is refused, never ignored."""
 
 import logging
 import time
@@ -27,21 +27,21 @@ from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
 
 logger = logging.getLogger("mesos_gpu.login")
 CSRF_HEADER: Final = "x-csrf-token"
-#: What an operator may open to everybody, or close, by the word for it.
+#: Routes that an operator may open to unauthenticated callers or close, by their name in --open-routes.
 ROUTES: Final[Mapping[str, Sequence[str]]] = {
     "ping": ("/ping", "/v1/health"),
     "openapi": ("/v1/openapi.json",),
     "metrics": ("/metrics", "/metrics/prometheus"),
 }
-#: Whoever has a cookie that proves nothing any more still gets the page to log in, and what belongs to it.
+#: Paths that are served also with the cookie of an ended session: the log-in page and what belongs to it.
 _PAGES: Final = ("/", "/login", "/login/oidc", "/login/oidc/callback", "/v1/session")
-_LOGINS: Final = (("POST", "/login"), ("POST", "/v1/session"))  # what they show is a proof itself
+_LOGINS: Final = (("POST", "/login"), ("POST", "/v1/session"))  # their bodies contain proofs
 _STATIC: Final = "/static/"
 _FORWARDED: Final = "x-forwarded-for"
 
 
 class Who:
-    """Identifies callers. All is used on the event loop."""
+    """Identifies callers. To be used on the event loop only."""
 
     def __init__(
         self,
@@ -53,32 +53,34 @@ class Who:
         open_routes: Collection[str] = ("ping", "openapi"),
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Ask several kinds of proofs.
+        """Accept several kinds of proofs.
 
         Args:
-            provers: At most one of a kind.
-            order: Of their kinds, all of them; (): the usual one.
-            guesses: What is remembered of wrong proofs, where provers look at it too.
-            proxies: Those whose X-Forwarded-For is believed.
-            open_routes: Of `ROUTES`, what is answered without a name.
-            now: Seconds since the epoch.
+            provers: Verifiers of proofs, at most one of each kind.
+            order: Every kind of proof, in order; empty for the default order.
+            guesses: Record of wrong proofs, if the provers share one.
+            proxies: Trusted proxies, whose X-Forwarded-For is believed.
+            open_routes: Names in `ROUTES` that need no proof.
+            now: Clock, in seconds since the epoch.
         """
         self.order = tuple(order or proofs.ORDER)
         self.provers: Mapping[Proof, Prover] = {
-            each.kind: each for each in sorted(provers, key=lambda prover: self.order.index(prover.kind))
+            prover.kind: prover
+            for prover in sorted(provers, key=lambda prover: self.order.index(prover.kind))
         }
         self.guesses = Guesses() if guesses is None else guesses
-        self.sessions = Sessions(self._backs)
+        self.sessions = Sessions(self._is_valid)
         self._log = SparseLog(logger, "wrong proofs")
         self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
         self.proxies, self._now = proxies or Proxies(), now
 
     async def log_in(self, scope: Scope, credentials: Authorization) -> tuple[Caller, dict[str, str]]:
-        """Begin a session by what a body has, as if a header had it; the caller, and the header with the cookie. The
-        session that the browser had ends.
+        """Begin a session by credentials from a body; return the caller and the header that sets the cookie.
+
+        A session that the browser had ends.
 
         Raises:
-            Refusal: It proves nothing (401), or there were too many wrong ones (429).
+            Refusal: The credentials are wrong (401), or there were too many wrong ones (429).
         """
         kind, shown = SESSION, None
         try:
@@ -88,13 +90,16 @@ class Who:
                 caller = await prover.identify(shown) if kind_of in _BY_HEADER else None
                 if caller is not None:
                     return self.begin(scope, shown, caller)
-            raise WrongProof("this is not taken here", guessed=False)
+            raise WrongProof(
+                "none of this scheduler's log-in methods accepts these credentials", guessed=False
+            )
         except WrongProof as wrong:
             raise self.refused(scope, wrong, kind, shown) from wrong
 
     def begin(self, scope: Scope, shown: Shown, caller: Caller) -> tuple[Caller, dict[str, str]]:
-        """Begin a session of a caller who has proved who he is; the caller, and the header with the cookie. The session
-        that the browser had ends.
+        """Begin a session of a caller whose name is proved; return the caller and the header that sets the cookie.
+
+        A session that the browser had ends.
 
         Raises:
             Refusal: There are several cookies.
@@ -103,11 +108,11 @@ class Who:
         self.log_out(scope)
         note.about("name", caller.name)
         cookie, session = self.sessions.begin(caller, shown.now)
-        told = cookies.given(scope, shown, self.proxies, cookie, session.until() - shown.now)
-        return caller_by(session, shown.address), dict(told)
+        cookie_header = cookies.given(scope, shown, self.proxies, cookie, session.until() - shown.now)
+        return caller_by(session, shown.address), dict(cookie_header)
 
     def log_out(self, scope: Scope) -> dict[str, str]:
-        """End the session of a request's cookie, if there is one; the header that takes the cookie back.
+        """End the session of a request's cookie, if there is one; return the header that deletes the cookie.
 
         Raises:
             Refusal: There are several cookies.
@@ -124,16 +129,16 @@ class Who:
         return dict(cookies.forgotten(scope, shown, self.proxies))
 
     def csrf_of(self, caller: Caller) -> str | None:
-        """What a page of a session shows with requests that change something; None: it has ended."""
+        """Return the CSRF token that a session's page sends with changes; None if the session has ended."""
         session = self.sessions.by_id(caller.proof_id)
         return session.csrf if session else None
 
     async def identify(self, scope: Scope) -> Caller:
-        """Say who sends a request; `NOBODY`, with the address, if it shows no proof.
+        """Return the caller of a request; `NOBODY`, with the address, if it shows no proof.
 
         Raises:
-            Refusal: A proof is wrong (401), there were too many wrong ones (429), or a request by a browser's session
-                does not come from a page of ours (403).
+            Refusal: A proof is wrong (401), there were too many wrong ones (429), or a request of a browser's session
+                does not come from a page of this server (403).
         """
         kind, shown = "", None
         try:
@@ -148,9 +153,9 @@ class Who:
                     callers.append(caller)
                     self.guesses.right(shown.address, caller.name, shown.now)
             kind = HEADERS
-            callers += [each for each in vouched_in(scope) if each.proof in self.provers]
-            if shown.authorization and not any(each.proof in _BY_HEADER for each in callers):
-                raise WrongProof(f"{_scheme(shown)} is not taken here", guessed=False)
+            callers += [caller for caller in vouched_in(scope) if caller.proof in self.provers]
+            if shown.authorization and not any(caller.proof in _BY_HEADER for caller in callers):
+                raise WrongProof(f"{_scheme(shown)} is not accepted here", guessed=False)
             kind = SESSION
             session = self.session_of(scope, shown)
             if session is not None:
@@ -159,16 +164,16 @@ class Who:
             raise self.refused(scope, wrong, kind, shown) from wrong
         caller = proofs.first(self.order, callers)
         if caller is None:
-            return self._nobody(scope["path"], shown)
+            return self._unproved(scope["path"], shown)
         if caller.session and session is not None:
             _check_csrf(scope, shown, session)
         return caller
 
     async def of_connection(self, scope: Scope) -> tuple[str, Sequence[Caller]]:
-        """Where a request comes from, and who is proved to send it by its connection, which nobody can pass on.
+        """Return the address of a request, and the callers that its connection proves, which cannot be forwarded.
 
         Raises:
-            Refusal: As of `identify`.
+            Refusal: See `identify`.
         """
         kind, shown = HEADERS, None
         try:
@@ -184,8 +189,9 @@ class Who:
         return shown.address, callers
 
     def shows_more(self, scope: Scope) -> bool:
-        """Return whether a request shows a proof that is passed on with it: an Authorization header or the cookie of a
-        session. Whether it is right is not checked.
+        """Return whether a request shows a proof that is forwarded with it: a header Authorization or a session cookie.
+
+        The proof itself is not verified.
         """
         try:
             shown = self.shown(scope)
@@ -193,19 +199,23 @@ class Who:
         except WrongProof:
             return True
 
-    def _nobody(self, path: str, shown: Shown) -> Caller:
-        """Whoever shows no proof: some routes are for everybody, by the operator's word."""
+    def _unproved(self, path: str, shown: Shown) -> Caller:
+        """Return the caller of a request without any proof; some routes need none.
+
+        Raises:
+            Refusal: The operator has closed the route (401).
+        """
         is_open = self._open.get(path)
         if is_open is False:
-            what = f"{path} needs a name, and none is proved"
+            what = f"{path} needs authentication, and the request has none"
             raise Refusal(401, "unauthenticated", what, remedy="send a token; or see --open-routes")
         return ANYBODY if is_open else replace(NOBODY, address=shown.address)
 
     def shown(self, scope: Scope) -> Shown:
-        """What a request shows.
+        """Return the address and the headers of a request, from which callers are proved.
 
         Raises:
-            WrongProof: A header has no form that can be understood.
+            WrongProof: A header is malformed.
         """
         headers: dict[str, list[str]] = {}
         for name, value in scope[HEADERS]:
@@ -224,11 +234,12 @@ class Who:
         )
 
     def session_of(self, scope: Scope, shown: Shown) -> Session | None:
-        """The session whose cookie a request shows; None: it shows none, or one that has ended and the request is for
-        the page to log in.
+        """Return the session whose cookie a request shows.
+
+        None if it shows none, or if the session has ended and the request is for the log-in page.
 
         Raises:
-            WrongProof: It has ended, or there are several cookies.
+            WrongProof: The session has ended, or there are several cookies.
         """
         cookie = cookies.read(scope, shown, self.proxies)
         if cookie is None:
@@ -241,7 +252,7 @@ class Who:
             raise
 
     def refused(self, scope: Scope, wrong: WrongProof, kind: str, shown: Shown | None) -> Refusal:
-        """Count a wrong proof, and say what is answered."""
+        """Count and log a wrong proof; return the refusal: 429 after too many wrong ones, else 401."""
         client = scope.get("client")
         address = shown.address if shown else str(client[0]) if client else ""
         note.claimed(wrong.claimed, kind)
@@ -252,39 +263,50 @@ class Who:
             if not retry_s:
                 self.guesses.wrong(address, wrong.claimed, self._now())
         self._log.warn(
-            "a wrong proof from %s (%s): %s%s",
+            "failed authentication from %s (%s): %s%s",
             address or "the socket",
             kind,
             wrong.what,
             f"; it claims to be {wrong.claimed!r}" if wrong.claimed else "",
         )
         if retry_s:
-            what, headers = f"{wrong.what}; there were too many wrong proofs", {"Retry-After": str(retry_s)}
+            what, headers = (
+                f"{wrong.what}; there were too many failed attempts",
+                {"Retry-After": str(retry_s)},
+            )
             return Refusal(429, "limit", what, remedy=f"wait for {retry_s} s", headers=headers)
-        told = cookies.forgotten(scope, shown, self.proxies) if kind == SESSION and shown else None
-        return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=told)
+        cookie_header = cookies.forgotten(scope, shown, self.proxies) if kind == SESSION and shown else None
+        return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=cookie_header)
 
     def stands(self, caller: Caller) -> bool:
-        """Whether what proved a name still does."""
+        """Return whether a caller's proof is still valid."""
         if not caller.is_proved:
-            return True  # nobody can lose what he has not
+            return True  # without a proof nothing can expire
         now = self._now()
         if caller.until is not None and now >= caller.until:
             return False
-        return self.sessions.is_there(caller.proof_id, now) if caller.session else self._backs(caller)
+        return self.sessions.is_there(caller.proof_id, now) if caller.session else self._is_valid(caller)
 
     def challenges(self, scope: Scope) -> Sequence[str]:
-        """What may be sent as a proof. A browser is not asked for a password by HTTP basic: it would ask its user in
-        a window of its own, and send it from then on with every request, also for pages of others."""
+        """Return the values of WWW-Authenticate, which name the accepted proofs.
+
+        A browser is not asked for HTTP basic: it would ask its user in a window of its own, and send the password with
+        every later request, also for pages of others.
+        """
         in_browser = any(
             name.startswith((b"sec-fetch-", b"x-requested-with"))
             or (name == b"accept" and b"text/html" in value)
             for name, value in scope[HEADERS]
         )
-        told = dict.fromkeys(prover.challenge for prover in self.provers.values() if prover.challenge)
-        return [each for each in told if not (in_browser and each.lower().startswith("basic"))]
+        challenges = dict.fromkeys(prover.challenge for prover in self.provers.values() if prover.challenge)
+        return [
+            challenge
+            for challenge in challenges
+            if not (in_browser and challenge.lower().startswith("basic"))
+        ]
 
-    def _backs(self, caller: Caller) -> bool:
+    def _is_valid(self, caller: Caller) -> bool:
+        """Return whether the kind of proof is accepted and a caller's proof is still valid."""
         prover = self.provers.get(caller.proof)
         ended = caller.until is not None and self._now() >= caller.until
         return prover is not None and not ended and prover.stands(caller)
@@ -294,14 +316,23 @@ _BY_HEADER: Final = (Proof.TOKEN, Proof.PASSWORD, Proof.OIDC)
 
 
 def _scheme(shown: Shown) -> str:
-    """What an Authorization header is of, without what may be a secret."""
+    """Return what kind of Authorization header was sent, without what may be secret."""
     scheme = shown.authorization.scheme if shown.authorization else ""
     if scheme == "bearer":
-        return "a bearer token that is none of this scheduler's (mgpu_ID_SECRET)"
-    return f"a proof by {scheme}" if scheme in ("basic", "digest", "negotiate") else "such a proof"
+        return "a bearer token that this scheduler did not issue (mgpu_ID_SECRET)"
+    return (
+        f"the authentication scheme {scheme}"
+        if scheme in ("basic", "digest", "negotiate")
+        else "this authentication scheme"
+    )
 
 
 def _check_csrf(scope: Scope, shown: Shown, session: Session) -> None:
+    """Check the CSRF token of a changing request of a session.
+
+    Raises:
+        Refusal: The token is missing or wrong (403).
+    """
     if scope["method"] in SAFE or (scope["method"], scope["path"]) in _LOGINS:
         return
     sent = shown.headers.get(CSRF_HEADER, ())

@@ -1,4 +1,4 @@
-"""Who somebody is, and what he may do, in words."""
+"""The caller's identity, and its rights in words."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from mesos_gpu.access.rights import Right, Scope
 
 
 def told(rights: Rights, proofs: Iterable[str], csrf_token: str | None) -> dict[str, Any]:
-    """The answer of GET /v1/whoami. `proofs`: kinds that are taken; `csrf_token`: of a browser's session."""
+    """Return the answer of GET /v1/whoami. `proofs`: accepted kinds; `csrf_token`: None without a browser's session."""
     caller = rights.caller
     narrowing = caller.narrowing
     return {
@@ -43,7 +43,7 @@ def _right(right: Right, grant: Grant) -> dict[str, Any]:
 
 
 def in_words(right: Right, grant: Grant) -> str:
-    """A right as somebody has it, as `end jobs (one's own), in the queue research`."""
+    """Return a right in words, as `end jobs (one's own), in the queue research`."""
     words = right.allows
     if grant.own:
         words += " (one's own)"

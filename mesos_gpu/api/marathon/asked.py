@@ -1,4 +1,4 @@
-"""What a request asks for: its path, its query, its body."""
+"""Parts of a request to Marathon's interface: its path, its query, its body."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path names: of "shop/db/tasks/shop_db.1" the id "/shop/db", the verb "tasks" and the item."""
+    """The parts of a path: of "shop/db/tasks/shop_db.1" the id "/shop/db", the verb "tasks" and the item."""
 
     id: str
     verb: str = ""
@@ -26,12 +26,12 @@ class Place:
 
 
 def place_of(path: str, verbs: Mapping[str, bool], *, of_root: bool = False) -> Place:
-    """Read a path; how many slashes there are is of no matter: clients send "//shop/db".
+    """Parse a path. Repeated slashes do not matter: clients send "//shop/db".
 
     Args:
-        path: What follows the collection's name.
-        verbs: Words that may end it, and whether an item may follow.
-        of_root: Whether such words may be all of the path: then they are of the root group.
+        path: Path after the collection's name.
+        verbs: Words that may end it, and whether an item may follow each.
+        of_root: Whether the path may consist of such words only, which then apply to the root group.
     """
     steps, least = steps_of(path), 0 if of_root else 1
     if len(steps) > least + 1 and verbs.get(steps[-2]):
@@ -48,16 +48,16 @@ def _id(steps: list[str]) -> str:
 
 
 def flag(request: Request, name: str, *, default: bool = False) -> bool:
-    """A query parameter; clients write "True" as well as "true"."""
+    """Return a Boolean query parameter; clients write "True" as well as "true"."""
     text = request.query_params.get(name)
     return default if text is None else text.strip().lower() == "true"
 
 
 def embeds(request: Request, *prefixes: str) -> frozenset[str]:
-    """The values of `embed`, each without its prefix: "tasks" for "apps.tasks"."""
+    """Return the values of `embed`, each without its prefix: "tasks" for "apps.tasks"."""
     values = set()
     for value in request.query_params.getlist("embed"):
-        prefix = next((each for each in prefixes if value.startswith(each)), "")
+        prefix = next((candidate for candidate in prefixes if value.startswith(candidate)), "")
         values.add(value[len(prefix) :])
     return frozenset(values)
 
@@ -66,7 +66,7 @@ async def json_body(request: Request) -> Any:
     """Return the JSON of a body with apps or groups.
 
     Raises:
-        Refused: It is none.
+        Refused: The body is not JSON.
     """
     value = await read_of(request, _apps_of, MAX_APPS)
     if isinstance(value, Problems):
@@ -82,7 +82,7 @@ async def json_read(request: Request, read: Callable[[Any], T]) -> T:
     """Return what a function reads in the body's JSON.
 
     Raises:
-        Refused: It is none.
+        Refused: The body is not JSON.
     """
 
     def whole(body: bytes) -> T:

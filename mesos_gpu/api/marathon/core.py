@@ -1,4 +1,4 @@
-"""What all routes below /v2 share: reading, changing, and the answer to a change."""
+"""Functions for all routes below /v2: reading, changing apps, and answering changes."""
 
 import time
 import uuid
@@ -50,35 +50,34 @@ T = TypeVar("T")
 Json = list[dict[str, Any]]
 DEPLOYMENT_ID: Final = "Marathon-Deployment-Id"
 MAX_INSTANCES: Final = 20_000  # of all apps together
-_ATTEMPTS: Final = 50  # each one fails only because another change was made
+_ATTEMPTS: Final = 50  # an attempt fails only if another change came first
 _NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
 class Core:
-    """The scheduler, as the routes use it."""
+    """Reads the state, and changes the tree of apps: checks rights, validates, repeats on races, begins deployments."""
 
     def __init__(self, scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> None:
-        """Serve a scheduler."""
         self.scheduler, self.events, self._settings = scheduler, events, settings
 
     def allowed(self, root: Group) -> Allowed:
-        """Return what definitions may ask for where `root` is the tree of apps.
+        """Return what definitions may contain while `root` is the tree of apps.
 
-        To read a definition by it may wait for the engine: not on the thread that answers all requests.
+        Reading a definition with it may wait for the engine: do not do so on the event loop.
         """
         permits = self._settings.permits
         return Allowed(
             secrets=permits.secrets,
             default_network=next(iter(permits.host_networks), None),
-            also=lambda app: self._in_the_way(app, root),
+            also=lambda app: self._obstacles(app, root),
         )
 
     async def read(self, fn: Callable[[View], T]) -> T:
-        """What `fn` finds, on the engine's thread."""
+        """Return what `fn` returns for the state, on the engine's thread."""
         return await result_of(self.scheduler.read(fn))
 
     async def read_copy(self, fn: Callable[[View], T]) -> T:
-        """Return what `fn` finds in a copy of the state, on another thread than the engine."""
+        """Return what `fn` returns for a copy of the state, on another thread than the engine's."""
         return await result_of(self.scheduler.read_copy(fn))
 
     def _consent(self, rights: Rights, splits: Sequence[TrafficSplit], queues: Tree) -> Consent:
@@ -94,34 +93,44 @@ class Core:
         restarts: frozenset[str] = frozenset(),
         kill: Mapping[str, tuple[str, ...]] = _NO_KILL,
     ) -> Deployment:
-        """Begin a deployment for the sender of `request`; one without a step if nothing is to be done. `target` may be
-        asked several times.
+        """Begin a deployment for the sender of a request; return one without steps if nothing changes.
+
+        Args:
+            target: Function that returns the new tree of apps for the current one; may be called several times.
+            force: Whether deployments in progress are overridden.
+            restarts: Apps whose instances are all replaced.
+            kill: Instances by app that are killed.
 
         Raises:
-            AppLocked, BadConfiguration, Refused: It cannot be.
-            Refusal: He may not.
+            AppLocked: A deployment in progress changes one of the apps.
+            BadConfiguration, Refused: The new tree is not valid.
+            Refusal: The caller lacks a right.
         """
         rights = rights_of(request)
         for _ in range(_ATTEMPTS):
-            seen, under_way, splits, queues = await self._seen()
-            # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
+            base, under_way, splits, queues = await self._seen()
+            # Not on the engine's thread: checking a large body takes long, and an error must not end the engine.
             may = self._consent(rights, splits, queues)
-            given = partial(may.given, seen, restarts=restarts, kills=kill)
-            wanted = await in_turn(request, partial(self._wanted, _both(target, given), seen, under_way))
-            with suppress(_Overtaken), ExitStack() as held:
-                await run_in_threadpool(self._hold_archives, held, seen, wanted)
+            with_owners = partial(may.given, base, restarts=restarts, kills=kill)
+            new_tree = await in_turn(
+                request, partial(self._wanted, _composed(target, with_owners), base, under_way)
+            )
+            with suppress(_Outdated), ExitStack() as resources:
+                await run_in_threadpool(self._hold_archives, resources, base, new_tree)
                 change = self.scheduler.request(
-                    apps_change(partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill)
+                    apps_change(partial(_if_still, base, new_tree), force=force, restarts=restarts, kill=kill)
                 )
                 try:
-                    made = await result_of(change) or self._over(seen, wanted)
+                    deployment = await result_of(change) or self._finished(base, new_tree)
                 except NotAccepted as error:
-                    raise told_of(rights, error, "what it names") from None
-                _note(made)
-                return made
-        raise Refused(503, "apps change too often at this moment", remedy="try again")
+                    raise told_of(rights, error, "the named queue") from None
+                _note(deployment)
+                return deployment
+        raise Refused(503, f"other changes of apps came first {_ATTEMPTS} times", remedy="try again")
 
     async def _seen(self) -> "_Seen":
+        """Return the state on which a change is based."""
+
         def seen(view: View) -> _Seen:
             deployments, splits = tuple(view.deployments.values()), tuple(view.splits.values())
             return _Seen(view.catalog.root, deployments, splits, view.tree)
@@ -131,42 +140,50 @@ class Core:
     def _wanted(
         self, target: Callable[[Group], Group], seen: Group, under_way: Iterable[Deployment]
     ) -> Group:
-        """What `target` makes of the tree, whole: with the service ports that it leaves open."""
-        wanted = target(seen)
-        _refuse_too_many(wanted)
-        kept = (port for each in under_way for app in each.plan.changed_from for port in app.service_ports)
-        given = service_ports_given(seen, wanted, self._settings.service_ports, kept=kept)
-        return tree.map_apps(wanted, lambda app: given.get(app.id, app)) if given else wanted
+        """Return the complete tree that `target` makes, with service ports for apps that do not choose theirs."""
+        new_tree = target(seen)
+        _refuse_too_many(new_tree)
+        reserved = (
+            port
+            for deployment in under_way
+            for app in deployment.plan.changed_from
+            for port in app.service_ports
+        )
+        with_ports = service_ports_given(seen, new_tree, self._settings.service_ports, kept=reserved)
+        return tree.map_apps(new_tree, lambda app: with_ports.get(app.id, app)) if with_ports else new_tree
 
     def _hold_archives(self, held: ExitStack, seen: Group, wanted: Group) -> None:
-        """See that what comes along with apps that run something else afterwards is there, and stays while it is held.
+        """Hold the archives of new and changed apps, so that they stay until the change is made.
 
         Raises:
-            Refused: It is not.
+            Refused: An archive is missing.
         """
         old = {app.id: app for app in seen.all_apps()}
         details: list[Detail] = []
         for app in wanted.all_apps():
-            before, said = old.get(app.id), gpu_options(app).upload
-            if said is None or (before is not None and same_but_scale(before, app)):
+            before, archive = old.get(app.id), gpu_options(app).upload
+            if archive is None or (before is not None and same_but_scale(before, app)):
                 continue
             try:
                 if self._settings.uploads is None:
-                    raise Unavailable("this scheduler keeps no archives", remedy="use fetch or volumes")
-                held.enter_context(self._settings.uploads.held(app.owner, said.removeprefix("sha256:")))
+                    raise Unavailable("this scheduler does not store archives", remedy="use fetch or volumes")
+                held.enter_context(self._settings.uploads.held(app.owner, archive.removeprefix("sha256:")))
             except MesosGpuError as error:
                 details.append(Detail(f"{app.id}/gpu/upload", (f"{error.what}: {error.remedy}",)))
         if details:
             raise not_valid(details)
 
-    def _over(self, seen: Group, wanted: Group) -> Deployment:
-        """Make a deployment where nothing is to be done, as Marathon does: clients wait for its end, or its event."""
-        made = Deployment(str(uuid.uuid4()), time.time(), Plan(seen, wanted, ()))
-        self.events.tell(DeploymentMoved(Stage.DONE, made))
-        return made
+    def _finished(self, seen: Group, wanted: Group) -> Deployment:
+        """Return a finished deployment for a change without effect.
+
+        Marathon makes one as well: clients wait for it or its event.
+        """
+        deployment = Deployment(str(uuid.uuid4()), time.time(), Plan(seen, wanted, ()))
+        self.events.tell(DeploymentMoved(Stage.DONE, deployment))
+        return deployment
 
     async def posted(self, request: Request, ids: Sequence[str]) -> None:
-        """Tell those who listen that these apps' definitions were taken."""
+        """Inform listeners that the definitions of these apps were accepted."""
         if not self.events.heard:
             return
 
@@ -178,25 +195,26 @@ class Core:
             self.events.tell(AppPosted(client_of(request), request.url.path, app, info))
 
     async def preview(self, request: Request, target: Callable[[Group], Group]) -> dict[str, Json]:
-        """Return what a change would do: its `steps`, its `changes` (each app that would be another, as it is and as it
-        would be) and `warnings`.
+        """Return what a change would do.
+
+        The result has its `steps`, its `changes` (each changed app before and after) and `warnings`.
 
         Raises:
-            BadConfiguration, Refused, TooMuch: It cannot be.
+            BadConfiguration, Refused, TooMuch: The change is not possible.
         """
-        seen, under_way, splits, queues = await self._seen()
+        base, under_way, splits, queues = await self._seen()
         rights = rights_of(request)
         may = self._consent(rights, splits, queues)
         sight = AppSight(rights)
 
         def foreseen() -> dict[str, Json]:
-            wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
-            made = plan(seen, wanted)
-            self.scheduler.read(lambda view: check_apps(view, made)).result()
-            missing = self.scheduler.read(partial(_missing, _models_of(wanted))).result()
-            before, after = sight.tree(seen), sight.tree(wanted)
+            new_tree = self._wanted(lambda root: may.given(base, target(root)), base, under_way)
+            steps_plan = plan(base, new_tree)
+            self.scheduler.read(lambda view: check_apps(view, steps_plan)).result()
+            missing = self.scheduler.read(partial(_missing, _models_of(new_tree))).result()
+            before, after = sight.tree(base), sight.tree(new_tree)
             return {
-                "steps": views.steps_json(sight.actions(made.steps)),
+                "steps": views.steps_json(sight.actions(steps_plan.steps)),
                 "changes": views.changes_json(before, after),
                 "warnings": views.warnings_json(before, after, missing),
             }
@@ -204,10 +222,10 @@ class Core:
         try:
             return await in_turn(request, foreseen)
         except NotAccepted as error:
-            raise told_of(rights, error, "what it names") from None
+            raise told_of(rights, error, "the named queue") from None
 
     async def warnings(self, request: Request, deployment: Deployment) -> dict[str, Json]:
-        """Return `warnings` of a change, which is ours, if its request asks for them with `embed=warnings`; else {}."""
+        """Return the `warnings` of a change if its request has `embed=warnings`, an extension to Marathon; else {}."""
         if views.WARNINGS not in embeds(request):
             return {}
         before, after = deployment.plan.original, deployment.plan.target
@@ -215,7 +233,7 @@ class Core:
         return {views.WARNINGS: views.warnings_json(before, after, missing)}
 
     def check(self, place: str, app: App, root: Group) -> None:
-        """Refuse an earlier version of an app that cannot be run here any more; see `_in_the_way`.
+        """Refuse an earlier version of an app that cannot run here any more; see `_obstacles`.
 
         Args:
             place: Path of the app in the request, as "(0)".
@@ -223,44 +241,48 @@ class Core:
             root: Tree of all apps.
 
         Raises:
-            Refused: With everything that is in the way.
+            Refused: Something prevents it from running; lists all of it.
         """
         report = Report()
-        report_others(report, self._in_the_way(app, root))
+        report_others(report, self._obstacles(app, root))
         if (problems := report.problems()) is not None:
             raise all_refused([(place, problems)])
 
-    def _in_the_way(self, app: App, root: Group) -> Iterator[tuple[str, str]]:
-        """Yield what stands in the way of running an app: the field, as in `Unsupported`, and why.
+    def _obstacles(self, app: App, root: Group) -> Iterator[tuple[str, str]]:
+        """Yield what prevents an app from running: the field, as in `Unsupported`, and the reason.
 
-        What GPUs are large enough for changes with the nodes: only what an app of the tree at `root` has not asked
-        for until now is refused for that, so that what is there can be scaled.
+        The largest GPU changes with the nodes: an app is only refused for asking more than that if the app of the tree
+        at `root` did not ask for it before, so that existing apps can still be scaled.
         """
-        for each in unsupported(app, gpu_options(app), permits=self._settings.permits):
-            yield each.field, each.why
+        for fault in unsupported(app, gpu_options(app), permits=self._settings.permits):
+            yield fault.field, fault.why
         docker = app.container.docker if app.container else None
         if docker and (wrong := problem(docker.image)) is not None:
             yield "container.docker.image", wrong
         spec = asked_of(app)
-        if spec.is_share and spec.gpu_model and _asks_anew(app, root):
-            # What no GPU of the models that it names can ever have.
+        if spec.is_share and spec.gpu_model and _requests_more(app, root):
+            # Requests that exceed every GPU of the named models.
             most_mib = self.scheduler.read(largest_for_shares).result()
-            known = {name for name, _ in share_problems(spec, OF_APPS)}
+            known_faults = {name for name, _ in share_problems(spec, OF_APPS)}
             for name, why in share_problems(spec, OF_APPS, most_mib=most_mib):
-                if name not in known:
+                if name not in known_faults:
                     yield OF_APPS[name], why
 
 
-def _asks_anew(app: App, root: Group) -> bool:
+def _requests_more(app: App, root: Group) -> bool:
+    """Return whether an app requests other resources than the app of that id in the tree."""
     before = tree.app_at(root, app.id)
     return before is None or asked_of(before) != asked_of(app)
 
 
 def _refuse_too_many(root: Group) -> None:
-    """Each instance that waits is a job that the scheduler keeps: a typing error must not fill its memory."""
+    """Check the total number of instances.
+
+    Each waiting instance is a job in memory: a typing error must not fill it.
+    """
     count = sum(app.instances for app in root.all_apps())
     if count > MAX_INSTANCES:
-        why = f"all apps together would have {count} instances, more than the {MAX_INSTANCES} that are kept here"
+        why = f"all apps together would have {count} instances, more than the maximum of {MAX_INSTANCES}"
         raise not_valid([Detail("/instances", (why,))])
 
 
@@ -270,12 +292,12 @@ def _note(made: Deployment) -> None:
         note.about("app", id)
 
 
-def _both(target: Callable[[Group], Group], given: Callable[[Group], Group]) -> Callable[[Group], Group]:
+def _composed(target: Callable[[Group], Group], given: Callable[[Group], Group]) -> Callable[[Group], Group]:
     return lambda root: given(target(root))
 
 
 class _Seen(NamedTuple):
-    """What a change begins with."""
+    """The state on which a change is based."""
 
     root: Group
     under_way: tuple[Deployment, ...]
@@ -283,13 +305,14 @@ class _Seen(NamedTuple):
     queues: Tree
 
 
-class _Overtaken(MesosGpuError):
-    """Somebody else changed apps meanwhile."""
+class _Outdated(MesosGpuError):
+    """Raised when another change of apps came first."""
 
 
 def _if_still(seen: Group, wanted: Group, root: Group) -> Group:
+    """Return the wanted tree, if the tree is still the one on which the change is based."""
     if root is not seen:
-        raise _Overtaken("apps were changed meanwhile", remedy="try again")
+        raise _Outdated("apps were changed meanwhile", remedy="try again")
     return wanted
 
 
@@ -320,5 +343,5 @@ def _models_of(root: Group) -> set[tuple[str, ...]]:
 
 
 def _missing(models: Iterable[tuple[str, ...]], view: View) -> dict[tuple[str, ...], str]:
-    """Return what is to be said of models that no node has, by the models that apps name."""
+    """Return messages about models that no node has, by the models that apps name."""
     return {names: why for names in models if (why := missing_models(view, names))}

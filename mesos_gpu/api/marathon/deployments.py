@@ -1,4 +1,4 @@
-"""/v2/deployments."""
+"""Routes of /v2/deployments."""
 
 from collections.abc import Sequence
 
@@ -20,41 +20,41 @@ from mesos_gpu.model.apps.catalog import Deployment
 
 
 class Deployments:
-    """The routes' functions."""
+    """HTTP handlers of deployments: reading, undoing and cancelling them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def list(self, request: Request, _place: Place) -> Response:
-        """GET /v2/deployments."""
+        """GET /v2/deployments: the deployments in progress."""
         waiting, sight = "waiting" in embeds(request), AppSight.of(request)
 
         def gather(view: View) -> list[tuple[Deployment, dict[str, Sequence[views.Launch]]]]:
-            seen = filter(None, map(sight.deployment, view.deployments.values()))
-            return [(each, views.current_launches(view, each, sight)) for each in seen]
+            visible = filter(None, map(sight.deployment, view.deployments.values()))
+            return [(deployment, views.current_launches(view, deployment, sight)) for deployment in visible]
 
         deployments = await self._core.read_copy(gather)
         return json_answer(
             [
-                views.deployment_json(each, waiting=waiting, launches=launches)
-                for each, launches in deployments
+                views.deployment_json(deployment, waiting=waiting, launches=launches)
+                for deployment, launches in deployments
             ]
         )
 
     async def delete(self, request: Request, place: Place) -> Response:
-        """DELETE /v2/deployments/{id}: another one undoes it; with force it ends where it is."""
+        """DELETE /v2/deployments/{id}: undo a deployment by another one, or with force=true end it where it is."""
         id, force = place.id.removeprefix("/"), flag(request, "force")
         sight = AppSight.of(request)
         await self._core.read(lambda view: _require(view, id, sight))
         try:
-            made = await result_of(self._core.scheduler.request(deployment_undo(id, force=force)))
+            deployment = await result_of(self._core.scheduler.request(deployment_undo(id, force=force)))
         except NotFound as error:
             raise Refused(404, f"DeploymentPlan {id} does not exist") from error
-        return Response(status_code=202) if force else result(made)
+        return Response(status_code=202) if force else result(deployment)
 
 
 def _require(view: View, id: str, sight: AppSight) -> None:
-    """Let pass who may change all apps that a deployment changes; one of which nothing is seen is not there."""
+    """Require the right to change all apps of a deployment; one without visible apps counts as missing."""
     deployment = view.deployments.get(id)
     if deployment is None or sight.deployment(deployment) is None:
         raise Refused(404, f"DeploymentPlan {id} does not exist")

@@ -1,4 +1,4 @@
-"""What is refused, in Marathon's words and shape: `{"message": …, "details": …}`."""
+"""Errors in Marathon's words and form: `{"message": …, "details": …}`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -18,7 +18,13 @@ _SEE: Final = "see docs/reference/marathon.md"
 
 
 class Refused(MesosGpuError):
-    """A request that is not carried out."""
+    """Error that refuses a request to Marathon's interface.
+
+    Args:
+        details: `details` of the answer's JSON; None if there are none.
+        headers: Headers of the answer.
+        remedy: Advice for the caller.
+    """
 
     def __init__(
         self,
@@ -29,18 +35,17 @@ class Refused(MesosGpuError):
         headers: Mapping[str, str] | None = None,
         remedy: str = _SEE,
     ) -> None:
-        """`details`: as in the answer's JSON; None: there are none."""
         super().__init__(message, remedy=remedy)
         self.http_status, self.details, self.headers = status, details, headers
 
 
 def refused(problems: Problems) -> Refused:
-    """The refusal of a body that is wrong."""
+    """Return the refusal of a faulty body."""
     return Refused(problems.status, problems.message, details=problems.as_json()["details"])
 
 
 def all_refused(refusals: Sequence[tuple[str, Problems]]) -> Refused:
-    """The refusal of several bodies in one, each with its place, as "(0)"."""
+    """Return the refusal of several bodies in one request, each with its path, as "(0)"."""
     details = []
     for place, problems in refusals:
         for detail in problems.details:
@@ -53,32 +58,32 @@ def all_refused(refusals: Sequence[tuple[str, Problems]]) -> Refused:
 
 
 def not_valid(details: Iterable[Detail]) -> Refused:
-    """The refusal of a definition that is wrong in these places."""
+    """Return the refusal of a definition with faults in these fields."""
     return refused(Problems(NOT_VALID, tuple(details)))
 
 
 def not_json(why: str, *, at: str = "/") -> Refused:
-    """The refusal of JSON of another type than is wanted; `why` is Play's code."""
+    """Return the refusal of JSON of a wrong type; `why` is an error code of the Play framework."""
     return refused(Problems(INVALID_JSON, (Detail(at, (why,)),)))
 
 
 def no_app(id: str, version: str = "") -> Refused:
-    """The refusal where an app, or a version of one, is not there."""
+    """Return the refusal for a missing app, or a missing version of one."""
     return Refused(404, f"App '{id}' does not exist" + (f" in version {version}" if version else ""))
 
 
 def no_group(id: str) -> Refused:
-    """The refusal where a group is not there."""
+    """Return the refusal for a missing group."""
     return Refused(404, f"Group '{id}' does not exist")
 
 
 def no_task(id: str) -> Refused:
-    """The refusal where a task is not there."""
+    """Return the refusal for a missing task."""
     return Refused(404, f"Task '{id}' does not exist")
 
 
 def answer_of(error: MesosGpuError) -> Response:
-    """The one shape of an error below /v2."""
+    """Return the answer for an error below /v2."""
     if isinstance(error, BadConfiguration):
         return answer_of(not_valid([Detail("/", (error.what,))]))
     if isinstance(error, NotAccepted):
@@ -89,10 +94,11 @@ def answer_of(error: MesosGpuError) -> Response:
 
 
 def _answer_of(error: MesosGpuError) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
+    """Return status, body and headers of the answer for an error."""
     if isinstance(error, AppLocked):
         return 409, {"message": _LOCKED, "deployments": [{"id": id} for id in error.deployments]}, None
     if not isinstance(error, Refused):
-        # 500 is the base's default: the scheduler is stopping.
+        # 500 is the default of the base class, and means here that the scheduler is stopping.
         status = 503 if error.http_status == 500 else error.http_status
         return status, {"message": error.what, "remedy": error.remedy}, getattr(error, "headers", None)
     body: dict[str, Any] = {"message": error.what}

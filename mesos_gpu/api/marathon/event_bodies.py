@@ -1,4 +1,4 @@
-"""What happens to apps, as events of Marathon 1.11's event bus: their types and JSON."""
+"""Conversion of events of apps to the types and JSON of Marathon 1.11's event bus."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -17,17 +17,18 @@ Printed = tuple[str, Json]  # an event's type, and its JSON
 
 
 def events_of(event: app_event.AppEvent, *, light: bool) -> Iterator[Printed]:
-    """The events of Marathon that tell of it.
+    """Yield the events of Marathon for an event.
 
     Args:
-        event: What has happened.
-        light: Plans of deployments come without the apps before and after them.
+        event: Event of an app or of the scheduler.
+        light: Whether plans of deployments leave out the apps before and after them.
     """
-    for kind, body in _printed(event.what, light=light):
+    for kind, body in _bodies(event.what, light=light):
         yield kind, {**body, "eventType": kind, "timestamp": stamp(event.at)}
 
 
-def _printed(what: app_event.What, *, light: bool) -> Iterator[Printed]:
+def _bodies(what: app_event.What, *, light: bool) -> Iterator[Printed]:
+    """Yield types and bodies of Marathon's events for an event of the engine."""
     match what:
         case app_event.DeploymentMoved():
             yield what.stage.value, _moved(what, light=light)
@@ -36,7 +37,7 @@ def _printed(what: app_event.What, *, light: bool) -> Iterator[Printed]:
         case app_event.TaskChanged():
             yield "status_update_event", _status_update(what)
         case app_event.HealthChanged() | app_event.CheckFailed() | app_event.UnhealthyKilled():
-            yield from _of_health(what)
+            yield from _health_events(what)
         case app_event.ChecksAdded(app, version, check):
             body = {"appId": app, "version": stamp(version), "healthCheck": HEALTH_CHECK.write(check)}
             yield "add_health_check_event", body
@@ -48,9 +49,9 @@ def _printed(what: app_event.What, *, light: bool) -> Iterator[Printed]:
             | app_event.AppPosted()
             | app_event.GroupChanged()
         ):
-            yield _of_app(what)
+            yield _app_event(what)
         case app_event.Registered() | app_event.Disconnected() | app_event.Attached():
-            yield _of_scheduler(what)
+            yield _scheduler_event(what)
 
 
 def _instance_changed(what: app_event.InstanceChanged) -> Json:
@@ -81,9 +82,10 @@ def _status_update(what: app_event.TaskChanged) -> Json:
     }
 
 
-def _of_health(
+def _health_events(
     what: app_event.HealthChanged | app_event.CheckFailed | app_event.UnhealthyKilled,
 ) -> Iterator[Printed]:
+    """Yield Marathon's events about the health of an instance."""
     subject = what.subject
     task_id = what.task.id if isinstance(what, app_event.UnhealthyKilled) else what.task_id
     body = {"appId": subject.app, "instanceId": subject.instance, "taskId": task_id}
@@ -103,7 +105,7 @@ def _of_health(
             yield "instance_health_changed_event", {**_instance(subject), "healthy": what.healthy}
 
 
-def _of_app(
+def _app_event(
     what: app_event.AppTerminated | app_event.StrangerEnded | app_event.AppPosted | app_event.GroupChanged,
 ) -> Printed:
     match what:
@@ -124,7 +126,7 @@ def _of_app(
             return "group_change_success", body
 
 
-def _of_scheduler(what: app_event.Registered | app_event.Disconnected | app_event.Attached) -> Printed:
+def _scheduler_event(what: app_event.Registered | app_event.Disconnected | app_event.Attached) -> Printed:
     match what:
         case app_event.Registered(None, master_url):
             return "scheduler_reregistered_event", {"master": master_url}
@@ -148,6 +150,7 @@ def _moved(what: app_event.DeploymentMoved, *, light: bool) -> Json:
 
 
 def _plan(deployment: Deployment, *, light: bool) -> Json:
+    """Return the JSON of a deployment's plan; if `light`, without the apps before and after it."""
     plan = deployment.plan
     body = {"id": deployment.id, "version": stamp(deployment.version), "steps": views.steps_json(plan.steps)}
     if light:
@@ -160,10 +163,10 @@ def _plan(deployment: Deployment, *, light: bool) -> Json:
 
 
 def _only(group: Group, ids: Collection[str]) -> Group:
-    """The group without the apps that stay as they are: there may be a thousand of them."""
-    inner = (_only(each, ids) for each in group.groups)
+    """Return a group without the apps that a plan does not change: there may be a thousand of them."""
+    inner = (_only(child, ids) for child in group.groups)
     return replace(
         group,
         apps=tuple(app for app in group.apps if app.id in ids),
-        groups=tuple(each for each in inner if each.apps or each.groups),
+        groups=tuple(child for child in inner if child.apps or child.groups),
     )

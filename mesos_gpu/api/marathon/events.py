@@ -1,7 +1,7 @@
-"""/v2/events: what happens, told to everybody who listens, as server-sent events.
+"""/v2/events: events for all listeners, as server-sent events.
 
-What the engine tells is printed on a thread of its own, once, and handed to all listeners at once. Who does not read
-what he is sent is cut off: he must not fill the memory, and nobody waits for him.
+Events are encoded once on a separate thread, and handed to all listeners at once. A listener that does not read is
+disconnected, so that it neither fills the memory nor delays others.
 """
 
 import asyncio
@@ -34,18 +34,24 @@ from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.app_event import AppEvent, Attached, What
 
 MAX_LISTENERS: Final = 500
-MAX_OF_NAME: Final = 100  # of a proved name, so that nobody keeps the others from listening
-MAX_WAITING: Final = 1 << 22  # bytes that a listener has not taken yet
-QUIET_S: Final = 10.0  # then a line is sent: proxies and clients give up on what says nothing
-_MAX_AT_ONCE: Final = 200  # events that are printed before they are handed on
+MAX_OF_NAME: Final = 100  # of one proved name, so that it cannot use up all listeners
+MAX_WAITING: Final = 1 << 22  # bytes that a listener has not read yet
+QUIET_S: Final = 10.0  # after which a comment is sent, as proxies and clients close silent connections
+_MAX_AT_ONCE: Final = 200  # events that are encoded before they are handed on
 _KIND: Final = "text/event-stream"
-_NOTHING: Final = b":\r\n\r\n"  # a comment: clients pass it over
+_NOTHING: Final = b":\r\n\r\n"  # a comment, which clients ignore
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a listener wants to hear, and who it is; no kinds: all; no caller: one who hears everything."""
+    """The events that a listener wants, and its caller.
+
+    Attributes:
+        kinds: Types of events; empty for all.
+        light: Whether plans of deployments are shortened.
+        caller: The listener's caller, which limits visible events; None for one that sees everything.
+    """
 
     kinds: frozenset[str]
     light: bool
@@ -54,19 +60,19 @@ class _Wish:
 
 @dataclass(eq=False, slots=True)
 class _Listener:
-    """A listener; for the server's loop alone."""
+    """A listener. To be used on the server's loop only."""
 
     wish: _Wish
     client: str
     waiting: deque[bytes] = field(default_factory=deque)
-    size: int = 0  # of what waits
+    size: int = 0  # bytes in `waiting`
     news: asyncio.Event = field(default_factory=asyncio.Event)
     ended: bool = False
 
     def give(self, text: bytes) -> None:
-        """Queue text to be sent; if there is too much before it, the listener is cut off."""
+        """Queue text to be sent; disconnect the listener if too much is waiting already."""
         if text and self.size > MAX_WAITING:
-            logger.warning("%s does not read the events that it asked for: it is cut off", self.client)
+            logger.warning("%s does not read its events (/v2/events): disconnected", self.client)
             self.end()
         elif text:
             self.waiting.append(text)
@@ -74,14 +80,14 @@ class _Listener:
             self.news.set()
 
     def end(self) -> None:
-        """What waits is not sent any more."""
+        """Disconnect the listener; waiting text is dropped."""
         self.waiting.clear()
         self.ended = True
         self.news.set()
 
     async def texts(self) -> AsyncIterator[bytes]:
-        """What is to be sent, as it comes."""
-        yield _NOTHING  # the headers leave with it
+        """Yield text to be sent as it comes, and comments in between."""
+        yield _NOTHING  # makes the server send the headers
         while not self.ended:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(QUIET_S):
@@ -95,20 +101,23 @@ class _Listener:
 
 
 class Events:
-    """Everybody who listens."""
+    """All listeners of /v2/events.
+
+    Args:
+        scheduler: The scheduler, whose events are only requested while there are listeners.
+    """
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Nothing is asked of `scheduler` before somebody listens."""
         self._scheduler = scheduler
         self._listeners: set[_Listener] = set()  # only for the server's loop
-        self._wishes: frozenset[_Wish] = frozenset()  # theirs
+        self._wishes: frozenset[_Wish] = frozenset()  # wishes of all listeners
         self._loop: asyncio.AbstractEventLoop | None = None
         self._untell: Callable[[], None] = lambda: None
         self._told: queue.SimpleQueue[Sequence[AppEvent] | None] = queue.SimpleQueue()
         self._printer: threading.Thread | None = None
 
     async def stream(self, request: Request, _place: Place) -> Response:
-        """GET /v2/events."""
+        """GET /v2/events: a stream of events."""
         if _KIND not in request.headers.get("accept", ""):
             raise Refused(405, f"HTTP 405 Method Not Allowed: send Accept: {_KIND}", headers={"Allow": "GET"})
         if len(self._listeners) >= MAX_LISTENERS:
@@ -122,22 +131,25 @@ class Events:
             raise Refused(
                 429,
                 f"{caller.name} has {MAX_OF_NAME} listeners already",
-                remedy="end some",
+                remedy="close some",
                 headers={"Retry-After": "10"},
             )
         wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") == "light", caller)
         return _Stream(self, _Listener(wish, client_of(request)))
 
     def _count_of(self, name: str) -> int:
-        return sum(each.wish.caller is not None and each.wish.caller.name == name for each in self._listeners)
+        return sum(
+            listener.wish.caller is not None and listener.wish.caller.name == name
+            for listener in self._listeners
+        )
 
     @property
     def heard(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there are listeners."""
         return bool(self._listeners)
 
     def attach(self, listener: _Listener) -> None:
-        """Let a listener hear everything from now on. To be called on the server's loop, as what it leads to is."""
+        """Let a listener get events from now on. To be called on the server's loop, as callbacks run there."""
         if not self._listeners:
             self._loop = asyncio.get_running_loop()
             self._untell = self._scheduler.tell(self._told.put)
@@ -145,26 +157,26 @@ class Events:
             self._printer = threading.Thread(target=self._print, name="events", daemon=True)
             self._printer.start()
         self._listeners.add(listener)
-        self._wishes = frozenset(each.wish for each in self._listeners)
+        self._wishes = frozenset(registered.wish for registered in self._listeners)
         self.tell(Attached(listener.client))
 
     def detach(self, listener: _Listener) -> None:
-        """Forget a listener that has gone, perhaps before."""
+        """Remove a listener, if this was not done before."""
         if listener not in self._listeners:
             return
         self._listeners.remove(listener)
-        self._wishes = frozenset(each.wish for each in self._listeners)
+        self._wishes = frozenset(registered.wish for registered in self._listeners)
         if not self._listeners:
             self._untell()
         self.tell(Attached(listener.client, left=True))
 
     def tell(self, what: What) -> None:
-        """Something that the engine does not know of."""
+        """Send listeners an event that does not come from the engine."""
         if self._listeners:
             self._told.put([AppEvent(time.time(), what)])
 
     def close(self) -> None:
-        """Let everybody go: the server stops."""
+        """Disconnect all listeners, as the server stops."""
         self._told.put(None)
         for listener in self._listeners:
             listener.end()
@@ -176,7 +188,7 @@ class Events:
                 self.detach(listener)
 
     def _print(self) -> None:
-        """Print events, on a thread of its own: the engine and the requests of others go on meanwhile."""
+        """Encode events on a separate thread, so that the engine and other requests are not delayed."""
         while (events := self._told.get()) is not None:
             for first in range(0, len(events), _MAX_AT_ONCE):
                 texts = self._texts(events[first : first + _MAX_AT_ONCE], self._wishes)
@@ -185,8 +197,11 @@ class Events:
                         self._loop.call_soon_threadsafe(self._hand_on, texts)
 
     def _texts(self, events: Sequence[AppEvent], wishes: Iterable[_Wish]) -> dict[_Wish, bytes]:
-        """What goes to those of each wish: what all hear is printed once, or twice if plans are wanted in both forms;
-        what one name hears is chosen by what it may see now."""
+        """Return the encoded events by wish.
+
+        Events for callers who see everything are encoded once for each form of plans; for a caller with limited rights
+        they are filtered by its current visibility.
+        """
         texts: dict[_Wish, bytes] = {}
         printed: dict[tuple[bool, Caller | None], list[tuple[str, bytes]]] = {}
         apps: Mapping[str, App] | None = None
@@ -197,28 +212,28 @@ class Events:
                 if wish.caller is not None:
                     apps = self._apps() if apps is None else apps
                     sight = AppSight(rights_by(self._scheduler.access, wish.caller))
-                    heard = list(filter(None, (heard_by(sight, each, apps) for each in events)))
+                    heard = list(filter(None, (heard_by(sight, event, apps) for event in events)))
                 printed[key] = _printed(heard, light=wish.light)
             texts[wish] = _joined(printed[key], wish)
         return texts
 
     def _apps(self) -> Mapping[str, App]:
-        """The apps that there are, by id; a thread that prints may wait for them."""
+        """Return all apps by id. To be called on the encoding thread, as it may wait."""
         try:
             return self._scheduler.read(
                 lambda view: {app.id: app for app in view.catalog.root.all_apps()}
             ).result()
-        except MesosGpuError:  # the scheduler stops: nobody is known to own anything
+        except MesosGpuError:  # the scheduler stops: no owners are known
             return {}
 
 
 def client_of(request: Request) -> str:
-    """The client's address; "" if it has none."""
+    """Return the client's address; "" if it has none."""
     return request.client.host if request.client else ""
 
 
 class _Stream(StreamingResponse):
-    """Listens for as long as it is being sent."""
+    """Response that is a listener while it is being sent."""
 
     def __init__(self, events: Events, listener: _Listener) -> None:
         super().__init__(listener.texts(), headers={"Cache-Control": "no-cache"}, media_type=_KIND)
@@ -237,7 +252,7 @@ def _joined(printed: Iterable[tuple[str, bytes]], wish: _Wish) -> bytes:
 
 
 def _printed(events: Iterable[AppEvent], *, light: bool) -> list[tuple[str, bytes]]:
-    return [(kind, _text(kind, body)) for each in events for kind, body in events_of(each, light=light)]
+    return [(kind, _text(kind, body)) for event in events for kind, body in events_of(event, light=light)]
 
 
 def _text(kind: str, body: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""/v2/queue: what waits, and which agents were not used for it, under Marathon's words."""
+"""Routes of /v2/queue: apps with waiting instances, and why agents were not used for them, in Marathon's words."""
 
 import json
 import time
@@ -36,7 +36,7 @@ from mesos_gpu.wire.marathon.moments import stamp
 
 _MAX_EXPLAINED: Final = 100  # apps, in one answer
 _GPUS: Final = "InsufficientGpus"
-#: Marathon's reasons, in the order in which it counts them, with what is meant here.
+#: Marathon's reasons, in the order in which it counts them, with this scheduler's stages for each.
 _FUNNEL: Final = {
     "UnfulfilledRole": (),
     "UnfulfilledConstraint": (Stage.CONSTRAINT,),
@@ -45,22 +45,22 @@ _FUNNEL: Final = {
     "InsufficientCpus": (Stage.CPUS,),
     "InsufficientMemory": (Stage.MEM,),
     "InsufficientDisk": (Stage.DISK,),
-    _GPUS: (),  # all that it has no word for: GPUs that do not fit
+    _GPUS: (),  # all other stages: GPUs that do not fit
     "InsufficientPorts": (Stage.PORTS,),
     "DeclinedScarceResources": (Stage.SCARCE, Stage.KEPT, *OF_LIMITS),
 }
 _REASONS: Final = {stage: reason for reason, stages in _FUNNEL.items() for stage in stages}
-_UNOFFERED: Final = (Stage.OFFER, Stage.PACE)  # such an agent had no offer that could be refused
+_UNOFFERED: Final = (Stage.OFFER, Stage.PACE)  # an agent in these stages has no offer that could be declined
 
 
 class Queue:
-    """The routes' functions."""
+    """HTTP handlers of the queue of waiting instances."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def reset_delay(self, request: Request, place: Place) -> Response:
-        """DELETE /v2/queue/{id}/delay."""
+        """DELETE /v2/queue/{id}/delay: reset the launch delay of an app."""
         sight = AppSight.of(request)
         app = await self._core.read(lambda view: tree.app_at(view.catalog.root, place.id))
         if app is not None and sight.sees(app):
@@ -74,23 +74,23 @@ class Queue:
         return Response(status_code=204)
 
     async def list(self, request: Request, _place: Place) -> Response:
-        """GET /v2/queue: the apps with instances that wait, and why."""
+        """GET /v2/queue: the apps with waiting instances, and the reasons."""
         offers = "lastUnusedOffers" in embeds(request)
         sight = AppSight.of(request)
         waiting = await self._core.read_copy(lambda view: _waiting(view, sight))
-        # One at a time: together they would keep the engine from its work for seconds.
+        # One after the other: together they would keep the engine from its work for seconds.
         whys = [
-            await self._core.read_copy(partial(_why, each, Sight(sight.rights), offers=offers))
-            for each in waiting[:_MAX_EXPLAINED]
+            await self._core.read_copy(partial(_why, queued, Sight(sight.rights), offers=offers))
+            for queued in waiting[:_MAX_EXPLAINED]
         ]
         padded = chain(whys, repeat(_Refusals()))
-        entries = (_entry(each, why, offers=offers) for each, why in zip(waiting, padded, strict=False))
+        entries = (_entry(queued, why, offers=offers) for queued, why in zip(waiting, padded, strict=False))
         return await large_answer({"queue": entries})
 
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """An app with instances that wait, or that are not started yet because others failed."""
+    """An app with waiting instances, or with instances that are delayed because others failed."""
 
     app: App
     info: VersionInfo
@@ -99,12 +99,12 @@ class _Queued:
 
     @property
     def until(self) -> float:
-        """When the first of them may start."""
+        """Earliest time at which one of the instances may start, in seconds since the epoch."""
         return min([job.not_before for job in self.jobs] or [self.delay.until if self.delay else 0.0])
 
     @property
     def since(self) -> float:
-        """How long one has waited."""
+        """Time since which the first instance waits, in seconds since the epoch."""
         delayed = [self.delay.since] if self.delay else []
         return min([job.submitted_at for job in self.jobs] + delayed)
 
@@ -122,13 +122,14 @@ def _waiting(view: View, sight: AppSight) -> list[_Queued]:
 
 @dataclass(frozen=True, slots=True)
 class _Refusals:
-    """Why the first of an app's instances waits, and what was offered meanwhile."""
+    """The reason why the first instance of an app waits, and the unused offers."""
 
-    why: Why | None = None  # None: none of them was queued yet
+    why: Why | None = None  # None if no instance is queued yet
     offers: tuple[Offer, ...] = ()
 
 
 def _why(queued: _Queued, sight: Sight, view: View, *, offers: bool) -> _Refusals:
+    """Explain why the first waiting instance of an app waits; empty if it does not wait any more."""
     first = next(iter(queued.jobs), None)
     if first is None or first.id not in view.jobs:
         return _Refusals()
@@ -138,7 +139,10 @@ def _why(queued: _Queued, sight: Sight, view: View, *, offers: bool) -> _Refusal
 
 
 def _entry(queued: _Queued, refusals: _Refusals, *, offers: bool) -> dict[str, Any]:
-    """`why`, in the summary, is ours, and of the first of its instances that wait."""
+    """Return the JSON of an app in the queue.
+
+    Its `why` is an extension to Marathon, about the first waiting instance.
+    """
     left_s = max(0, round(queued.until - time.time()))
     entry = {
         "app": views.app_json(queued.app, queued.info),
@@ -151,10 +155,10 @@ def _entry(queued: _Queued, refusals: _Refusals, *, offers: bool) -> dict[str, A
 
 
 def _stages(why: Why | None) -> dict[AgentId, Stage | None]:
-    """What kept the app off each agent that had something to offer; None: nothing does."""
+    """Return the stage that excluded each agent with an offer; None for an agent that is not excluded."""
     if why is None:
         return {}
-    limit = next((each.reason for each in why.funnel if each.reason in OF_LIMITS), None)
+    limit = next((row.reason for row in why.funnel if row.reason in OF_LIMITS), None)
     return {node.agent_id: node.stage or limit for node in why.nodes if node.stage not in _UNOFFERED}
 
 
@@ -163,6 +167,7 @@ def _reason(stage: Stage) -> str:
 
 
 def _summary(why: Why | None) -> dict[str, Any]:
+    """Return the JSON of how many agents' offers were excluded at each stage, in Marathon's form."""
     stages = _stages(why)
     refused = [_reason(stage) for stage in stages.values() if stage is not None]
     left, funnel = len(stages), []
@@ -188,11 +193,15 @@ def _unused(refusals: _Refusals) -> list[dict[str, Any]]:
 
 
 def _offer_json(offer: Offer) -> dict[str, Any]:
+    """Return the JSON of an offer in Marathon's form."""
     ranges: dict[str, list[dict[str, int]]] = {}
-    for each in offer.ports:
-        ranges.setdefault(_role(each.kind), []).append({"begin": each.begin, "end": each.end})
+    for port_range in offer.ports:
+        ranges.setdefault(_role(port_range.kind), []).append(
+            {"begin": port_range.begin, "end": port_range.end}
+        )
     scalars = [
-        {"name": each.name, "role": _role(each.kind), "scalar": each.amount} for each in offer.resources
+        {"name": resource.name, "role": _role(resource.kind), "scalar": resource.amount}
+        for resource in offer.resources
     ]
     return {
         "id": offer.id,
@@ -207,7 +216,10 @@ def _offer_json(offer: Offer) -> dict[str, Any]:
 
 
 def _role(kind: str) -> str:
-    """The role of a resource's kind, which is the rest of Mesos' Resource: that of its latest reservation."""
+    """Return the role in a resource's kind, which is the JSON of Mesos' Resource without the amount.
+
+    It is the role of the latest reservation.
+    """
     rest = json.loads(kind)
     reservations = rest.get("reservations") or [rest]
     return str(reservations[-1].get("role", "*"))

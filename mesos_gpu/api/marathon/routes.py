@@ -1,4 +1,4 @@
-"""The routes of Marathon's interface, and the one place where its errors become answers."""
+"""Routes of Marathon's interface, and the conversion of their errors to answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -28,22 +28,20 @@ from mesos_gpu.errors import MesosGpuError
 Handler = Callable[[Request, Place], Awaitable[Response]]
 Verbs = Mapping[str, Ruled[Handler]]  # by method
 Serve = Callable[[Request], Awaitable[Response]]
-Served = tuple[
-    str, Serve, Mapping[str, Rule]
-]  # a path, what answers there, and what it asks for, by kind and verb
+Served = tuple[str, Serve, Mapping[str, Rule]]  # path, handler, and rules by kind and method
 _METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-#: What the ids below a path name.
+#: Kinds of the ids below a path.
 _KINDS: Final = {
     "/v2/apps": "app",
     "/v2/groups": "group",
     "/v2/deployments": "deployment",
     "/v2/queue": "app",
 }
-_ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one of it, one of what it has
+_ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: a collection, an element, an element's item
 
 
 def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> list[Route]:
-    """All of them, to be mounted after those of others: every path below /v2 is answered."""
+    """Return all routes; they must come after other routes, as every path below /v2 is answered."""
     core = Core(scheduler, events, settings)
     system, tasks = System(core, settings), Tasks(core)
     deployments, queue = Deployments(core), Queue(core)
@@ -55,8 +53,8 @@ def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> li
         _exact("/v2/plugins", {"GET": named(system.plugins)}),
         _exact("/v2/leader", {"GET": named(system.leader), "DELETE": needs(CLUSTER_LEAD, system.abdicate)}),
         _exact("/v2/events", {"GET": judged(APP_SEE, events.stream)}),
-        *_below("/v2/apps", _of_apps(Apps(core), tasks)),
-        *_below("/v2/groups", _of_groups(Groups(core)), of_root=True),
+        *_below("/v2/apps", _app_verbs(Apps(core), tasks)),
+        *_below("/v2/groups", _group_verbs(Groups(core)), of_root=True),
         _exact("/v2/tasks/delete", {"POST": judged(APP_WRITE, tasks.kill_listed)}),
         *_below("/v2/tasks", {_ALL: {"GET": judged(APP_SEE, tasks.list)}}),
         *_below(
@@ -77,12 +75,12 @@ def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> li
         *_below("/v2", {}),
     ]
     return [
-        with_rules(Route(path, _led(serve, settings.webui_url), methods=_METHODS), rules)
+        with_rules(Route(path, _with_leader(serve, settings.webui_url), methods=_METHODS), rules)
         for path, serve, rules in table
     ]
 
 
-def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
+def _app_verbs(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
     return {
         _ALL: {
             "GET": judged(APP_SEE, apps.list),
@@ -105,8 +103,8 @@ def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
     }
 
 
-def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
-    one = {
+def _group_verbs(groups: Groups) -> Mapping[str, Verbs]:
+    verbs = {
         "GET": judged(APP_SEE, groups.show),
         "POST": judged(APP_WRITE, groups.create),
         "PUT": judged(APP_WRITE, groups.put),
@@ -115,14 +113,15 @@ def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
     }
     versions = {"GET": judged(APP_SEE, groups.versions)}
     return {
-        _ALL: one,
-        _ONE: one,
+        _ALL: verbs,
+        _ONE: verbs,
         "versions": versions,
         "versions" + _ITEM: {"GET": judged(APP_SEE, groups.version)},
     }
 
 
 def _exact(path: str, verbs: Verbs) -> Served:
+    """Return the route of a path without ids."""
 
     def find(_: Request) -> tuple[Place, Verbs]:
         note.at(path)
@@ -132,7 +131,10 @@ def _exact(path: str, verbs: Verbs) -> Served:
 
 
 def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) -> list[Served]:
-    """A collection and what is in it. Ids have slashes, so the router cannot tell the parts of a path."""
+    """Return the routes of a collection and its elements.
+
+    Ids contain slashes, so that the router cannot parse paths.
+    """
     words = {kind: kind + _ITEM in kinds for kind in kinds if kind not in (_ALL, _ONE) and "/" not in kind}
 
     def find(request: Request) -> tuple[Place, Verbs]:
@@ -147,7 +149,7 @@ def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) ->
 
 
 def _note(prefix: str, place: Place, kind: str) -> None:
-    """What the path says that a request is about."""
+    """Note the route and the resource that a path names, for the audit log."""
     verb = f"/{place.verb}" if place.verb else ""
     note.at(prefix if kind == _ALL else f"{prefix}/{{id}}{verb}{'/{item}' if place.item else ''}")
     named = _KINDS.get(prefix)
@@ -156,6 +158,11 @@ def _note(prefix: str, place: Place, kind: str) -> None:
 
 
 def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Mapping[str, Verbs]) -> Served:
+    """Return a path, its handler and its rules.
+
+    The handler finds that of the method, checks its rule, and converts errors to answers.
+    """
+
     async def serve(request: Request) -> Response:
         try:
             place, verbs = find(request)
@@ -172,8 +179,8 @@ def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Map
     return path, serve, rules
 
 
-def _led(serve: Serve, leader_url: str) -> Serve:
-    """Every answer says who leads: clients of several schedulers go on there."""
+def _with_leader(serve: Serve, leader_url: str) -> Serve:
+    """Add the leader to every answer: clients of several schedulers continue with it."""
 
     async def marked(request: Request) -> Response:
         response = await serve(request)
@@ -184,6 +191,11 @@ def _led(serve: Serve, leader_url: str) -> Serve:
 
 
 def _handler(method: str, verbs: Verbs) -> Ruled[Handler]:
+    """Return the handler of a method.
+
+    Raises:
+        Refused: The path does not exist (404), or does not have the method (405).
+    """
     handler = verbs.get(method) or (verbs.get("GET") if method == "HEAD" else None)
     if handler is not None:
         return handler

@@ -1,4 +1,4 @@
-"""/ping, /ui/, /v2/info, /v2/leader, /v2/plugins, /v2/pods."""
+"""Routes /ping, /ui/, /v2/info, /v2/leader, /v2/plugins and /v2/pods."""
 
 from urllib.parse import urlsplit
 
@@ -14,10 +14,9 @@ from mesos_gpu.engine.reading.view import View
 
 
 class System:
-    """The routes' functions."""
+    """HTTP handlers of the scheduler's own state in Marathon's form."""
 
     def __init__(self, core: Core, settings: ApiSettings) -> None:
-        """Serve a scheduler."""
         self._core, self._webui_url, self._version = core, settings.webui_url, settings.version
         self._features = ["gpu_resources", *(["secrets"] if settings.permits.secrets else [])]
         self._peers, self._own_url = settings.peers, settings.leader_url or settings.webui_url
@@ -29,36 +28,38 @@ class System:
         return PlainTextResponse("pong")
 
     async def leader(self, _request: Request, _place: Place) -> Response:
-        """GET /v2/leader."""
+        """GET /v2/leader: the address of the leader."""
         if not self._leader:
             raise Refused(404, "There is no leader", remedy="wait until one of the schedulers is elected")
         return json_answer({"leader": self._leader})
 
     async def abdicate(self, _request: Request, _place: Place) -> Response:
-        """DELETE /v2/leader: another one leads then. Where there is one scheduler, nobody could take over, and without
-        one no task would be replaced; nor is that 5xx, which clients take for a host that is down.
+        """DELETE /v2/leader: give up the leadership to another scheduler.
+
+        A single scheduler refuses, as none could take over. The status is not 5xx, which clients would take for a host
+        that is down.
         """
         if self._peers is not None:
             self._peers.abdicate()
             return json_answer({"message": "Leadership abdicated"})
-        raise Refused(409, "there is one scheduler, and it leads; restart its process instead: tasks run on")
+        raise Refused(409, "this is the only scheduler; restart its process instead: tasks keep running")
 
     async def plugins(self, _request: Request, _place: Place) -> Response:
-        """GET /v2/plugins: there are none."""
+        """GET /v2/plugins: an empty list."""
         return json_answer({"plugins": []})
 
     async def ui(self, _request: Request, _place: Place) -> Response:
-        """GET /ui/: the dashboard."""
+        """GET /ui/: redirect to the dashboard."""
         return RedirectResponse("/", 302)
 
     async def info(self, _request: Request, _place: Place) -> Response:
-        """GET /v2/info."""
+        """GET /v2/info: facts about the scheduler."""
         return json_answer(await self._core.read(self._info))
 
     def _info(self, view: View) -> dict[str, object]:
         return {
             "name": "mesos_gpu",
-            "version": "1.11.0",  # of Marathon's interface: clients choose by it what they send
+            "version": "1.11.0",  # version of Marathon's interface, by which clients choose what to send
             "buildref": self._version,
             "elected": True,
             "leader": self._leader,
@@ -80,5 +81,5 @@ class System:
         return urlsplit(url or "").netloc
 
     async def pods(self, _request: Request, _place: Place) -> Response:
-        """/v2/pods, to probe for them too."""
-        raise Refused(404, "pods are not offered here; define an app, or a job of several tasks at /v1/jobs")
+        """/v2/pods: refused with 404, also for clients that probe for pods."""
+        raise Refused(404, "pods are not supported; define an app, or a job with several tasks at /v1/jobs")

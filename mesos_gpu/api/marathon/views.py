@@ -1,6 +1,6 @@
-"""Apps, tasks and deployments as Marathon prints them.
+"""Apps, tasks and deployments in Marathon's JSON.
 
-`facts_of` gathers on the engine's thread, and is quick; all else may run elsewhere, on what it gathered.
+`facts_of` runs on the engine's thread, and is quick; all else may run elsewhere, on the facts.
 """
 
 import time
@@ -42,7 +42,7 @@ from mesos_gpu.wire.marathon.rules import report_others
 
 COUNTS, TASKS, DEPLOYMENTS = "counts", "tasks", "deployments"
 LAST_FAILURE, FAILURES, READINESS, STATS = "lastTaskFailure", "failures", "readiness", "taskStats"
-ENDS, WARNINGS = "ends", "warnings"  # ours
+ENDS, WARNINGS = "ends", "warnings"  # extensions to Marathon
 STATES: Final = {
     TaskState.ABSENT: "TASK_UNKNOWN",
     TaskState.LAUNCHED: "TASK_STAGING",
@@ -58,29 +58,29 @@ STATES: Final = {
 }
 STAGED: Final = ("TASK_STAGING", "TASK_STARTING")
 RUNNING: Final = "TASK_RUNNING"
-_UNHEALTHY: Final = "Task was killed since health check failed. Reason: "  # clients look for these words
+_UNHEALTHY: Final = "Task was killed since health check failed. Reason: "  # clients search for this text
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A task of an app that has not ended, and the instance that it is of."""
+    """A task of an app that has not ended, and its instance."""
 
     job: Job
     task: Task
-    healths: Sequence[CheckHealth] = ()  # of each check that the scheduler makes
-    readiness: Readiness | None = None  # what was found last
-    checked: Checked | None = None  # the latest result of the check that is only shown
+    healths: Sequence[CheckHealth] = ()  # results of each check that the scheduler makes
+    readiness: Readiness | None = None  # latest result of the readiness check
+    checked: Checked | None = None  # latest result of the check that has no effect on the task
     volumes: Sequence[Mapping[str, str]] = ()  # persistent volumes, as `local_volumes` writes them
 
     @property
     def state(self) -> str:
-        """Mesos' name of it."""
+        """State in Mesos' words."""
         return STATES[self.task.state]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Ends of an app's instances, the task of the latest, and whether more are to be expected."""
+    """Ends of an app's instances by themselves, the task of the latest one, and whether the app is crashing."""
 
     ends: Ends
     task: Task | None
@@ -89,27 +89,26 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one app at one moment."""
+    """Facts about an app at one moment."""
 
     app: App
     info: VersionInfo
     launches: tuple[Launch, ...] = ()
-    deployments: tuple[str, ...] = ()  # that change it
+    deployments: tuple[str, ...] = ()  # ids of deployments that change the app
     failure: tuple[Job, Task | None] | None = None  # the instance that failed last
-    ended: Ended | None = None  # if an instance ended by itself, and that was asked for
+    ended: Ended | None = None  # None unless requested and an instance ended by itself
 
 
 def facts_of(
     view: View, apps: Iterable[App], sight: AppSight, *, failures: bool = False, ends: bool = False
 ) -> list[Facts]:
-    """Facts of those of `apps` that are seen, without what is hidden of them.
+    """Return the visible facts of those apps that are visible.
 
     Args:
-        view: The apps are of its root.
-        apps: All that are asked for.
-        sight: Of who asks.
-        failures: With the last failure of each.
-        ends: With how instances of each end by themselves.
+        view: State to which the apps belong.
+        sight: Visibility for the caller.
+        failures: Whether to include each app's last failure.
+        ends: Whether to include ends of instances by themselves.
     """
     apps = [app for app in apps if sight.sees(app)]
     read = frozenset(app.id for app in apps if sight.may(APP_READ, app))
@@ -133,7 +132,7 @@ def facts_of(
 
 
 def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
-    """The tasks of an app that have not ended; results of checks and volumes are for who reads what they run."""
+    """Return the tasks of an app that have not ended; results of checks and volumes need the right to read the app."""
     tasks = [
         (job, task) for job in instances_of(view, app.id) for task in round_of(view, job) if not task.ended
     ]
@@ -146,13 +145,14 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
             check_results(view, task.id),
             readiness_of(view, task.id),
             checked_of(view, task.id),
-            local_volumes(app, [(each.target, each.source) for each in persistent_of(job.spec.mounts)]),
+            local_volumes(app, [(mount.target, mount.source) for mount in persistent_of(job.spec.mounts)]),
         )
         for job, task in tasks
     )
 
 
 def _ended(view: View, app: App, ends: Ends | None) -> Ended | None:
+    """Return the facts about ends of an app's instances."""
     if ends is None:
         return None
     task = view.tasks.get(ends.last.task_id) if ends.last.task_id else None
@@ -160,6 +160,7 @@ def _ended(view: View, app: App, ends: Ends | None) -> Ended | None:
 
 
 def _failure(view: View, job: Job | None) -> tuple[Job, Task | None] | None:
+    """Return an instance that has failed, with its task."""
     if job is None:
         return None
     return job, view.tasks.get(job.task_id) if job.task_id else None
@@ -169,7 +170,7 @@ def _failure(view: View, job: Job | None) -> tuple[Job, Task | None] | None:
 
 
 def app_json(app: App, info: VersionInfo) -> dict[str, Any]:
-    """A definition with its version."""
+    """Return the JSON of a definition with its version."""
     version = {
         "lastScalingAt": stamp(info.last_scaling_at),
         "lastConfigChangeAt": stamp(info.last_config_change_at),
@@ -178,14 +179,14 @@ def app_json(app: App, info: VersionInfo) -> dict[str, Any]:
 
 
 def app_info(facts: Facts, embed: frozenset[str]) -> dict[str, Any]:
-    """A definition with what was asked to be embedded."""
+    """Return the JSON of a definition with the requested parts embedded."""
     body = app_json(facts.app, facts.info)
     if COUNTS in embed or FAILURES in embed:
         body.update(_counts(facts))
     if {DEPLOYMENTS, TASKS, FAILURES} & embed:  # tasks bring deployments along, as in Marathon
         body["deployments"] = [{"id": id} for id in facts.deployments]
     if TASKS in embed or FAILURES in embed:
-        body["tasks"] = [task_json(facts.app, each) for each in facts.launches]
+        body["tasks"] = [task_json(facts.app, launch) for launch in facts.launches]
     if STATS in embed:
         body["taskStats"] = _stats_by_version(facts)
     if READINESS in embed:
@@ -198,8 +199,10 @@ def app_info(facts: Facts, embed: frozenset[str]) -> dict[str, Any]:
 
 
 def _stats_by_version(facts: Facts) -> dict[str, Any]:
-    """Statistics of all tasks, of those that came after the number was changed last, and of those of this and of
-    earlier configurations; a part without a task is left out."""
+    """Return statistics of all tasks, of tasks since the last scaling, and of tasks with the latest or an older config.
+
+    A part without tasks is left out.
+    """
     info, now = facts.info, time.time()
     parts: dict[str, Callable[[float], bool]] = {
         "startedAfterLastScaling": lambda version: version >= info.last_scaling_at,
@@ -208,7 +211,7 @@ def _stats_by_version(facts: Facts) -> dict[str, Any]:
         "totalSummary": lambda _: True,
     }
     chosen = {
-        name: tuple(each for each in facts.launches if fits(each.job.app_version or 0.0))
+        name: tuple(launch for launch in facts.launches if fits(launch.job.app_version or 0.0))
         for name, fits in parts.items()
     }
     return {
@@ -219,11 +222,11 @@ def _stats_by_version(facts: Facts) -> dict[str, Any]:
 
 
 def _stats(facts: Facts, now: float) -> dict[str, Any]:
-    """Life times are those since a task ran, in seconds."""
+    """Return counts of tasks, and average and median of their running times in seconds."""
     names = {"tasksStaged": "staged", "tasksRunning": "running"}
     names |= {"tasksHealthy": "healthy", "tasksUnhealthy": "unhealthy"}
     stats: dict[str, Any] = {"counts": {names[key]: count for key, count in _counts(facts).items()}}
-    began = [each.task.started_at for each in facts.launches if each.task.started_at is not None]
+    began = [launch.task.started_at for launch in facts.launches if launch.task.started_at is not None]
     lives = sorted(max(0.0, now - at) for at in began)
     if lives:
         average_s, median_s = sum(lives) / len(lives), lives[len(lives) // 2]
@@ -232,8 +235,8 @@ def _stats(facts: Facts, now: float) -> dict[str, Any]:
 
 
 def _counts(facts: Facts) -> dict[str, int]:
-    states = [each.state for each in facts.launches]
-    healths = [each.task.healthy for each in facts.launches] if facts.app.health_checks else []
+    states = [launch.state for launch in facts.launches]
+    healths = [launch.task.healthy for launch in facts.launches] if facts.app.health_checks else []
     return {
         "tasksStaged": sum(state in STAGED for state in states),
         "tasksRunning": states.count(RUNNING),
@@ -243,7 +246,7 @@ def _counts(facts: Facts) -> dict[str, int]:
 
 
 def task_json(app: App, launch: Launch) -> dict[str, Any]:
-    """Write a task as Marathon does."""
+    """Return the JSON of a task."""
     job, task = launch.job, launch.task
     body: dict[str, Any] = {
         "id": task.id,
@@ -266,14 +269,14 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
     if app.health_checks and task.healthy is not None:
         instance = instance_of_job(job.id)
         of_task = {"taskId": task.id, "instanceId": instance}
-        body["healthCheckResults"] = [each | of_task for each in _results_json(app, launch)]
+        body["healthCheckResults"] = [health | of_task for health in _results_json(app, launch)]
     if app.check is not None and launch.checked is not None:
         body["checkResult"] = _checked_json(app.check, launch.checked)
     return body
 
 
 def local_volumes(app: App, volumes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """Write persistent volumes of an instance as Marathon does; `volumes`: path in the sandbox and id of each."""
+    """Return the JSON of an instance's persistent volumes; `volumes`: path in the sandbox and id of each."""
     name = app.id.strip("/").replace("/", "_")
     return [
         {"runSpecId": app.id, "containerPath": path, "uuid": id, "persistenceId": f"{name}#{path}#{id}"}
@@ -282,7 +285,7 @@ def local_volumes(app: App, volumes: Iterable[tuple[str, str]]) -> list[dict[str
 
 
 def _checked_json(check: Check, checked: Checked) -> dict[str, Any]:
-    """Return the latest result of an app's `check` in Marathon's form; a status or an exit code may be missing."""
+    """Return the JSON of the latest result of an app's `check`; a status or an exit code may be missing."""
     if check.tcp is not None:
         return {"tcp": {"succeeded": checked.ok}}
     kind, name = ("http", "statusCode") if check.http is not None else ("command", "exitCode")
@@ -290,8 +293,11 @@ def _checked_json(check: Check, checked: Checked) -> dict[str, Any]:
 
 
 def _results_json(app: App, launch: Launch) -> Iterator[dict[str, Any]]:
-    """Results of the checks that were made. Of some only that is known which all of the task's come to: an executor
-    makes them, or the scheduler has just started, and balancers must not take a task for sick for that."""
+    """Yield the results of health checks.
+
+    The result of a single check may be missing, as executors report only the sum, or the scheduler has just started.
+    Then the task's health is given for it, so that load balancers do not take the task for unhealthy.
+    """
     own = iter(launch.healths)
     for check in app.health_checks:
         health = None if check.protocol.by_executor else next(own, None)
@@ -316,16 +322,16 @@ def _health_json(health: CheckHealth) -> dict[str, Any]:
 
 
 def readiness_json(launches: Iterable[Launch]) -> list[dict[str, Any]]:
-    """What readiness checks found of an app's tasks."""
+    """Return the JSON of the readiness of an app's tasks."""
     return [
         {
             "name": readiness.name,
-            "taskId": each.task.id,
+            "taskId": launch.task.id,
             "ready": readiness.ready,
             **_answer_json(readiness.answer),
         }
-        for each in launches
-        if (readiness := each.readiness) is not None
+        for launch in launches
+        if (readiness := launch.readiness) is not None
     ]
 
 
@@ -350,7 +356,7 @@ def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:
 
 
 def _ends_json(app_id: str, ended: Ended) -> dict[str, Any]:
-    """Write the last one as a failure is shown, with its job and its exit code."""
+    """Return the JSON of ends of instances, the last one in the form of a failure with its job and exit code."""
     ends = ended.ends
     last = _failure_json(app_id, ends.last, ended.task)
     return {
@@ -364,12 +370,14 @@ def _ends_json(app_id: str, ended: Ended) -> dict[str, Any]:
 def group_json(
     group: Group, facts: Mapping[str, Facts], versions: Mapping[str, float], embed: frozenset[str]
 ) -> dict[str, Any]:
-    """A group and what is below it, as far as `embed` says: "apps", "groups", and "apps.tasks" as of an app.
-    `versions`: of groups, by id.
+    """Return the JSON of a group and what is below it, as far as `embed` says; apps and groups are generators.
 
-    Apps and groups are generators, for `large_answer`.
+    Args:
+        facts: Facts of its apps by id.
+        versions: Versions of groups by id.
+        embed: "apps", "groups", and parts of apps as "apps.tasks".
     """
-    of_apps = frozenset(each.removeprefix("apps.") for each in embed if each.startswith("apps."))
+    of_apps = frozenset(part.removeprefix("apps.") for part in embed if part.startswith("apps."))
     body: dict[str, Any] = {
         "id": group.id,
         "dependencies": list(group.dependencies),
@@ -380,13 +388,13 @@ def group_json(
         body["apps"] = (app_info(facts[app.id], of_apps) for app in group.apps)
         body["pods"] = []
     if "groups" in embed:
-        body["groups"] = (group_json(each, facts, versions, embed) for each in group.groups)
+        body["groups"] = (group_json(child, facts, versions, embed) for child in group.groups)
     return body
 
 
 def steps_json(steps: Sequence[Sequence[Action]]) -> list[dict[str, Any]]:
-    """The steps of a plan."""
-    return [{"actions": [_action_json(each) for each in step]} for step in steps]
+    """Return the JSON of the steps of a plan."""
+    return [{"actions": [_action_json(action) for action in step]} for step in steps]
 
 
 def _action_json(action: Action) -> dict[str, Any]:
@@ -394,7 +402,7 @@ def _action_json(action: Action) -> dict[str, Any]:
 
 
 def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
-    """Each app that is another in `new`, before and after; null: it is not there."""
+    """Return the JSON of each app that differs in `new`, before and after; null if it does not exist then."""
     before, after = ({app.id: app for app in root.all_apps()} for root in (old, new))
     ids = sorted(before.keys() | after.keys())
     return [
@@ -409,25 +417,27 @@ def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
 
 
 def warnings_json(old: Group, new: Group, missing: Mapping[tuple[str, ...], str]) -> list[dict[str, str]]:
-    """Return what is accepted and has no effect, or cannot start on the nodes that there are, of each app and group
-    that is new or another in `new`: the id of the app or group, the path of the field, and what holds instead.
+    """Return warnings about new and changed apps and groups: fields without effect, and models that no node has.
+
+    Each has the id of the app or group, the path of the field, and a message.
 
     Args:
         old: Tree of apps before the change.
         new: Tree of apps after the change.
-        missing: Sentences about models that no node has, by the models that apps name.
+        missing: Messages about models that no node has, by the models that apps name.
     """
     before = {app.id: app for app in old.all_apps()}
     changed = (app for app in new.all_apps() if before.get(app.id) != app)
-    warned = (each for app in changed for each in _warnings_of(app, missing))
+    warned = (warning for app in changed for warning in _warnings_of(app, missing))
     return [*warned, *_warnings_of_groups(old, new)]
 
 
 def _warnings_of(app: App, missing: Mapping[tuple[str, ...], str]) -> Iterator[dict[str, str]]:
+    """Yield warnings about an app: GPU models that no node has, and fields without effect."""
     if app.gpus and (why := missing.get(gpu_options(app).models)):
         yield {"id": app.id, "path": "/gpu/models", "message": f"its instances wait: {why}"}
     report = Report()
-    report_others(report, ((each.field, each.why) for each in without_effect(app, gpu_options(app))))
+    report_others(report, ((field.field, field.why) for field in without_effect(app, gpu_options(app))))
     for path, errors in report.found:
         yield from ({"id": app.id, "path": path, "message": error} for error in errors)
 
@@ -441,23 +451,25 @@ def _warnings_of_groups(old: Group | None, new: Group) -> Iterator[dict[str, str
 
 
 def current_launches(view: View, deployment: Deployment, sight: AppSight) -> dict[str, Sequence[Launch]]:
-    """The tasks of the apps that a deployment's current step changes."""
+    """Return the tasks of the apps that a deployment's current step changes."""
     step = deployment.plan.steps[deployment.step]
-    return {each.app.id: launches_of(view, each.app, sight) for each in step}
+    return {action.app.id: launches_of(view, action.app, sight) for action in step}
 
 
 def deployment_json(
     deployment: Deployment, *, waiting: bool, launches: Mapping[str, Sequence[Launch]] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """A deployment under way; with `waiting`, which is ours, why nothing is done, by app, which apps are overdue, and
-    which deployment it undoes. `launches` are those of `current_launches`.
+    """Return the JSON of a deployment in progress.
 
-    Clients that know every key refuse others: it is there for those who ask.
+    Args:
+        waiting: Whether to add extensions to Marathon: why apps wait, which ones are overdue, and which deployment this
+            one undoes. Clients that know every key refuse others, so that this must be requested.
+        launches: Tasks as `current_launches` returns them.
     """
     steps = deployment.plan.steps
     current = [
-        _action_json(each) | {"readinessCheckResults": readiness_json(launches.get(each.app.id, ()))}
-        for each in steps[deployment.step]
+        _action_json(action) | {"readinessCheckResults": readiness_json(launches.get(action.app.id, ()))}
+        for action in steps[deployment.step]
     ]
     body = {
         "id": deployment.id,

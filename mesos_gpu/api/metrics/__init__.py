@@ -1,1 +1,1 @@
-"""What /metrics shows: samples of the state, and what the scheduler counts and times of itself."""
+"""Metrics of /metrics: samples of the state, and counters and timers of the scheduler itself."""

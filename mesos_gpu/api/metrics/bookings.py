@@ -1,4 +1,4 @@
-"""Families of bookings: how they stand, and how many GPUs are booked and used now. No label is of a user's choice."""
+"""Metrics of bookings: their states, and GPUs that are booked and used now. No label is chosen by users."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -9,27 +9,28 @@ from mesos_gpu.model.bookings.booking import BookingState
 
 
 class _Booked(NamedTuple):
-    """What is booked."""
+    """Counts of bookings and of their GPUs."""
 
     states: Mapping[BookingState, int]
-    booked: int  # GPUs of those that are active, as they were asked for
-    ready: int  # of these, those that are there
-    used: int  # of these, those that jobs hold which may
-    short: int  # bookings whose nodes are to be there, and of which some are lacking
+    booked: int  # GPUs of active bookings, as requested
+    ready: int  # of `booked`, the GPUs on nodes that are there
+    used: int  # of `booked`, the GPUs held by jobs that may use the booking
+    short: int  # bookings that lack nodes, though they should have them by now
 
 
 def _booked(view: View) -> _Booked:
+    """Count bookings and their GPUs."""
     states = dict.fromkeys(BookingState, 0)
     booked = ready = used = short = 0
-    for each in view.bookings.values():
-        states[each.state] += 1
-        short += not each.state.ended and (
-            each.told or (each.state.has_nodes and len(each.places) < each.spec.nodes)
+    for booking in view.bookings.values():
+        states[booking.state] += 1
+        short += not booking.state.ended and (
+            booking.told or (booking.state.has_nodes and len(booking.places) < booking.spec.nodes)
         )
-        if each.is_active:
-            booked += each.spec.gpus_in_all
-            ready += len(each.gpus)
-            used += each.used_gpus
+        if booking.is_active:
+            booked += booking.spec.gpus_in_all
+            ready += len(booking.gpus)
+            used += booking.used_gpus
     return _Booked(states, booked, ready, used, short)
 
 
@@ -38,7 +39,7 @@ def _by_state(sums: _Booked) -> Values:
         yield (state.value,), number
 
 
-def _one(number: float) -> Values:
+def _unlabelled(number: float) -> Values:
     yield (), number
 
 
@@ -46,7 +47,7 @@ BOOKINGS: Final = (
     Family(
         "mesos_gpu_bookings",
         "gauge",
-        "Bookings, by how they stand; those that have ended for 30 days.",
+        "Bookings by state; ended ones are counted for 30 days.",
         _booked,
         _by_state,
         ("state",),
@@ -54,29 +55,29 @@ BOOKINGS: Final = (
     Family(
         "mesos_gpu_booked_gpus",
         "gauge",
-        "GPUs of the bookings that are active now, as they were asked for.",
+        "Requested GPUs of the bookings that are active now.",
         _booked,
-        lambda sums: _one(sums.booked),
+        lambda sums: _unlabelled(sums.booked),
     ),
     Family(
         "mesos_gpu_booked_ready_gpus",
         "gauge",
         "Of the GPUs that are booked now, those on nodes that are there.",
         _booked,
-        lambda sums: _one(sums.ready),
+        lambda sums: _unlabelled(sums.ready),
     ),
     Family(
         "mesos_gpu_booked_used_gpus",
         "gauge",
         "Of the GPUs that are booked now, those that jobs hold which may use the booking.",
         _booked,
-        lambda sums: _one(sums.used),
+        lambda sums: _unlabelled(sums.used),
     ),
     Family(
         "mesos_gpu_bookings_short",
         "gauge",
         "Bookings that lack nodes, though they have begun or are about to.",
         _booked,
-        lambda sums: _one(sums.short),
+        lambda sums: _unlabelled(sums.short),
     ),
 )

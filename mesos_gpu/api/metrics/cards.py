@@ -1,6 +1,6 @@
-"""Families of each card, under the names and labels of NVIDIA's DCGM exporter, and of what tasks use of them.
+"""Metrics of each GPU, under the names and labels of NVIDIA's DCGM exporter, and of its use by tasks.
 
-What a card does not tell has no sample: unknown is not 0.
+A value that the driver does not report has no sample: unknown is not 0.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,19 +18,19 @@ from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.wire.export.prometheus import Column
 
-#: As DCGM's exporter has them; `gpu` is the index, `device` has the minor number.
+#: Labels as in DCGM's exporter; `gpu` is the index, `device` has the minor number.
 LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION")
-#: As of `LABELS`; no label of our own families is in camelCase.
+#: The values of `LABELS` for metrics of this project, whose labels are not in camelCase.
 OWN_LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "model", "Hostname", "DCGM_FI_DRIVER_VERSION")
 _HELD: Final = ("task", "job", "queue", "user", "app", "UUID")
 _USED: Final = ("task", "UUID")
 _MILLI: Final = 1000
 Labels = tuple[str, ...]
-_UNKNOWN: Final = GpuUse(GpuId(""), 0.0)  # of a card of which nothing is known
+_UNKNOWN: Final = GpuUse(GpuId(""), 0.0)  # for a card whose use is not known
 
 
 class _Card(NamedTuple):
-    """A card's labels, its memory in MiB, and its use; None: it is not known, or too old."""
+    """A card's labels, its memory in MiB, and its use; None if that is not known, or too old."""
 
     labels: Labels
     memory_mib: int
@@ -38,21 +38,26 @@ class _Card(NamedTuple):
 
 
 class Gpus:
-    """Every GPU once, and which of them tasks hold. What takes time is done where it is read, not on the engine's
-    thread."""
+    """All GPUs, and which of them tasks hold.
+
+    Slow parts are computed where they are read, not on the engine's thread.
+
+    Args:
+        each: Every GPU once.
+        used: GPUs that tasks hold, whole or in shares.
+    """
 
     def __init__(self, each: tuple[GpuStatus, ...], used: frozenset[GpuId]) -> None:
-        """Keep what cannot change any more. `used`: whole or in shares."""
         self.each, self.used = each, used
 
     @cached_property
     def ordered(self) -> list[GpuStatus]:
-        """By host and index."""
+        """GPUs by host and index."""
         return sorted(self.each, key=lambda status: (status.node.hostname, status.gpu.place, status.gpu.id))
 
     @cached_property
     def cards(self) -> list[_Card]:
-        """What families of cards are made of, in that order."""
+        """Cards in that order, as metrics need them."""
         return [
             _Card(
                 _labels(status), status.gpu.memory_mib, use if status.health is not Health.UNKNOWN else None
@@ -62,27 +67,28 @@ class Gpus:
 
     @cached_property
     def labels(self) -> list[Labels]:
-        """The labels of the cards."""
+        """Labels of the cards."""
         return [card.labels for card in self.cards]
 
     @cached_property
     def uses(self) -> list[GpuUse]:
-        """The uses of the cards."""
+        """Uses of the cards."""
         return [card.use or _UNKNOWN for card in self.cards]
 
     @cached_property
     def meters(self) -> list[Meters]:
-        """The meters of the cards."""
+        """Meters of the cards."""
         return [use.meters for use in self.uses]
 
 
 def gpus_of(view: View) -> Gpus:
-    """Measure them, in one go for all families."""
-    each = tuple(gpu_statuses(view))
-    return Gpus(each, frozenset(status.gpu.id for status in each if is_used(view, status)))
+    """Collect the GPUs, once for all families."""
+    statuses = tuple(gpu_statuses(view))
+    return Gpus(statuses, frozenset(status.gpu.id for status in statuses if is_used(view, status)))
 
 
 def _with_uses(statuses: Sequence[GpuStatus]) -> Iterator[tuple[GpuStatus, GpuUse | None]]:
+    """Yield each GPU with its latest use, if its node has reported one."""
     of_node: dict[str, Mapping[GpuId, GpuUse]] = {}
     for status in statuses:
         node = status.node
@@ -98,17 +104,18 @@ def index_label(gpu: Gpu) -> str:
 
 
 def _labels(status: GpuStatus) -> Labels:
+    """Return the values of `LABELS` for a GPU."""
     gpu, node = status.gpu, status.node
     where = (index_label(gpu), gpu.id, gpu.pci_bus_id, f"nvidia{gpu.minor}")
     return (*where, gpu.model, node.hostname, node.driver_version or "")
 
 
-def _meter(value: Callable[[Meters], float | None]) -> Callable[[Gpus], Values]:
-    """A number for each card whose meter shows one."""
+def _meter_samples(value: Callable[[Meters], float | None]) -> Callable[[Gpus], Values]:
+    """Return a function that makes a sample for each card with a known meter value."""
     return lambda gpus: Column(gpus.labels, [value(meters) for meters in gpus.meters])
 
 
-def _of_use(value: Callable[[GpuUse], float | None]) -> Callable[[Gpus], Values]:
+def _use_samples(value: Callable[[GpuUse], float | None]) -> Callable[[Gpus], Values]:
     return lambda gpus: Column(gpus.labels, [value(use) for use in gpus.uses])
 
 
@@ -126,13 +133,16 @@ def _nvlink(meters: Meters) -> int | None:
 
 
 def _instances(gpus: Gpus) -> Values:
-    """The memory of each instance that a host has told of."""
+    """Yield the memory of each MIG instance that hosts have reported."""
     for status in gpus.ordered:
         gpu, sharing = status.gpu, status.gpu.sharing
         if sharing is not None and status.node.lost_at is None:
-            for each in sharing.instances:
+            for instance in sharing.instances:
                 where = (index_label(gpu), gpu.id, status.node.hostname)
-                yield (*where, each.profile, str(each.gpu_instance), each.uuid), each.memory_mib
+                yield (
+                    (*where, instance.profile, str(instance.gpu_instance), instance.uuid),
+                    instance.memory_mib,
+                )
 
 
 # --- what tasks hold and use
@@ -142,12 +152,13 @@ class _TaskOnCard(NamedTuple):
     """A task on a card that it holds."""
 
     labels: Labels  # of `_HELD`
-    part: float  # of the card
+    part: float  # of the card's compute, up to 1
     use: TaskUse | None
-    instance: str  # of a card in MIG mode; "": none
+    instance: str  # MIG instance; "" without MIG
 
 
 def _on_cards(view: View) -> Sequence[_TaskOnCard]:
+    """Return a row for each task and each GPU that it holds."""
     uses: dict[tuple[TaskId, GpuId], TaskUse] = {}
     for node in view.nodes.values():
         if node.inventory and node.lost_at is None:
@@ -157,15 +168,15 @@ def _on_cards(view: View) -> Sequence[_TaskOnCard]:
         job = view.jobs.get(task.job_id) if task.job_id and task.gpus and not task.ended else None
         if job is None:
             continue
-        whose = (task.id, job.id, job.spec.queue, job.charged_to, job.spec.app or "")
+        labels = (task.id, job.id, job.spec.queue, job.charged_to, job.spec.app or "")
         part = 1.0 if task.share is None else task.share.compute_milli / WHOLE
         instance = task.share.instance if task.share else ""
-        rows += [_TaskOnCard((*whose, gpu), part, uses.get((task.id, gpu)), instance) for gpu in task.gpus]
+        rows += [_TaskOnCard((*labels, gpu), part, uses.get((task.id, gpu)), instance) for gpu in task.gpus]
     return rows
 
 
-def _of_task(value: Callable[[TaskUse], float | None]) -> Callable[[Sequence[_TaskOnCard]], Values]:
-    """A number for each task and card whose use is known."""
+def _task_samples(value: Callable[[TaskUse], float | None]) -> Callable[[Sequence[_TaskOnCard]], Values]:
+    """Return a function that makes a sample for each task and card whose use is known."""
     return lambda rows: [
         ((row.labels[0], row.labels[-1]), number)
         for row in rows
@@ -181,7 +192,7 @@ def _seen_s(use: GpuUse | TaskUse) -> float | None:
     return None if use.work is None else use.work.seen_ms / _MILLI
 
 
-#: The end of DCGM's name, its kind there, what it says, and the meter.
+#: End of DCGM's name, kind, help text, and the function that reads the meter.
 _DCGM: Final[tuple[tuple[str, str, str, Callable[[Meters], float | None]], ...]] = (
     ("SM_CLOCK", "gauge", "SM clock frequency (in MHz).", attrgetter("sm_clock_mhz")),
     ("MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", attrgetter("memory_clock_mhz")),
@@ -225,7 +236,7 @@ _DCGM: Final[tuple[tuple[str, str, str, Callable[[Meters], float | None]], ...]]
     ("ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed.", attrgetter("row_remap_failure")),
     ("NVLINK_BANDWIDTH_TOTAL", "counter", "Data of all NVLinks, both ways (in KiB).", _nvlink),
 )
-#: Name, kind, what it says, and the number: of the use of a card, and of a task's use of one.
+#: Name, kind, help text, and function, for the use of a card and for a task's use of one.
 _OF_CARDS: Final[tuple[tuple[str, str, str, Callable[[GpuUse], float | None]], ...]] = (
     ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", attrgetter("xid")),
     (
@@ -279,11 +290,18 @@ CARDS: Final = (
         LABELS,
     ),
     *(
-        Family(f"DCGM_FI_DEV_{name}", kind, about, gpus_of, _meter(value), LABELS)
+        Family(f"DCGM_FI_DEV_{name}", kind, about, gpus_of, _meter_samples(value), LABELS)
         for name, kind, about, value in _DCGM
     ),
     *(
-        Family(name, kind, about, gpus_of, _of_use(value), LABELS if name.startswith("DCGM_") else OWN_LABELS)
+        Family(
+            name,
+            kind,
+            about,
+            gpus_of,
+            _use_samples(value),
+            LABELS if name.startswith("DCGM_") else OWN_LABELS,
+        )
         for name, kind, about, value in _OF_CARDS
     ),
     Family(
@@ -310,5 +328,8 @@ CARDS: Final = (
         lambda rows: [(row.labels, row.part) for row in rows],
         _HELD,
     ),
-    *(Family(name, kind, about, _on_cards, _of_task(value), _USED) for name, kind, about, value in _OF_TASKS),
+    *(
+        Family(name, kind, about, _on_cards, _task_samples(value), _USED)
+        for name, kind, about, value in _OF_TASKS
+    ),
 )

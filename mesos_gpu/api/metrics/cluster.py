@@ -1,4 +1,4 @@
-"""Families of the cluster as a whole: nodes, what waits, what is held and by whom, apps and deployments."""
+"""Metrics of the cluster as a whole: nodes, waiting jobs, GPUs held and free, apps and deployments."""
 
 import platform
 from collections import Counter, defaultdict
@@ -19,13 +19,13 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.queueing.queue import in_line_since
 
-MAX_ROWS: Final = 500  # of a family whose labels users choose
-MAX_ASKED: Final = 1000  # jobs of which is asked why they wait: it is done on the engine's thread
-OTHERS: Final = "*"  # the rest, together
+MAX_ROWS: Final = 500  # for families whose labels users choose
+MAX_ASKED: Final = 1000  # waiting jobs that are explained, on the engine's thread
+OTHERS: Final = "*"  # label of the sum of all other rows
 R = TypeVar("R", bound=tuple[str, ...])
 
 
-def _one(number: float) -> Values:
+def _unlabelled(number: float) -> Values:
     yield (), number
 
 
@@ -33,7 +33,7 @@ def _one(number: float) -> Values:
 
 
 def _nodes(view: View) -> Mapping[str, int]:
-    """Nodes by how they stand; each in one state."""
+    """Return the number of nodes by state; each node is in one state."""
     drained = {drain.name for drain in view.drains.values()}
     counts = Counter(
         "lost" if node.lost_at is not None else "drained" if node.hostname in drained else "up"
@@ -48,7 +48,7 @@ def _backed_off(view: View) -> int:
 
 
 def _outside_levels(view: View) -> int:
-    """Return the number of agents that are outside of the levels of the fabric."""
+    """Return the number of agents outside of the levels of the fabric."""
     return len(view.fabric.outside)
 
 
@@ -60,13 +60,14 @@ def _rolling(view: View) -> Rolling:
 
 
 class _Line(NamedTuple):
-    """Jobs of a queue that wait."""
+    """Waiting jobs of a queue."""
 
     jobs: int
-    oldest: float  # since when the first of them does, seconds since the epoch
+    oldest: float  # time since which the first job waits, in seconds since the epoch
 
 
-def _lines(view: View) -> Mapping[str, _Line]:
+def _waiting_by_queue(view: View) -> Mapping[str, _Line]:
+    """Return the waiting jobs by queue, including array tasks that are not jobs yet."""
     lines: dict[str, _Line] = {}
     for job in view.jobs.values():
         if job.state is JobState.PENDING:
@@ -80,6 +81,7 @@ def _lines(view: View) -> Mapping[str, _Line]:
 
 
 def _reasons(view: View) -> Mapping[str, int]:
+    """Return the number of waiting jobs by reason."""
     return (
         wait_reasons(view, MAX_ASKED)
         if any(job.state is JobState.PENDING for job in view.jobs.values())
@@ -98,7 +100,7 @@ def _oldest(lines: Mapping[str, _Line]) -> Values:
 def summed_up(
     rows: Iterable[tuple[R, float]], together: Callable[[list[float]], float]
 ) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The first rows by name, and one more for the others: no user makes the page endless."""
+    """Yield the first rows by name, and one more with the sum of the others: users must not make the page endless."""
     ordered = sorted(rows)
     yield from ordered[:MAX_ROWS]
     if rest := ordered[MAX_ROWS:]:
@@ -109,20 +111,21 @@ def summed_up(
 
 
 class _Held(NamedTuple):
-    """By queue, user and model, in thousandths of GPUs."""
+    """GPUs that tasks hold, in thousandths, by queue, user and model."""
 
     milli: Mapping[tuple[str, str, str], int]
 
 
 def _held(view: View) -> _Held:
+    """Return the GPUs that tasks hold."""
     models = {gpu.id: gpu.model for node in view.nodes.values() for gpu in node.gpus}
     milli: Counter[tuple[str, str, str]] = Counter()
     for task in view.tasks.values():
         job = view.jobs.get(task.job_id) if task.job_id and task.gpus and not task.ended else None
         if job is not None:
-            each = WHOLE if task.share is None else task.share.compute_milli
+            milli_of_gpu = WHOLE if task.share is None else task.share.compute_milli
             for gpu in task.gpus:
-                milli[job.spec.queue, job.charged_to, models.get(gpu, "")] += each
+                milli[job.spec.queue, job.charged_to, models.get(gpu, "")] += milli_of_gpu
     return _Held(milli)
 
 
@@ -137,13 +140,14 @@ class _Model(NamedTuple):
     """GPUs of one model."""
 
     used: int
-    free: int  # that may be given out
-    out: int  # that may not
-    largest: int  # of the free ones: the most on one node
-    stranded: int  # of the free ones: those on nodes where others are used or out
+    free: int  # healthy and not held
+    out: int  # not held, and not usable
+    largest: int  # most free ones on one node
+    stranded: int  # free ones on nodes where others are used or out
 
 
 def _models(gpus: Gpus) -> Mapping[str, _Model]:
+    """Return the GPUs by model."""
     nodes: dict[tuple[str, AgentId], Counter[str]] = defaultdict(Counter)
     for status in gpus.each:
         state = "used" if status.gpu.id in gpus.used else "free" if status.health is Health.OK else "out"
@@ -162,8 +166,8 @@ def _models(gpus: Gpus) -> Mapping[str, _Model]:
     return models
 
 
-def _of_models(value: Callable[[_Model], float]) -> Callable[[Gpus], Values]:
-    """A number for each model."""
+def _model_samples(value: Callable[[_Model], float]) -> Callable[[Gpus], Values]:
+    """Return a function that makes a sample for each model."""
     return lambda gpus: sorted(((name,), value(model)) for name, model in _models(gpus).items())
 
 
@@ -194,13 +198,13 @@ def _apps(view: View) -> Mapping[str, _App]:
     }
 
 
-def _of_app(value: Callable[[_App], int]) -> Callable[[Mapping[str, _App]], Values]:
+def _app_samples(value: Callable[[_App], int]) -> Callable[[Mapping[str, _App]], Values]:
     return lambda apps: summed_up((((id,), value(app)) for id, app in apps.items()), sum)
 
 
 def _deployments(view: View) -> Sequence[float]:
-    """When each that is under way was begun."""
-    return tuple(each.version for each in view.deployments.values())
+    """Return the times at which the deployments in progress began."""
+    return tuple(deployment.version for deployment in view.deployments.values())
 
 
 CLUSTER: Final = (
@@ -217,19 +221,19 @@ CLUSTER: Final = (
         "gauge",
         "1 while the master's events arrive, else 0.",
         lambda v: int(v.connected),
-        _one,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_unsaved",
         "gauge",
         "1 while the state cannot be written, and nothing is launched, else 0.",
         lambda view: int(bool(view.unsaved)),
-        _one,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_nodes",
         "gauge",
-        "Agents, by how they stand.",
+        "Agents by state.",
         _nodes,
         lambda nodes: [((state,), number) for state, number in nodes.items()],
         ("state",),
@@ -237,45 +241,47 @@ CLUSTER: Final = (
     Family(
         "mesos_gpu_nodes_backed_off",
         "gauge",
-        "Agents whose executors did not register in time, and which get few launches or none until one does.",
+        "Agents whose executors did not register in time, and and that get few or no launches until one does.",
         _backed_off,
-        _one,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_nodes_outside_levels",
         "gauge",
-        "Agents whose attributes contradict those of others, which have them outside of the levels of the fabric.",
+        "Agents left out of the levels of the fabric, as their attributes contradict those of other agents.",
         _outside_levels,
-        _one,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_monitors_outdated",
         "gauge",
-        "Nodes whose monitor is of an earlier program, and is to be replaced.",
+        "Nodes whose monitor runs an older program and must be replaced.",
         _rolling,
-        lambda roll: _one(len(roll.outdated)),
+        lambda roll: _unlabelled(len(roll.outdated)),
     ),
     Family(
         "mesos_gpu_monitors_stuck",
         "gauge",
-        "Nodes whose new monitor brings no good report: no further one is replaced.",
+        "Nodes whose new monitor has sent no good report; no further monitors are replaced.",
         _rolling,
-        lambda roll: _one(len(roll.problems)),
+        lambda roll: _unlabelled(len(roll.problems)),
     ),
     Family(
         "mesos_gpu_waiting_jobs",
         "gauge",
-        "Jobs that wait, by reason: room, a limit or rule, back-off, secrets; unasked: they stand too far behind.",
+        "Waiting jobs by reason: room, a limit or rule, back-off, secrets; unasked: too far back in the queue order.",
         _reasons,
         lambda reasons: sorted(((reason,), count) for reason, count in reasons.items() if count),
         ("reason",),
     ),
-    Family("mesos_gpu_queue_jobs", "gauge", "Jobs of a queue that wait.", _lines, _waiting, ("queue",)),
+    Family(
+        "mesos_gpu_queue_jobs", "gauge", "Jobs of a queue that wait.", _waiting_by_queue, _waiting, ("queue",)
+    ),
     Family(
         "mesos_gpu_queue_oldest_timestamp_seconds",
         "gauge",
         "When the job of a queue that waits longest came into line, seconds since the epoch.",
-        _lines,
+        _waiting_by_queue,
         _oldest,
         ("queue",),
     ),
@@ -295,7 +301,7 @@ CLUSTER: Final = (
         "gauge",
         "The most GPUs of a model that are free on one node.",
         gpus_of,
-        _of_models(lambda model: model.largest),
+        _model_samples(lambda model: model.largest),
         ("model",),
     ),
     Family(
@@ -303,7 +309,7 @@ CLUSTER: Final = (
         "gauge",
         "Of the free GPUs of a model, the part on nodes where others of it are used or out; 0 if none is free.",
         gpus_of,
-        _of_models(lambda model: model.stranded / model.free if model.free else 0.0),
+        _model_samples(lambda model: model.stranded / model.free if model.free else 0.0),
         ("model",),
     ),
     Family(
@@ -311,7 +317,7 @@ CLUSTER: Final = (
         "gauge",
         "Instances that an app wants.",
         _apps,
-        _of_app(lambda app: app.wanted),
+        _app_samples(lambda app: app.wanted),
         ("app",),
     ),
     Family(
@@ -319,7 +325,7 @@ CLUSTER: Final = (
         "gauge",
         "Instances of an app that run.",
         _apps,
-        _of_app(lambda app: app.running),
+        _app_samples(lambda app: app.running),
         ("app",),
     ),
     Family(
@@ -327,20 +333,20 @@ CLUSTER: Final = (
         "gauge",
         "Instances of an app that run, are ready, and pass the health checks that there are.",
         _apps,
-        _of_app(lambda app: app.healthy),
+        _app_samples(lambda app: app.healthy),
         ("app",),
     ),
     Family(
         "mesos_gpu_deployments",
         "gauge",
-        "Deployments under way.",
+        "Deployments in progress.",
         _deployments,
-        lambda begun: _one(len(begun)),
+        lambda begun: _unlabelled(len(begun)),
     ),
     Family(
         "mesos_gpu_deployment_oldest_timestamp_seconds",
         "gauge",
-        "When the oldest deployment under way was begun, seconds since the epoch.",
+        "When the oldest deployment in progress began, seconds since the epoch.",
         _deployments,
         lambda begun: [((), min(begun))] if begun else [],
     ),

@@ -1,4 +1,4 @@
-"""What /metrics shows: each family of samples once, with what it means and how it is measured."""
+"""All families of metrics that are measured from the state, with their meaning and measurement."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,32 +29,32 @@ from mesos_gpu.model.tenancy import EVERYBODY
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.wire.export.prometheus import Column, Metric
 
-# Their words: an enumeration looks each one up anew, and there are many cards.
+# Values of the enumerations once: looking them up for each of many cards is slow.
 _OK: Final = Health.OK.value
 _HEALTHS: Final = tuple(health.value for health in Health)
 _BROKEN: Final = tuple(health.value for health in Health if health.broken)
-MAX_QUEUES: Final = 500  # of which each has samples of its own
-OTHERS: Final = "*"  # the leaves that have none, together
+MAX_QUEUES: Final = 500  # with samples of their own
+OTHERS: Final = "*"  # label of the sum of all other leaf queues
 
 
 def snapshot(view: View) -> Measured:
-    """All that is measured, on the engine's thread; the page, of 15 lines a GPU, is made elsewhere."""
+    """Measure everything on the engine's thread; the page, of 15 lines a GPU, is made on another one."""
     return {measure: measure(view) for measure in dict.fromkeys(family.measure for family in FAMILIES)}
 
 
 def metrics(measured: Measured) -> Iterator[Metric]:
-    """All families, each GPU once; one after the other, for all rows of all of them are much to keep."""
+    """Yield all families one after the other: the rows of all of them at once would take much memory."""
     for family in FAMILIES:
         rows = family.samples(measured[family.measure])
-        kept = rows if isinstance(rows, Column) else tuple(rows)
-        yield Metric(family.name, family.kind, family.help, family.labels, kept)
+        values = rows if isinstance(rows, Column) else tuple(rows)
+        yield Metric(family.name, family.kind, family.help, family.labels, values)
 
 
 # --- what is measured
 
 
 class _Shares(NamedTuple):
-    """A GPU that is open to shares, where it is, the job of each of its shares, and what its node says of their use."""
+    """A GPU that is open to shares, its host, the jobs of its shares, and their use as the node reports it."""
 
     hostname: str
     gpu: SharedGpu
@@ -68,7 +68,7 @@ class _Shares(NamedTuple):
 
 
 def _shares(view: View) -> tuple[_Shares, ...]:
-    """Every GPU that is open to shares."""
+    """Return every GPU that is open to shares."""
     if not has_shares(view):
         return ()
     shared = [(status, shared_gpu(view, status.gpu)) for status in gpu_statuses(view)]
@@ -96,7 +96,7 @@ def _jobs(view: View) -> Mapping[JobState, int]:
 
 
 def _nodes(view: View) -> tuple[Node, ...]:
-    """The nodes that are there and have reported."""
+    """Return the nodes that are there and have reported."""
     return tuple(node for node in view.nodes.values() if node.inventory and node.lost_at is None)
 
 
@@ -105,22 +105,22 @@ def _disbelieved(view: View) -> int:
 
 
 def _refused(_view: View) -> Mapping[Reason, int]:
-    """What the server refused by itself, of which the engine knows nothing."""
+    """Return counts of requests that the HTTP server refused; the engine does not know them."""
     return REFUSED.read()
 
 
 def _wrong_proofs(_view: View) -> Mapping[str, int]:
-    """What proved no name, by its kind; the engine knows nothing of that."""
+    """Return counts of wrong proofs by kind; the engine does not know them."""
     return WRONG.read()
 
 
 def _unrecorded(_view: View) -> Mapping[str, int]:
-    """What is missing in the audit log, of which the engine knows nothing."""
+    """Return counts of records that are missing in the audit log; the engine does not know them."""
     return dict(LOST)
 
 
 def _services(view: View) -> tuple[tuple[str, str, int, int], ...]:
-    """Each app of each named service, its weight, and how many of its tasks serve."""
+    """Return each app of each named service, its weight, and the number of its serving tasks."""
     return tuple(
         (split.name, app, weight, len(serving_tasks(view, app)))
         for split in view.splits.values()
@@ -132,15 +132,15 @@ def _queues(view: View) -> Sequence[QueueShare]:
     return queue_shares(view)
 
 
-# --- and as samples
+# --- samples
 
 
-def _number(number: float) -> Values:
+def _unlabelled(number: float) -> Values:
     yield (), number
 
 
 def _health(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The health that each is in, and whether that is ok: its mean over time is how often it could be used."""
+    """Yield the health of each GPU, and whether it is ok: the mean of that over time is the GPU's availability."""
     for status in gpus.ordered:
         gpu, health = status.gpu, status.health
         card = (gpu.id, index_label(gpu), gpu.model, status.node.hostname)
@@ -150,7 +150,10 @@ def _health(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def _transitions(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
-    """What has happened, and that a card never broke: of 10,000 cards each zero is a line that says little."""
+    """Yield how often each GPU came into each health; zeros only for the broken ones.
+
+    With 10,000 GPUs further zeros would be many lines that say little.
+    """
     for status in gpus.ordered:
         totals = status.card.totals if status.card else {}
         for health in _HEALTHS if totals else _BROKEN:
@@ -162,13 +165,13 @@ def _by_state(jobs: Mapping[JobState, int]) -> Values:
     return [((state.value,), jobs.get(state, 0)) for state in JobState]
 
 
-def _of_card(value: Callable[[_Shares], float]) -> Callable[[Iterable[_Shares]], Values]:
-    """A number for each GPU that is open to shares."""
+def _card_samples(value: Callable[[_Shares], float]) -> Callable[[Iterable[_Shares]], Values]:
+    """Return a function that makes a sample for each GPU that is open to shares."""
     return lambda cards: sorted(((card.gpu.gpu_id, card.hostname), value(card)) for card in cards)
 
 
-def _of_use(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Shares]], Values]:
-    """A number for each share whose use is known."""
+def _use_samples(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Shares]], Values]:
+    """Return a function that makes a sample for each share whose use is known."""
 
     def numbers(cards: Iterable[_Shares]) -> Iterator[tuple[tuple[str, ...], float]]:
         for card in sorted(cards, key=lambda card: card.gpu.gpu_id):
@@ -180,8 +183,8 @@ def _of_use(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Sh
     return numbers
 
 
-def _of_share(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], Values]:
-    """A number for each share."""
+def _share_samples(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], Values]:
+    """Return a function that makes a sample for each share."""
     return lambda cards: sorted(
         ((card.gpu.gpu_id, task.id, job), value(share))
         for card in cards
@@ -190,6 +193,7 @@ def _of_share(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], 
 
 
 def _guarantees(cards: Iterable[_Shares]) -> Values:
+    """Yield how each share is enforced."""
     for card in sorted(cards, key=lambda card: card.gpu.gpu_id):
         for task, job, share in zip(card.gpu.tenants, card.jobs, card.granted, strict=True):
             by = guarantee(share)
@@ -197,18 +201,21 @@ def _guarantees(cards: Iterable[_Shares]) -> Values:
 
 
 def _info(nodes: Iterable[Node]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield driver, CUDA and driver volume of each node."""
     for node in sorted(nodes, key=lambda node: (node.hostname, node.id)):
-        said = node.inventory or Inventory()
-        versions = (said.driver_version or "", said.cuda_version or "", said.volume or "")
+        inventory = node.inventory or Inventory()
+        versions = (inventory.driver_version or "", inventory.cuda_version or "", inventory.volume or "")
         yield (node.hostname, str(node.id), *versions), 1.0
 
 
 _GPU_HOUR: Final = 1000 * 1000 * 3600  # thousandths of cost times milliseconds
 
 
-def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[QueueShare]], Values]:
-    """A number for each queue in each pool, GPUs of cost 1. Of a tree with very many queues the lowest are summed up:
-    no document makes the page endless."""
+def _queue_samples(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[QueueShare]], Values]:
+    """Return a function that makes a sample for each queue in each pool, in GPUs of cost 1.
+
+    Of a tree with very many queues the lowest ones are summed up, so that the page stays bounded.
+    """
 
     def numbers(shares: Sequence[QueueShare]) -> Iterator[tuple[tuple[str, ...], float]]:
         alone, others = bounded(shares)
@@ -225,14 +232,16 @@ def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[Q
 
 
 def _budgets_left(budgets: Sequence[Standing]) -> Iterator[tuple[tuple[str, ...], float]]:
-    """A number for each of the top queues that have a budget; those of users are told by the REST interface alone."""
-    queues = [each for each in budgets if each.use.user == EVERYBODY]
-    for each in sorted(queues, key=lambda each: (each.use.queue.count("/"), each.use.queue))[:MAX_QUEUES]:
-        yield (each.use.queue,), each.left / _GPU_HOUR
+    """Yield the budget left of each top queue that has one; budgets of users are in the REST interface only."""
+    queues = [standing for standing in budgets if standing.use.user == EVERYBODY]
+    for standing in sorted(queues, key=lambda standing: (standing.use.queue.count("/"), standing.use.queue))[
+        :MAX_QUEUES
+    ]:
+        yield (standing.use.queue,), standing.left / _GPU_HOUR
 
 
 def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueShare]]:
-    """The queues that are shown, the top ones first, and the leaves that are not."""
+    """Return the shares of queues that are shown, the top ones first, and of leaves that are not."""
     paths = sorted({share.path for share in shares}, key=lambda path: (path.count("/"), path))
     first = set(paths[:MAX_QUEUES])
     inner = {path.rpartition("/")[0] for path in paths}
@@ -240,11 +249,11 @@ def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueS
     return alone, [share for share in shares if share.path not in first and share.path not in inner]
 
 
-#: Of a queue's families: the end of the name, what it says, and the amount.
+#: Families of queues: end of the name, help text, and function that reads the amount.
 _QUEUE: Final[tuple[tuple[str, str, Callable[[QueueShare], int | None]], ...]] = (
     ("guarantee", "GPUs that a queue is guaranteed, by cost.", lambda share: share.guarantee),
     ("limit", "The most GPUs that a queue may hold, by cost.", lambda share: share.limit),
-    ("share", "GPUs that a queue is due now, by cost.", lambda share: share.due),
+    ("share", "Fair share of a queue now in GPUs, by cost.", lambda share: share.due),
     ("used", "GPUs that a queue holds, by cost.", lambda share: share.held),
     ("borrowed", "GPUs that a queue holds over its guarantee, by cost.", lambda share: share.over),
     ("lent", "GPUs of its guarantee that queues beside a queue hold, by cost.", lambda share: share.lent),
@@ -304,9 +313,9 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_disbelieved_updates_total",
         "counter",
-        "Status updates that were not of who they said.",
+        "Status updates that were ignored because their sender was not the task's executor.",
         _disbelieved,
-        _number,
+        _unlabelled,
     ),
     Family(
         "mesos_gpu_requests_refused_total",
@@ -319,7 +328,7 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_wrong_proofs_total",
         "counter",
-        "Requests whose proof of a name was wrong, by the kind of the proof.",
+        "Requests with a wrong proof of a name, by kind of proof.",
         _wrong_proofs,
         lambda counts: [((kind,), count) for kind, count in counts.items()],
         ("proof",),
@@ -327,41 +336,45 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_audit_lost_total",
         "counter",
-        "Records that the audit log could not keep.",
+        "Records that the audit log could not store.",
         _unrecorded,
         lambda counts: [((kind,), count) for kind, count in counts.items()],
         ("kind",),
     ),
     Family(
-        "mesos_gpu_gpus", "gauge", "GPUs that nodes report.", gpus_of, lambda gpus: _number(len(gpus.each))
+        "mesos_gpu_gpus",
+        "gauge",
+        "GPUs that nodes report.",
+        gpus_of,
+        lambda gpus: _unlabelled(len(gpus.each)),
     ),
     Family(
         "mesos_gpu_gpus_used",
         "gauge",
         "GPUs that tasks hold, whole or in shares.",
         gpus_of,
-        lambda gpus: _number(len(gpus.used)),
+        lambda gpus: _unlabelled(len(gpus.used)),
     ),
     Family(
         "mesos_gpu_gpus_shared",
         "gauge",
         "GPUs that are open to shares.",
         _shares,
-        lambda cards: _number(len(cards)),
+        lambda cards: _unlabelled(len(cards)),
     ),
     Family(
         "mesos_gpu_gpus_uncovered",
         "gauge",
-        "GPUs with shares that no task of ours holds in Mesos.",
+        "GPUs with shares that no task of this framework holds in Mesos.",
         _shares,
-        lambda cards: _number(sum(card.gpu.state is Cover.UNCOVERED for card in cards)),
+        lambda cards: _unlabelled(sum(card.gpu.state is Cover.UNCOVERED for card in cards)),
     ),
     Family(
         "mesos_gpu_gpu_shares",
         "gauge",
         "Shares of a GPU that is open to them.",
         _shares,
-        _of_card(lambda card: len(card.granted)),
+        _card_samples(lambda card: len(card.granted)),
         _CARD,
     ),
     Family(
@@ -369,7 +382,7 @@ FAMILIES: Final = (
         "gauge",
         "Memory of a GPU that its shares are granted.",
         _shares,
-        _of_card(lambda card: sum(share.memory_mib for share in card.granted)),
+        _card_samples(lambda card: sum(share.memory_mib for share in card.granted)),
         _CARD,
     ),
     Family(
@@ -377,13 +390,13 @@ FAMILIES: Final = (
         "gauge",
         "Compute of a GPU that its shares are granted, in percent of the GPU.",
         _shares,
-        _of_card(lambda card: sum(share.compute_milli for share in card.granted) / PER_PERCENT),
+        _card_samples(lambda card: sum(share.compute_milli for share in card.granted) / PER_PERCENT),
         _CARD,
     ),
     Family(
         "mesos_gpu_share_info",
         "gauge",
-        "1 for each share: how it is enforced, and who guarantees its memory and compute.",
+        "1 for each share; labels say how it is enforced, and what guarantees its memory and compute.",
         _shares,
         _guarantees,
         (*_SHARE, "method", "memory", "compute", "faults"),
@@ -393,7 +406,7 @@ FAMILIES: Final = (
         "gauge",
         "Memory of its GPU that a share is granted.",
         _shares,
-        _of_share(lambda share: share.memory_mib),
+        _share_samples(lambda share: share.memory_mib),
         _SHARE,
     ),
     Family(
@@ -401,7 +414,7 @@ FAMILIES: Final = (
         "gauge",
         "Compute of its GPU that a share is granted, in percent of the GPU.",
         _shares,
-        _of_share(lambda share: share.compute_milli / PER_PERCENT),
+        _share_samples(lambda share: share.compute_milli / PER_PERCENT),
         _SHARE,
     ),
     Family(
@@ -409,7 +422,7 @@ FAMILIES: Final = (
         "gauge",
         "Memory of its GPU that a share's task uses.",
         _shares,
-        _of_use(lambda use: use.memory_mib),
+        _use_samples(lambda use: use.memory_mib),
         _SHARE,
     ),
     Family(
@@ -417,15 +430,15 @@ FAMILIES: Final = (
         "gauge",
         "The most memory of its GPU that a share's task was seen to use.",
         _shares,
-        _of_use(lambda use: use.most_mib),
+        _use_samples(lambda use: use.most_mib),
         _SHARE,
     ),
     Family(
         "mesos_gpu_share_used_compute_pct",
         "gauge",
-        "Part of its GPU's time in which a share's task was at work of late, in percent.",
+        "Recent part of the GPU's time in which a share's task ran kernels, in percent.",
         _shares,
-        _of_use(lambda use: None if use.compute_milli is None else use.compute_milli / PER_PERCENT),
+        _use_samples(lambda use: None if use.compute_milli is None else use.compute_milli / PER_PERCENT),
         _SHARE,
     ),
     Family(
@@ -433,7 +446,7 @@ FAMILIES: Final = (
         "counter",
         "Allocations of a share's task that did not fit its share.",
         _shares,
-        _of_use(lambda use: use.refused),
+        _use_samples(lambda use: use.refused),
         _SHARE,
     ),
     Family(
@@ -441,7 +454,7 @@ FAMILIES: Final = (
         "counter",
         "Windows of compute that a share's task did not use, to pay for work that ran over.",
         _shares,
-        _of_use(lambda use: use.missed),
+        _use_samples(lambda use: use.missed),
         _SHARE,
     ),
     Family(
@@ -449,11 +462,11 @@ FAMILIES: Final = (
         "gauge",
         "1 for each share whose task uses more memory than it is granted, else 0.",
         _shares,
-        _of_use(lambda use: float(use.looks > 0)),
+        _use_samples(lambda use: float(use.looks > 0)),
         _SHARE,
     ),
     *(
-        Family(f"mesos_gpu_queue_{name}", "gauge", about, _queues, _of_queue(value), ("queue", "pool"))
+        Family(f"mesos_gpu_queue_{name}", "gauge", about, _queues, _queue_samples(value), ("queue", "pool"))
         for name, about, value in _QUEUE
     ),
     Family(

@@ -1,4 +1,4 @@
-"""What a family of samples is, that is measured of the state."""
+"""Definition of a family of samples that is measured from the state."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any
 
 from mesos_gpu.engine.reading.view import View
 
-Values = Iterable[tuple[tuple[str, ...], float]]  # of the labels, in their order, and the number
-Measured = Mapping[Callable[[View], Any], Any]  # what cannot change any more, by what measured it
+Values = Iterable[tuple[tuple[str, ...], float]]  # values of the labels, in their order, and the number
+Measured = Mapping[Callable[[View], Any], Any]  # immutable results, by the function that measured them
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +15,13 @@ class Family:
     """A family of samples.
 
     Attributes:
-        name: As Prometheus has it.
+        name: Name for Prometheus.
         kind: "counter" or "gauge".
-        help: What it says, in one sentence.
-        measure: What it takes from the engine, on the engine's thread; those that share it share one measurement.
-        samples: What that is as samples, on another thread.
-        labels: The names of what tells its samples from each other.
+        help: Meaning, in one sentence.
+        measure: Function that measures the state on the engine's thread; families with the same function share its
+            result.
+        samples: Function that converts the result to samples on another thread.
+        labels: Names of the labels.
     """
 
     name: str

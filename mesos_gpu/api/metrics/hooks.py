@@ -1,4 +1,4 @@
-"""What waits for webhooks and what was given up, as their file has it when the page is made."""
+"""Metrics of webhooks: waiting and failed events, as read from their file when the page is made."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -12,18 +12,24 @@ from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.errors import Damaged
 
 logger = logging.getLogger("mesos_gpu.api")
-OTHERS: Final = "*"  # the URLs that jobs name, together: users choose them
+OTHERS: Final = "*"  # label of the sum of URLs that jobs name, as users choose them
 
 
 class HookFigures(Collector):
-    """Read on the thread that makes the page: it waits for a disk."""
+    """Collector of webhooks' metrics. It reads a file: not for the event loop.
+
+    Args:
+        store: Storage of webhooks, of which there are at most a hundred.
+    """
 
     def __init__(self, store: HookStore) -> None:
-        """`store`: of webhooks, of which there are at most a hundred."""
         self._store, self._said = store, ""
 
     def collect(self) -> Iterator[Metric]:
-        """Each webhook is there from its first day: of what begins at its first count no increase is seen."""
+        """Yield the families.
+
+        Each webhook has samples from its start: an increase from no sample to 1 would not be seen.
+        """
         readable = GaugeMetricFamily(
             "mesos_gpu_webhooks_readable", "1 while the file of webhooks can be read, else 0."
         )
@@ -49,7 +55,7 @@ class HookFigures(Collector):
         yield _filled(
             GaugeMetricFamily(
                 "mesos_gpu_webhook_dead",
-                "Events that a webhook did not take, and that are kept to be sent again.",
+                "Events that could not be delivered to a webhook, and are stored to be sent again.",
                 labels=["webhook"],
             ),
             names,
@@ -66,7 +72,7 @@ class HookFigures(Collector):
         )
 
     def _say(self, error: Damaged) -> None:
-        """Log it, the same thing once."""
+        """Log an error, unless it equals the previous one."""
         if error.what != self._said:
             self._said = error.what
             logger.error("%s: %s", error.what, error.remedy)
@@ -75,7 +81,7 @@ class HookFigures(Collector):
 def _filled(
     family: GaugeMetricFamily | CounterMetricFamily, names: list[str], counts: Mapping[str, int]
 ) -> Metric:
-    """The family with a number for each name, and one for all that is of none."""
+    """Return the family with a number for each name, and one for the sum of all others."""
     for name in names:
         family.add_metric([name], counts.get(name, 0))
     family.add_metric([OTHERS], sum(counts.values()) - sum(counts.get(name, 0) for name in names))

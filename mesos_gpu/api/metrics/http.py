@@ -1,4 +1,4 @@
-"""How long requests take until their answers begin, as ASGI middleware."""
+"""Metrics of requests: their number, and the time until their answers begin."""
 
 import time
 from collections.abc import Iterable
@@ -10,17 +10,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.api.http import note
 
-NO_ROUTE: Final = "none"  # refused before its route was looked for, or there is none
+NO_ROUTE: Final = "none"  # refused before routing, or without a route
 OTHER_METHOD: Final = "other"
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 
 class HttpFigures(Collector):
-    """Counts and times of requests, by route: {id} stands for ids, so there are as many as routes."""
+    """Collector of counts and times of requests by route. {id} stands for ids, so that labels are bounded."""
 
     def __init__(self) -> None:
-        """All are zero."""
         self._registry = CollectorRegistry()
         self._durations = Histogram(
             "mesos_gpu_http_request_duration_seconds",
@@ -37,25 +36,24 @@ class HttpFigures(Collector):
         )
 
     def collect(self) -> Iterable[Metric]:
-        """All families, as the library has them."""
+        """Return all families, as the library has them."""
         return self._registry.collect()
 
     def answered(self, method: str, route: str, status: int, duration_s: float) -> None:
-        """Note a request. `route`: as it was declared; "": none was reached."""
+        """Count a request. `route`: as declared; "" if no route was reached."""
         verb = method if method in _METHODS else OTHER_METHOD
         self._durations.labels(verb, route or NO_ROUTE).observe(duration_s)
         self._requests.labels(verb, str(status)).inc()
 
 
 class Timed:
-    """ASGI middleware, around all others."""
+    """ASGI middleware that times requests; it encloses all others."""
 
     def __init__(self, app: ASGIApp, figures: HttpFigures) -> None:
-        """Around the application."""
         self._app, self._figures = app, figures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and note when its answer begins."""
+        """Pass a request on, and count it when its answer begins."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Metrics under the names that Marathon 1.11 has for them, as its exporters and dashboards read them."""
+"""Metrics under Marathon 1.11's names, as its exporters and dashboards read them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.wire.export.prometheus import Metric
 
 Counts = Mapping[str, int]
-#: Counters of the scheduler's own meter: the sample of its library, and Marathon's name.
+#: Counters of the scheduler: name and outcome of the sample, Marathon's name, and help text.
 _COUNTED: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("mesos_gpu_offers_total", "received", "marathon.mesos.offers.incoming.counter", "Offers received."),
     ("mesos_gpu_offers_total", "declined", "marathon.mesos.offers.declined.counter", "Offers declined."),
@@ -21,7 +21,7 @@ _COUNTED: Final[tuple[tuple[str, str, str, str], ...]] = (
 )
 _GAUGES: Final[Mapping[str, tuple[str, Callable[[View], int]]]] = {
     "marathon.apps.active.gauge": ("Apps.", lambda view: len(view.catalog.versions)),
-    "marathon.deployments.active.gauge": ("Deployments under way.", lambda view: len(view.deployments)),
+    "marathon.deployments.active.gauge": ("Deployments in progress.", lambda view: len(view.deployments)),
     "marathon.groups.active.gauge": ("Groups, the root included.", lambda view: _groups(view.catalog.root)),
     "marathon.instances.running.gauge": (
         "Instances that run.",
@@ -35,7 +35,7 @@ _GAUGES: Final[Mapping[str, tuple[str, Callable[[View], int]]]] = {
         "Instances that were killed and have not ended.",
         lambda view: _instances(view, JobState.KILLING),
     ),
-    "marathon.pods.active.gauge": ("Pods, which are not offered.", lambda _: 0),
+    "marathon.pods.active.gauge": ("Pods, which are not supported.", lambda _: 0),
 }
 
 

@@ -1,4 +1,4 @@
-"""Whether another scheduler would take the place of this one, and whether the place where they meet answers."""
+"""Metrics of high availability: standby schedulers, and whether ZooKeeper answers."""
 
 from collections.abc import Iterator
 
@@ -10,14 +10,17 @@ from mesos_gpu.api.peers import Peers
 
 
 class PeerFigures(Collector):
-    """What was seen last, a second ago or so: nobody waits for ZooKeeper."""
+    """Collector of the latest known state, about a second old: it does not wait for ZooKeeper.
+
+    Args:
+        peers: Knowledge of the other schedulers.
+    """
 
     def __init__(self, peers: Peers) -> None:
-        """`peers`: of a scheduler that is one of several."""
         self._peers = peers
 
     def collect(self) -> Iterator[Metric]:
-        """How many stand by is not told while it is not known."""
+        """Yield the families. The number of standby schedulers has no sample while it is not known."""
         standbys = self._peers.standbys
         answers = GaugeMetricFamily(
             "mesos_gpu_zookeeper_answers", "1 while ZooKeeper, where schedulers meet, answers, else 0."
@@ -26,7 +29,7 @@ class PeerFigures(Collector):
         yield answers
         if standbys is not None:
             waiting = GaugeMetricFamily(
-                "mesos_gpu_standbys", "Schedulers that stand by, and would lead next."
+                "mesos_gpu_standbys", "Standby schedulers, one of which would lead next."
             )
             waiting.add_metric([], standbys)
             yield waiting

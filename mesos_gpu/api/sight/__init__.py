@@ -1,1 +1,1 @@
-"""What somebody may see, of what several interfaces show."""
+"""Visibility: what a caller may see of jobs, apps, queues and events, for several interfaces."""

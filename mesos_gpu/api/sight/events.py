@@ -1,4 +1,4 @@
-"""Which events somebody may see, and what of them."""
+"""Visibility of events and of their fields."""
 
 from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import APP_SEE, BOOKING_SEE, GPU_SEE, JOB_READ, JOB_SEE, NODE_SEE, Right
@@ -7,15 +7,18 @@ from mesos_gpu.model.tasks.event import LogEvent
 
 
 class EventSight:
-    """What one caller may see of events: the job of one need not be there any more."""
+    """The events that a caller may see. The job of an event may have been removed already.
+
+    Args:
+        rights: Rights of the caller.
+    """
 
     def __init__(self, rights: Rights) -> None:
-        """See what these rights allow."""
         self._rights = rights
         self._known: dict[tuple[Right, Subject], bool] = {}
 
     def sees(self, event: LogEvent) -> bool:
-        """Whether the event is there at all."""
+        """Return whether the event is visible."""
         if event.job_id:
             return self._may(JOB_SEE, _subject(event))
         if event.budget is not None:
@@ -29,7 +32,7 @@ class EventSight:
         return self._may(GPU_SEE if event.gpu else NODE_SEE, None)
 
     def message(self, event: LogEvent) -> str | None:
-        """What it says in words; None: that is not for who asks."""
+        """Return an event's message; None if it is hidden or empty."""
         if event.job_id and event.notice is None and not self._may(JOB_READ, _subject(event)):
             return None
         return event.message or None

@@ -1,4 +1,4 @@
-"""What a load balancer gives to one service only: whoever has it first keeps others from it."""
+"""Virtual hosts and ports that a load balancer gives to one service only: the first one keeps others from it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,8 +17,11 @@ _PORT: Final = re.compile(r"HAPROXY_.*_PORT")
 
 
 def wanted_by(app: App) -> frozenset[str]:
-    """What an app asks for, in words: virtual hosts, ports where a load balancer listens, and the group of apps that
-    share their service, whose newest member gets what comes for the others."""
+    """Return what an app claims, in words.
+
+    That is virtual hosts, ports where a load balancer listens, and the deployment group, whose newest app gets the
+    requests for the others.
+    """
     hosts = (value for label, value in app.labels.items() if _HOSTS.fullmatch(label))
     numbers = [whole_of(value.strip()) for label, value in app.labels.items() if _PORT.fullmatch(label)]
     group = app.labels.get(DEPLOYMENT_GROUP, "").strip().strip("/")
@@ -33,16 +36,21 @@ def wanted_by(app: App) -> frozenset[str]:
 
 
 def wanted_by_service(split: TrafficSplit) -> frozenset[str]:
-    """What a service asks for itself, in the same words."""
+    """Return what a service itself claims, in the words of `wanted_by`."""
     return frozenset({*map(_host, split.hosts), *([_port(split.port)] if split.port else [])})
 
 
 class Others:
-    """What apps have whose services somebody else commands than who asks."""
+    """Claims of apps and services that the caller may not change.
+
+    Args:
+        sight: Visibility of apps for the caller.
+        apps: Apps of the whole tree, by id.
+        splits: All services that split requests over apps.
+    """
 
     def __init__(self, sight: AppSight, apps: Mapping[str, App], splits: Iterable[TrafficSplit]) -> None:
-        """Look through all apps, by id, and all services."""
-        self._by: dict[str, set[str]] = {}  # by word, who has it: ids of apps, names of services
+        self._by: dict[str, set[str]] = {}  # ids of apps and names of services by claim
         if sight.rights.is_open:
             return
         foreign = {id for id, app in apps.items() if not sight.may(SERVICE_WRITE, app)}
@@ -53,11 +61,12 @@ class Others:
                 self._note(split.name, wanted_by_service(split))
 
     def _note(self, who: str, words: Iterable[str]) -> None:
+        """Store claims of an app or a service."""
         for word in words:
             self._by.setdefault(word, set()).add(who)
 
     def have(self, wanted: Iterable[str], *, but: str = "") -> list[str]:
-        """Which words of `wanted` are taken. `but`: the app or the service that asks."""
+        """Return which of the claims `wanted` are taken. `but`: the app or service that makes them."""
         return sorted(word for word in wanted if self._by.get(word, set()) - {but})
 
 

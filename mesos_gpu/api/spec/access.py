@@ -1,4 +1,4 @@
-"""What /v1 takes and answers about who may do what, and about tokens: as types, and its operations."""
+"""Types of requests and answers about rights and tokens, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, NotRequired, TypedDict
@@ -27,7 +27,10 @@ _Line = Annotated[str, says(maxLength=fields.MAX_PATTERN)]
 _Version = Annotated[int, says(minimum=0, maximum=document.MAX_VERSION)]
 _RoleName = Annotated[str, like(document.ROLE_NAME)]
 _Queue = Annotated[str, like(QUEUE)]
-_Shared = Annotated[list[Annotated[str, one_of(*Shared)]], says(description="of each other's jobs")]
+_Shared = Annotated[
+    list[Annotated[str, one_of(*Shared)]],
+    says(description="what users of the queue may see of each other's jobs"),
+]
 _User = Annotated[str, like(USER)]
 
 
@@ -35,7 +38,7 @@ _User = Annotated[str, like(USER)]
 
 
 class LimitsRequest(TypedDict, total=False):
-    """What jobs and apps of who has the role may ask for. Of several roles, each field's widest counts."""
+    """Limits of jobs and apps for users with a role. With several roles, the widest value of each field applies."""
 
     users: Annotated[list[_Pattern], says(maxItems=fields.MAX_PATTERNS, description="Unix users")] | None
     images: _Patterns | None
@@ -47,7 +50,7 @@ class LimitsRequest(TypedDict, total=False):
 
 
 class RoleRequest(TypedDict):
-    """Rights by a name."""
+    """A role: a name for a set of rights."""
 
     name: _RoleName
     rights: _Rights
@@ -55,8 +58,9 @@ class RoleRequest(TypedDict):
 
 
 class BindingRequest(TypedDict, total=False):
-    """Who has which roles, for which queues and apps (without them: all). Names are exact, `*` is everybody who has
-    one."""
+    """Assignment of roles to names and groups, for queues and apps (for all if left out). Names are exact; `*`
+    stands for every authenticated user.
+    """
 
     names: _Names | None
     groups: _Names | None
@@ -66,7 +70,7 @@ class BindingRequest(TypedDict, total=False):
 
 
 class AccessRequest(TypedDict, total=False):
-    """Who may do what, as a whole. `version` is the one that was read; `at` and `by` are not looked at."""
+    """The whole access document: who may do what. `version` is the version that was read; `at` and `by` are ignored."""
 
     version: _Version | None
     at: float | None
@@ -79,8 +83,9 @@ class AccessRequest(TypedDict, total=False):
 
 
 class AccessCheckRequest(TypedDict):
-    """A question whether a name (without it: who asks) may do something; without queue, app, owner and `about`: for
-    all of the cluster."""
+    """A question whether a name (default: the caller) may do something. Without queue, app, owner and `about` it is
+    about the whole cluster.
+    """
 
     right: Annotated[str, says(enum=[*BY_NAME])]
     name: NotRequired[_Name | None]
@@ -89,14 +94,18 @@ class AccessCheckRequest(TypedDict):
     app: NotRequired[_Line | None]
     owner: NotRequired[_Line | None]
     about: NotRequired[
-        Annotated[str, says(maxLength=fields.MAX_PATTERN, description="as a secret's path")] | None
+        Annotated[
+            str,
+            says(maxLength=fields.MAX_PATTERN, description="name of the resource, such as a secret's path"),
+        ]
+        | None
     ]
 
 
 class TokenRequest(TypedDict, total=False):
-    """A token that is asked for. Without rights, queues and apps it is good for what the proof of who asks is."""
+    """A new token. Without rights, queues and apps it permits what the caller's own credentials permit."""
 
-    name: Annotated[str, says(maxLength=fields.MAX_NAME_LENGTH, description="default: who asks")] | None
+    name: Annotated[str, says(maxLength=fields.MAX_NAME_LENGTH, description="default: the caller")] | None
     groups: Annotated[list[_Name], says(maxItems=tokens.MAX_GROUPS, uniqueItems=True)] | None
     rights: (
         Annotated[
@@ -115,7 +124,7 @@ class TokenRequest(TypedDict, total=False):
 
 
 class Limits(TypedDict):
-    """What jobs and apps of who has the role may ask for."""
+    """Limits of jobs and apps for users with a role."""
 
     users: list[str]
     images: list[str]
@@ -125,7 +134,7 @@ class Limits(TypedDict):
 
 
 class Role(TypedDict):
-    """Rights by a name."""
+    """A role: a name for a set of rights."""
 
     name: str
     rights: list[str]
@@ -133,7 +142,7 @@ class Role(TypedDict):
 
 
 class Binding(TypedDict):
-    """Who has which roles, for which queues and apps."""
+    """Assignment of roles to names and groups, for queues and apps."""
 
     names: list[str]
     groups: list[str]
@@ -143,7 +152,7 @@ class Binding(TypedDict):
 
 
 class Access(TypedDict):
-    """Who may do what. `warnings` only after a change."""
+    """The access document: who may do what. `warnings` exist only after a change."""
 
     version: Count
     at: float | None
@@ -157,24 +166,24 @@ class Access(TypedDict):
 
 
 class AccessVersion(TypedDict):
-    """A version of it, in short."""
+    """Summary of a version of the access document."""
 
     version: Count
     at: float
     by: str
     comment: str
-    roles: Annotated[int, says(minimum=0, description="how many")]
-    bindings: Annotated[int, says(minimum=0, description="how many")]
+    roles: Annotated[int, says(minimum=0, description="number of roles")]
+    bindings: Annotated[int, says(minimum=0, description="number of bindings")]
 
 
 class AccessVersions(TypedDict):
-    """Versions that are kept, the newest first."""
+    """The stored versions of the access document, the newest first."""
 
     versions: list[AccessVersion]
 
 
 class AccessReason(TypedDict):
-    """Why something is allowed; `binding`: its place in the document."""
+    """A reason why something is allowed. `binding`: its index in the document; null if it comes from elsewhere."""
 
     binding: int | None
     role: str | None
@@ -182,7 +191,7 @@ class AccessReason(TypedDict):
 
 
 class AccessCheck(TypedDict):
-    """Whether something is allowed, by what; or what is missing, and who can give it."""
+    """Whether something is allowed, and by what; or what is missing, and who can grant it."""
 
     name: str
     right: str
@@ -193,7 +202,7 @@ class AccessCheck(TypedDict):
 
 
 class Right(TypedDict):
-    """A right; `own` and `pattern`: whether it may be narrowed so."""
+    """A right. `own` and `pattern`: whether it can be narrowed to own resources, or by a pattern."""
 
     name: str
     allows: str
@@ -203,14 +212,14 @@ class Right(TypedDict):
 
 
 class AccessRights(TypedDict):
-    """All rights, and the roles that are always there."""
+    """All rights, and the built-in roles."""
 
     rights: list[Right]
     roles: list[Role]
 
 
 class Token(TypedDict):
-    """A token, without what proves it. `made_with`: the token that it ends with."""
+    """A token without its secret. `made_with`: the token that created it, and with which it ends."""
 
     id: str
     name: str
@@ -228,13 +237,13 @@ class Token(TypedDict):
 
 
 class Tokens(TypedDict):
-    """Tokens that one may see, the newest first."""
+    """The visible tokens, the newest first."""
 
     tokens: list[Token]
 
 
 class TokenMade(TypedDict):
-    """A new token. `secret` is what proves it: it is never shown again."""
+    """A new token. `secret` is what a request sends to use it; it is never shown again."""
 
     secret: str
     token: Token
@@ -252,50 +261,54 @@ _EXAMPLE: Final = {
     "shares": {"research": ["jobs"]},
 }
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/v1/access"): Operation("show_access", "Who may do what", {200: Access}),
+    ("GET", "/v1/access"): Operation("show_access", "Show who may do what", {200: Access}),
     ("PUT", "/v1/access"): Operation(
         "put_access",
-        "Change who may do what, as a whole; 409: another version was read, or nobody could change it again",
+        "Replace the access document; 409: it changed since it was read, or no one could change it again",
         {200: Access},
         (_CONFLICT,),
         query=(
             in_query(
                 "force",
                 {"type": "boolean", "default": False},
-                "even if nobody but root on the scheduler's host could change it again",
+                "change it even if only root on the scheduler's host could change it again",
             ),
         ),
         body=AccessRequest,
         example=_EXAMPLE,
     ),
     ("GET", "/v1/access/versions"): Operation(
-        "list_access_versions", "Its latest versions", {200: AccessVersions}
+        "list_access_versions", "List the latest versions of the access document", {200: AccessVersions}
     ),
-    ("GET", "/v1/access/versions/{version}"): Operation("show_access_version", "As it was", {200: Access}),
+    ("GET", "/v1/access/versions/{version}"): Operation(
+        "show_access_version", "Show a version of the access document", {200: Access}
+    ),
     ("POST", "/v1/access/check"): Operation(
         "check_access",
-        "Whether a name may do something, and why",
+        "Check whether a name may do something, and why",
         {200: AccessCheck},
         body=AccessCheckRequest,
         example={"name": "ann", "right": "job:kill", "queue": "research", "owner": "bob"},
     ),
-    ("GET", "/v1/access/rights"): Operation("list_rights", "All rights that there are", {200: AccessRights}),
+    ("GET", "/v1/access/rights"): Operation(
+        "list_rights", "List all rights and built-in roles", {200: AccessRights}
+    ),
     ("GET", "/v1/tokens"): Operation(
         "list_tokens",
-        "Tokens that one may see",
+        "List the tokens that the caller may see",
         {200: Tokens},
-        query=(in_query("name", {"type": "string"}, "of this name alone"),),
+        query=(in_query("name", {"type": "string"}, "only tokens of this name"),),
     ),
     ("POST", "/v1/tokens"): Operation(
         "create_token",
-        "Make a token; its secret is in the answer, and nowhere else",
+        "Create a token; its secret is in this answer only",
         {201: TokenMade},
         (_CONFLICT, 429),
         body=TokenRequest,
         example={"name": "ann", "rights": ["job:*"], "queues": ["research"], "comment": "for CI"},
     ),
-    ("GET", "/v1/tokens/{id}"): Operation("show_token", "A token", {200: Token}),
+    ("GET", "/v1/tokens/{id}"): Operation("show_token", "Show a token", {200: Token}),
     ("DELETE", "/v1/tokens/{id}"): Operation(
-        "revoke_token", "Let a token, and those that were made with it, prove nothing any more", {200: Token}
+        "revoke_token", "Revoke a token, and the tokens that were created with it", {200: Token}
     ),
 }

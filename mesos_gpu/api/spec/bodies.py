@@ -1,6 +1,6 @@
-"""What /v1 takes, as types: api/openapi.py prints them, with the bounds that the parsers of wire keep to.
+"""Types of requests, with the bounds that the parsers enforce; the OpenAPI document is made from them.
 
-In requests null is as if the field were absent, and what is not known is refused.
+In requests null means the same as an absent field, and unknown fields are refused.
 """
 
 import re
@@ -20,27 +20,31 @@ _STATED: Final = re.compile(r"[^\x00\n]*[^\x00\n\s][^\x00\n]*")
 _Weight = Annotated[int, says(minimum=0, maximum=split.MAX_WEIGHT)]
 _Host = Annotated[str, says(pattern="^[A-Za-z0-9.-]+$", minLength=1, maxLength=253)]
 _Reason = Annotated[str, like(_STATED, maxLength=MAX_REASON)]
-_By = Annotated[str, like(_LINE, maxLength=MAX_BY, description="who asks")]
+_By = Annotated[
+    str, like(_LINE, maxLength=MAX_BY, description="name of the person or program that sends the request")
+]
 
 
 class JobRequest(TypedDict, total=False):
-    """A command and what each of its tasks needs: exactly one of `command` and `argv`, or neither and an `image`,
-    whose own entrypoint then runs."""
+    """A command, and what each of its tasks needs. Exactly one of `command` and `argv` is required, or neither with
+    an `image`, whose own entrypoint then runs.
+    """
 
 
 declare(JobRequest, requested())
 
 
 class PlanRequest(JobRequest, total=False):
-    """A job request, of which `command`, `argv` and `image` may all be absent."""
+    """A job request in which `command`, `argv` and `image` may all be absent."""
 
 
 _Memory = Annotated[int, says(minimum=1, maximum=MAX_MIB)]
 
 
 class ResizeRequest(TypedDict, total=False):
-    """What the shares of a running job become, as a merge patch (RFC 7396): what is absent stays, null is as if the job
-    had never asked for it."""
+    """New shares of a running job, as a merge patch (RFC 7396): absent fields stay, null resets a field to its
+    default.
+    """
 
     gpus: Annotated[
         float,
@@ -54,7 +58,7 @@ class ResizeRequest(TypedDict, total=False):
 
 
 class KeepRequest(TypedDict, total=False):
-    """For how long, or until when, a job is not ended for GPUs that do nothing: one of the two."""
+    """Time for which, or until which, a job is protected from being ended for idle GPUs: exactly one of both."""
 
     for_s: Annotated[float, says(exclusiveMinimum=0, maximum=MAX_S)] | None
     until: (
@@ -63,7 +67,7 @@ class KeepRequest(TypedDict, total=False):
 
 
 class DrainRequest(TypedDict):
-    """Why a GPU or a node is taken out. After `deadline_s` what still runs there is ended and queued again."""
+    """A drain of a GPU or a node. After `deadline_s` tasks that still run there are ended and queued again."""
 
     reason: _Reason
     by: NotRequired[_By | None]
@@ -73,14 +77,16 @@ class DrainRequest(TypedDict):
 
 
 class ResetRequest(TypedDict):
-    """Why a GPU is reset."""
+    """A reset of a GPU."""
 
     reason: _Reason
     by: NotRequired[_By | None]
 
 
 class ServiceRequest(TypedDict):
-    """Apps by id and their weights, of which one at least is above 0. What is left open labels of the apps say."""
+    """A service: apps by id with their weights, at least one of which is above 0. Labels of the apps decide what is
+    left out.
+    """
 
     apps: Annotated[dict[str, _Weight], says(minProperties=1, maxProperties=split.MAX_APPS)]
     port_index: NotRequired[Annotated[int, says(minimum=0, maximum=99, default=0)] | None]

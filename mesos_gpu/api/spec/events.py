@@ -1,4 +1,4 @@
-"""What /v1/events answers, as types."""
+"""Types of answers about events."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -11,50 +11,52 @@ from mesos_gpu.model.tasks.event import EventKind
 
 
 class BudgetEvent(TypedDict):
-    """A threshold of a budget that was reached; 100: nothing is left in its period."""
+    """A threshold of a budget that was reached; at 100 nothing is left in its period."""
 
     queue: str
-    user: Annotated[str, says(description="whose jobs pay; null: all")] | None
+    user: Annotated[str, says(description="user whose jobs the budget is for; null: all")] | None
     percent: Count
     period_ends: Moment
 
 
 class Event(TypedDict):
-    """Something that has befallen a job, a budget, a card, a node or apps. What it is not about is null."""
+    """An event of a job, a budget, a GPU, a node or apps. Fields that do not apply are null."""
 
     number: Count
     at: Moment
     kind: Annotated[str, one_of(*EventKind)]
     job_id: str | None
     user: (
-        Annotated[str, says(description="a proved name; with a ?: the UNIX user, whom nobody has proved")]
+        Annotated[str, says(description="an authenticated name; with a ?: the Unix user, not authenticated")]
         | None
     )
     queue: str | None
-    app: Annotated[str, says(description="of which the job is an instance")] | None
-    node: Annotated[str, says(description="a host's name")] | None
-    gpu: Annotated[str, says(description="a UUID")] | None
+    app: Annotated[str, says(description="app whose instance the job is")] | None
+    node: Annotated[str, says(description="host name")] | None
+    gpu: Annotated[str, says(description="UUID of the GPU")] | None
     state: (
         Annotated[
             str,
-            says(
-                description="of a GPU its health, of a node lost or up, of a deployment begun, done or ended"
-            ),
+            says(description="health of a GPU; lost or up for a node; begun, done or ended for a deployment"),
         ]
         | None
     )
     exit_code: int | None
-    deployment: Annotated[str, says(description="an id")] | None
-    booking: Annotated[str, says(description="an id")] | None
-    apps: Annotated[list[str], says(description="that the deployment is of")]
-    message: Annotated[str, says(description="in words; of a job: for who may read what it runs")] | None
+    deployment: Annotated[str, says(description="id of the deployment")] | None
+    booking: Annotated[str, says(description="id of the booking")] | None
+    apps: Annotated[list[str], says(description="apps that the deployment changes")]
+    message: (
+        Annotated[str, says(description="description; for a job only if the caller may read what it runs")]
+        | None
+    )
     notice: Notice | None
     budget: BudgetEvent | None
 
 
 class Events(TypedDict):
-    """What has happened of late, oldest first; last: the number to ask after; first: of the oldest event that is kept,
-    0: there is none. Who knows an earlier one has missed some."""
+    """Recent events, oldest first. last: number to pass as `after` in the next request; first: number of the oldest
+    stored event, 0 without events. A client whose last number is smaller than first - 1 has missed events.
+    """
 
     events: list[Event]
     last: Count
@@ -64,40 +66,44 @@ class Events(TypedDict):
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/events"): Operation(
         "list_events",
-        "What has happened of late, at once or when there is something",
+        "List recent events, at once or when there are any",
         {200: Events},
         query=(
             in_query(
                 "after",
                 {"type": "integer", "minimum": 0, "maximum": 1 << 62, "default": 0},
-                "those after the one of this number, and wait for one",
+                "events after the one with this number; waits until there is one",
             ),
             in_query(
                 "timeout_s",
                 {"type": "number", "minimum": 0.0, "maximum": 60.0, "default": 30.0},
-                "wait so long at most, in seconds",
+                "maximum time to wait, in seconds",
             ),
             in_query(
                 "kind",
                 {"type": "array", "items": {"type": "string", "enum": [kind.value for kind in EventKind]}},
-                "any of these",
+                "events of these kinds",
             ),
-            in_query("job", {"type": "string"}, "of jobs whose id begins so"),
-            of_patterns("user", "whom the job is put down to"),
-            of_patterns("queue", "the queue, or one above it"),
-            of_patterns("app", "the app, or one that a deployment is of"),
+            in_query("job", {"type": "string"}, "events of jobs whose ids begin with this"),
+            of_patterns("user", "user that the job is charged to"),
+            of_patterns("queue", "the queue, or a queue above it"),
+            of_patterns("app", "the app, or an app that a deployment changes"),
             of_patterns("node", "the host"),
             in_query(
                 "since",
                 {"type": "number", "minimum": 0.0, "maximum": 1e11, "default": 0.0},
-                "from then on, in seconds since the epoch",
+                "events from this time on, in seconds since the epoch",
             ),
             in_query(
                 "limit",
                 {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 1000},
-                "so many at most",
+                "maximum number of events",
             ),
-            in_query("newest", {"type": "boolean", "default": False}, "the latest of them, not the first"),
+            in_query(
+                "newest",
+                {"type": "boolean", "default": False},
+                "return the latest of the matching events, not the first",
+            ),
         ),
     ),
 }

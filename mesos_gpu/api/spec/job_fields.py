@@ -1,4 +1,4 @@
-"""The fields of a job as types of requests and answers, by the kinds that `JobSpec` declares."""
+"""Types of a job's fields in requests and answers, by the kinds that `JobSpec` declares."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ GpuNumber = Annotated[int | float, says(minimum=0)]  # a number of them, or of s
 
 
 def like(pattern: re.Pattern[str], **more: Any) -> Says:
-    """Keywords of the schema for a string that all of a pattern matches."""
+    """Return JSON Schema keywords for a string that must fully match a pattern."""
     return says(pattern=f"^(?:{pattern.pattern})$", **more)
 
 
@@ -59,20 +59,23 @@ _Port = Annotated[int, says(minimum=0, maximum=65535)]
 _Part = Annotated[str, says(maxLength=MAX_WORD)] | float
 ConstraintAsked = Annotated[
     list[_Part],
-    says(minItems=2, maxItems=3, description=f"field, operator ({_OPERATORS}), and what it compares with"),
+    says(minItems=2, maxItems=3, description=f"field, operator ({_OPERATORS}), and value"),
 ]
 
 
 class Topology(TypedDict, total=False):
-    """A level of the fabric, in one of both: all tasks in one group of it, or on as few groups as fit."""
+    """A constraint on the levels of the fabric, as one of two fields: required: all tasks in one group of the level;
+    preferred: on as few groups as possible.
+    """
 
     required: _Level
     preferred: _Level
 
 
 class HealthCheckRequest(TypedDict, total=False):
-    """A check beside the task. COMMAND has a command; MESOS_HTTP(S) a path; all but COMMAND a port, which is needed
-    unless the job has one of its own. Times are whole seconds."""
+    """A health check that runs beside the task. COMMAND needs a command; MESOS_HTTP(S) a path; all but COMMAND a
+    port, unless the job has a port itself. Times are whole seconds.
+    """
 
     protocol: Required[Annotated[str, one_of(*PROTOCOLS)]]
     command: _Command | None
@@ -86,7 +89,7 @@ class HealthCheckRequest(TypedDict, total=False):
 
 
 class HealthCheck(TypedDict):
-    """A check of a job, as it was asked for. Times are whole seconds."""
+    """A health check of a job, as requested. Times are whole seconds."""
 
     protocol: Annotated[str, one_of(*PROTOCOLS)]
     command: str | None
@@ -110,7 +113,7 @@ class ArtifactRequest(TypedDict):
 
 
 class Artifact(TypedDict):
-    """A file that a job fetches into its sandbox, as it was asked for."""
+    """A file that a job fetches into its sandbox, as requested."""
 
     uri: str
     extract: bool
@@ -120,21 +123,23 @@ class Artifact(TypedDict):
 
 
 class SecretRequest(TypedDict):
-    """A secret as a file, to which the variable of that name leads; without `file` the variable is the value."""
+    """A secret in an environment variable: with `file` the variable has the path of a file with the value; else the
+    value itself.
+    """
 
     source: _Source
     file: NotRequired[Annotated[str, like(FILE, description=FILE_FORM)] | None]
 
 
 class Secret(TypedDict):
-    """A secret of a job, as it was asked for; nobody is told its value."""
+    """A secret of a job, as requested; its value is never shown."""
 
     source: str
     file: str | None
 
 
 class VolumeRequest(TypedDict):
-    """A named volume, which outlives the job. The first job that names it says its size."""
+    """A named volume, which outlives the job. The first job with a new name sets its size."""
 
     name: Annotated[str, like(VOLUME_NAME, description=NAME_FORM)]
     path: Annotated[str, like(_PLACE, description=PATH_FORM)]
@@ -151,16 +156,16 @@ class Volume(TypedDict):
 
     name: str
     path: str
-    size: Annotated[str, says(description="with its unit, as 10GiB")]
+    size: Annotated[str, says(description="size with unit, such as 10GiB")]
     read_only: bool
 
 
 class ArrayCounts(TypedDict):
-    """How many tasks of a job array are how far."""
+    """Numbers of tasks of a job array by progress."""
 
     tasks: Count
     waiting: Count
-    running: Annotated[int, says(minimum=0, description="or are about to")]
+    running: Annotated[int, says(minimum=0, description="running or about to run")]
     finished: Count
     failed: Count
     killed: Count
@@ -178,7 +183,12 @@ def _number(kind: Any) -> Hint:
 
 
 def _gpus(kind: Any) -> Hint:
-    part = Annotated[float, says(exclusiveMinimum=0, exclusiveMaximum=1, description="in thousandths")]
+    part = Annotated[
+        float,
+        says(
+            exclusiveMinimum=0, exclusiveMaximum=1, description="a part of one GPU, with up to three decimals"
+        ),
+    ]
     return _number(kind) | part
 
 
@@ -241,7 +251,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Args: lambda _: list[str] | None,
     of.Constraints: lambda _: list[list[str]],
     of.Level: lambda _: Topology,
-    of.Ports: lambda _: Annotated[list[int], says(description="as asked for; 0: any")],
+    of.Ports: lambda _: Annotated[list[int], says(description="requested ports; 0: any port")],
     of.Artifacts: lambda _: list[Artifact],
     of.Mounts: lambda _: list[str | Volume],
     of.Secrets: lambda _: dict[str, Secret],
@@ -251,12 +261,12 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
 
 
 def requested() -> dict[str, Hint]:
-    """What a request may have, by key; each may be null."""
+    """Return the types of a request's fields by key; each may be null."""
     return {field.key: described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in FIELDS}
 
 
 def described(field: Field, hint: Hint) -> Hint:
-    """A type, with what the document says of a field beside it."""
+    """Return a type with the description and the default of a field."""
     keywords: dict[str, Any] = {}
     if field.about:
         keywords["description"] = field.about
@@ -264,14 +274,14 @@ def described(field: Field, hint: Hint) -> Hint:
     if isinstance(default, float) and default.is_integer():
         default = int(default)
     if isinstance(default, tuple):
-        default = [each.value if isinstance(each, Enum) else each for each in default]
+        default = [item.value if isinstance(item, Enum) else item for item in default]
     if default not in (None, "", [], {}) and not field.decided_later:
         keywords["default"] = default
     return Annotated[hint, says(**keywords)] if keywords else hint
 
 
 def answered() -> dict[str, Hint]:
-    """What an answer has, by key; null is what does not apply."""
+    """Return the types of an answer's fields by key; null marks fields that do not apply."""
     hints = {field.key: (field, entry(_ANSWERED, field.kind)(field.kind)) for field in FIELDS}
     return {
         key: hint | None

@@ -1,4 +1,4 @@
-"""An operation of /v1, as its OpenAPI document has it."""
+"""Definition of an operation of /v1 in the OpenAPI document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +16,18 @@ MANY_PATTERNS: Final[Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one verb does at one path.
+    """An operation: one method at one path.
 
-    `answers`: by status a shape, a text's media type, or several of them; `refusals`: more statuses, with an `Error`.
+    Attributes:
+        id: Operation id in the document.
+        summary: Short description of the operation.
+        answers: Types or media types by status; a tuple for several of them.
+        refusals: Further statuses, whose answers are an `Error`.
+        query: Parameters of the query.
+        body: Type of the request's body.
+        example: Example of a body.
+        examples: Several examples by name, instead of `example`.
+        raw_body: Whether the body is bytes, and not JSON.
     """
 
     id: str
@@ -33,10 +42,10 @@ class Operation:
 
 
 def in_query(name: str, schema: Schema, about: str) -> Schema:
-    """A parameter of the query."""
+    """Return a parameter of the query."""
     return {"name": name, "in": "query", "description": about, "schema": schema}
 
 
 def of_patterns(name: str, about: str) -> Schema:
-    """A parameter of the query that may be given several times, each time with a pattern."""
-    return in_query(name, MANY_PATTERNS, f"{about}; any of these; * stands for anything")
+    """Return a parameter of the query that may be repeated, each time with a pattern."""
+    return in_query(name, MANY_PATTERNS, f"{about}; may be repeated for several patterns; * matches anything")

@@ -1,4 +1,4 @@
-"""What /v1 answers about shares of queues: as types, and its operations."""
+"""Types of answers about fair shares of queues, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -10,14 +10,16 @@ from mesos_gpu.api.spec.shapes import Why
 
 _Gpus = Annotated[float, says(minimum=0, description="GPUs of cost 1, in thousandths")]
 _Hours = Annotated[
-    float, says(minimum=0, description="GPU hours of cost 1 that are not forgotten, by half_life_s")
+    float, says(minimum=0, description="GPU hours of cost 1, reduced over time by half_life_s")
 ]
 
 
 class QueueShare(TypedDict):
-    """What a queue is due of a pool, and what it follows from: `given` is what the queue above it divides, `floor` what
-    it gets of its guarantee, `kept` what is kept idle for it, `rest` what was left over in the turn of its band, of
-    which it has `borrowed` by its `weight` of all `weights`. What it is due is floor and borrowed."""
+    """The fair share of a queue in a pool, and how it is computed: `given` is what the queue above divides, `floor`
+    what the queue gets of its guarantee, `kept` what is kept idle for it, `rest` what was left when its band got
+    its turn, of which the queue gets `borrowed` by its `weight` among all `weights`. The fair share `due` is
+    floor plus borrowed.
+    """
 
     path: str
     pool: str
@@ -26,7 +28,7 @@ class QueueShare(TypedDict):
     held_gpus: _Gpus
     pending_gpus: _Gpus
     over_gpus: Annotated[float, says(minimum=0, description="held beyond the guarantee")]
-    lent_gpus: Annotated[float, says(minimum=0, description="of the guarantee, held by queues beside it")]
+    lent_gpus: Annotated[float, says(minimum=0, description="part of the guarantee that sibling queues hold")]
     due_gpus: _Gpus
     given_gpus: _Gpus
     floor_gpus: _Gpus
@@ -39,8 +41,9 @@ class QueueShare(TypedDict):
 
 
 class UserShare(TypedDict):
-    """A user beside the others of a queue; the lowest rank is served first, and equals share one. `user` is empty for
-    jobs that name nobody."""
+    """A user among the users of a queue. The lowest rank is served first; equal users share a rank. `user` is empty
+    for jobs without a name.
+    """
 
     user: str
     shares: Count
@@ -50,13 +53,13 @@ class UserShare(TypedDict):
 
 
 class QueueShareList(TypedDict):
-    """Every queue that one may see, in each pool that has GPUs."""
+    """Every visible queue, in each pool that has GPUs."""
 
     shares: list[QueueShare]
 
 
 class PathShare(TypedDict):
-    """A queue's share: by pool the steps to it, the top queue first, and its users."""
+    """Fair share of a queue: for each pool the steps from the top queue to it, and its users."""
 
     path: str
     steps: list[QueueShare]
@@ -64,12 +67,12 @@ class PathShare(TypedDict):
 
 
 class QueuePool(TypedDict):
-    """What a queue has of a pool, with all below it; `seated` is what its jobs hold within guarantees."""
+    """State of a queue and the queues below it in a pool; `seated` is what its jobs hold within guarantees."""
 
     pool: str
     guarantee_gpus: _Gpus
     seated_gpus: _Gpus
-    lent_gpus: Annotated[float, says(minimum=0, description="of the guarantee, held by queues beside it")]
+    lent_gpus: Annotated[float, says(minimum=0, description="part of the guarantee that sibling queues hold")]
     held_gpus: _Gpus
     due_gpus: _Gpus
     limit_gpus: _Gpus | None
@@ -77,41 +80,43 @@ class QueuePool(TypedDict):
 
 
 class QueueWait(TypedDict):
-    """Jobs that wait for the same kind of thing."""
+    """Jobs that wait for the same reason."""
 
     reason: Annotated[
         str,
-        says(
-            description="of the funnel; gpus: room on nodes; guarantee: room that a guarantee gives them; pace: their "
-            "turn on nodes with room; retry: their next launch; secrets"
-        ),
+        says(description="r turn on nodes with room; retry: their next launch; secrets"),
     ]
     jobs: Count
-    gpus: Annotated[float, says(minimum=0, description="that they ask for")]
-    first: Annotated[str, says(description="of them, in the line")]
-    words: Annotated[str, says(description='why that one waits; "": for room')]
+    gpus: Annotated[float, says(minimum=0, description="GPUs that they request")]
+    first: Annotated[str, says(description="first of these jobs in queue order")]
+    words: Annotated[str, says(description='why the first of them waits; "": for capacity')]
 
 
 class QueueWhy(TypedDict):
-    """Why the jobs of a queue wait, and those of all below it."""
+    """Reasons for which the jobs of a queue, and of all queues below it, wait."""
 
     path: str
     summary: str
     pools: list[QueuePool]
     waits: list[QueueWait]
     first: (
-        Annotated[Why, says(description="of the first in the line; null: none waits that one may see")] | None
+        Annotated[Why, says(description="about the first job in queue order; null: no visible job waits")]
+        | None
     )
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/queue-shares"): Operation(
-        "list_queue_shares", "What each queue is due, holds and waits for", {200: QueueShareList}
+        "list_queue_shares",
+        "List the fair share, the usage and the pending GPUs of each queue",
+        {200: QueueShareList},
     ),
     ("GET", "/v1/queue-shares/{queue}"): Operation(
-        "show_queue_share", "Why a queue is due what it is, step by step, and its users", {200: PathShare}
+        "show_queue_share", "Explain the fair share of a queue step by step, with its users", {200: PathShare}
     ),
     ("GET", "/v1/queue-why/{queue}"): Operation(
-        "explain_queue", "Why the jobs of a queue wait, and the first of them in full", {200: QueueWhy}
+        "explain_queue",
+        "Explain why the jobs of a queue wait, with full details of the first one",
+        {200: QueueWhy},
     ),
 }

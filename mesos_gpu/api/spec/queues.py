@@ -1,4 +1,4 @@
-"""What /v1 takes and answers about the tree of queues: as types, and its operations."""
+"""Types of requests and answers about the tree of queues, and their operations."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, NotRequired, TypedDict
@@ -42,87 +42,89 @@ _Comment = Annotated[str, says(maxLength=document.MAX_COMMENT)]
 
 
 class QueueShapeRequest(TypedDict):
-    """GPUs that are of use only together: so many nodes, each with so many free ones."""
+    """GPUs that are only of use together: this number of nodes, each with this number of free GPUs."""
 
     nodes: Annotated[int, says(minimum=1, maximum=kinds.MAX_NODES)]
     gpus: Annotated[int, says(minimum=1, maximum=kinds.MAX_GPUS_OF_NODE)]
 
 
 class QueueShape(TypedDict):
-    """GPUs that are of use only together."""
+    """GPUs that are only of use together: this number of nodes, each with this number of free GPUs."""
 
     nodes: int
     gpus: int
 
 
 class QueueRuntimeRequest(TypedDict, total=False):
-    """How long a job runs before it may be stopped, in seconds: for what another is owed, and for what is left over."""
+    """Time that a job runs before it may be preempted, in seconds: to give a queue its guarantee (reclaim), and to
+    divide surplus capacity again (rebalance).
+    """
 
     reclaim: _Seconds | None
     rebalance: _Seconds | None
 
 
 class QueueRuntime(TypedDict):
-    """How long a job runs before it may be stopped, in seconds."""
+    """Time that a job runs before it may be preempted, in seconds."""
 
     reclaim: float
     rebalance: float
 
 
 class QueueLimitsRequest(TypedDict, total=False):
-    """The most that a user may have at once, and that one job may ask for."""
+    """The most that a user may have at once, and that one job may request."""
 
 
 class QueueLimits(TypedDict):
-    """The most that a user may have at once, and that one job may ask for."""
+    """The most that a user may have at once, and that one job may request."""
 
 
 class QueueBudgetRequest(TypedDict, total=False):
-    """GPU hours of cost that may be used in a period."""
+    """GPU hours by cost that may be used in a period."""
 
 
 class QueueBudget(TypedDict):
-    """GPU hours of cost that may be used in a period."""
+    """GPU hours by cost that may be used in a period."""
 
 
 class QueueIdleRequest(TypedDict, total=False):
-    """What becomes of jobs whose GPUs do nothing."""
+    """Rules for jobs with idle GPUs."""
 
 
 class QueueIdle(TypedDict):
-    """What becomes of jobs whose GPUs do nothing."""
+    """Rules for jobs with idle GPUs."""
 
 
 class QueuePoolRequest(TypedDict, total=False):
-    """Nodes that are shared out together."""
+    """A pool: nodes in which guarantees and limits are counted together."""
 
 
 class QueuePool(TypedDict):
-    """Nodes that are shared out together."""
+    """A pool: nodes in which guarantees and limits are counted together."""
 
 
 class QueueClassRequest(TypedDict, total=False):
-    """A kind of work, which jobs name."""
+    """A class: a kind of work with its own rules, which jobs name."""
 
 
 class QueueClass(TypedDict):
-    """A kind of work, which jobs name."""
+    """A class: a kind of work with its own rules, which jobs name."""
 
 
 class QueueHoursRequest(TypedDict, total=False):
-    """Hours of the week in which some figures of a queue are others."""
+    """Hours of the week in which some figures of a queue differ."""
 
 
 class QueueHours(TypedDict):
-    """Hours of the week in which some figures of a queue are others; null: as they are outside of them."""
+    """Hours of the week in which some figures of a queue differ; null: the figure does not."""
 
 
 class QueueSpecRequest(TypedDict, total=False):
-    """A queue; what it leaves out is as in the queue above it, or there is none."""
+    """A queue. A field that is left out is inherited from the queue above it, or has no value."""
 
 
 class QueueSpec(TypedDict):
-    """A queue as it is written; null: as in the queue above it, or there is none."""
+    """A queue as it was defined; null: inherited from the queue above it, or without value."""
 
 
 _Shapes = Annotated[list[QueueShapeRequest], says(minItems=1, maxItems=kinds.MAX_SHAPES)]
@@ -145,7 +147,7 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     tenancy.GpuHours: lambda _: Annotated[float, says(minimum=0, maximum=kinds.MAX_HOURS)],
     tenancy.Percents: lambda _: Annotated[
         list[Annotated[int, says(minimum=1, maximum=1000)]],
-        says(maxItems=20, uniqueItems=True, description="rising"),
+        says(maxItems=20, uniqueItems=True, description="in ascending order"),
     ],
     tenancy.HoursOfWeek: lambda _: Annotated[list[QueueHoursRequest], says(maxItems=kinds.MAX_HOURS_OF_WEEK)],
     Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MAX_CONSTRAINTS)],
@@ -174,12 +176,12 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
 
 
 def requested(fields: tuple[Field, ...]) -> dict[str, Hint]:
-    """What a request may have of declared fields, by key; each may be null."""
+    """Return the types of a request's declared fields by key; each may be null."""
     return {field.key: described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in fields}
 
 
 def answered(fields: tuple[Field, ...]) -> dict[str, Hint]:
-    """What an answer has of declared fields, by key; null: there is none."""
+    """Return the types of an answer's declared fields by key; null marks fields without value."""
     hints = {field.key: (field, entry(_ANSWERED, field.kind)(field.kind)) for field in fields}
     return {key: hint | None if field.default in (None, "") else hint for key, (field, hint) in hints.items()}
 
@@ -202,8 +204,7 @@ _Models = Annotated[
 
 
 class QueuesRequest(TypedDict, total=False):
-    """The tree of queues, as a whole. `version` is the one that was read; what else is only answered is not looked
-    at."""
+    """The whole tree of queues. `version` is the version that was read; fields that only answers have are ignored."""
 
     version: _Version | None
     at: Any
@@ -225,9 +226,10 @@ class QueuesRequest(TypedDict, total=False):
 
 
 class PlannedQueue(TypedDict):
-    """A queue in a pool, before a change and after it; null where it is not there. `if_asked_gpus`: what a new queue
-    would be due if all new ones asked for everything. `gives_back_gpus`: what of that which its jobs hold others would
-    be due. GPUs count by cost."""
+    """A queue in a pool before and after a change; null where it does not exist. `if_asked_gpus`: fair share of a
+    new queue if all new queues requested everything. `gives_back_gpus`: part of what its jobs hold that would be
+    due to other queues. GPUs are counted by cost.
+    """
 
     path: str
     pool: str
@@ -243,7 +245,7 @@ class PlannedQueue(TypedDict):
 
 
 class QueueGiver(TypedDict):
-    """Jobs of a queue that would be stopped."""
+    """Jobs of a queue that would be preempted."""
 
     queue: str
     jobs: list[str]
@@ -251,7 +253,8 @@ class QueueGiver(TypedDict):
 
 
 class PlannedReclaim(TypedDict):
-    """Who would be stopped for a job that waits, and when, if those for whom no room is left gave back at once."""
+    """GPUs that would be reclaimed for a waiting job: whose jobs would be preempted, and when. Assumes that jobs which
+    must give GPUs back do so at once."""
 
     job_id: str
     queue: str
@@ -260,8 +263,9 @@ class PlannedReclaim(TypedDict):
 
 
 class PlannedBlock(TypedDict):
-    """Work that may start now, and that a change would let wait or refuse. `name`: id of a job or an app, or a command;
-    `reason`: reason for which it would wait or be refused."""
+    """Work that may start now, and that would wait or be refused after a change. `name`: id of a job or an app, or a
+    command; `reason`: why it would wait or be refused.
+    """
 
     kind: Annotated[str, one_of(*PlannedKind)]
     name: str
@@ -270,7 +274,7 @@ class PlannedBlock(TypedDict):
 
 
 class QueueChanges(TypedDict):
-    """What a change would do. `borrowers`: running jobs that would no longer be within a guarantee."""
+    """Effects of a change. `borrowers`: running jobs that would no longer be within a guarantee."""
 
     queues: list[PlannedQueue]
     borrowers: list[str]
@@ -279,14 +283,13 @@ class QueueChanges(TypedDict):
 
 
 class QueuesPlan(QueueChanges):
-    """What a tree would change, were it the next version."""
+    """Effects of a tree of queues as the next version."""
 
     warnings: list[str]
 
 
 class NamedQueueRequest(TypedDict, total=False):
-    """A queue. `version` is that of the tree that was read; `path`, `plan` and `warnings` are not
-    looked at."""
+    """A queue. `version` is the version of the tree that was read; `path`, `plan` and `warnings` are ignored."""
 
     version: _Version | None
     path: str | None
@@ -296,8 +299,9 @@ class NamedQueueRequest(TypedDict, total=False):
 
 
 class NamedQueue(TypedDict):
-    """A queue as it is written; null: as in the queue above it, or there is none. `version` is that of the tree;
-    `warnings` are of a change, `plan` of one that is only tried."""
+    """A queue as it was defined; null: inherited from the queue above it, or without value. `version` is the version
+    of the tree; `warnings` exist after a change, `plan` after a dry run.
+    """
 
     path: str
     version: Count
@@ -310,7 +314,7 @@ declare(NamedQueue, answered(document.SPEC_FIELDS))
 
 
 class QueueFigures(TypedDict):
-    """What hours may change of a queue, as it is at a time; null: there is none."""
+    """Figures of a queue that hours may change, at a given time; null: without value."""
 
     guarantee_gpus: _OwedShown | dict[str, _OwedShown] | None
     borrow_limit_gpus: _FigureShown
@@ -321,7 +325,9 @@ class QueueFigures(TypedDict):
 
 
 class QueueHoursNow(TypedDict):
-    """The figures of queues with hours, as they are from `since` until `until`, and those of which others hold then."""
+    """Figures of queues with hours, as they are from `since` until `until`, and the figures that change then
+    (`next`).
+    """
 
     since: float | None
     until: float | None
@@ -330,15 +336,16 @@ class QueueHoursNow(TypedDict):
 
 
 class Queues(TypedDict):
-    """The tree of queues. By path: those that one may see. `warnings` only after a change, `plan`
-    only of one that is tried."""
+    """The tree of queues, with visible queues by path. `warnings` exist only after a change, `plan` only after a dry
+    run.
+    """
 
     version: Count
     at: float | None
     by: str
     comment: str
     reclaim_at: Annotated[
-        float | None, says(description="from then on who has more than it leaves him gives back")
+        float | None, says(description="time from which jobs beyond the new guarantees may be preempted")
     ]
     fairness: str
     half_life_s: int
@@ -355,17 +362,17 @@ class Queues(TypedDict):
 
 
 class QueueVersion(TypedDict):
-    """A version of it, in short."""
+    """Summary of a version of the tree of queues."""
 
     version: Count
     at: float
     by: str
     comment: str
-    queues: Annotated[int, says(minimum=0, description="how many")]
+    queues: Annotated[int, says(minimum=0, description="number of queues")]
 
 
 class QueueVersions(TypedDict):
-    """Versions that are kept, the newest first."""
+    """The stored versions of the tree of queues, the newest first."""
 
     versions: list[QueueVersion]
 
@@ -382,35 +389,35 @@ _EXAMPLE: Final = {
 _AFTER: Final = in_query(
     "reclaim_after_s",
     {"type": "number", "minimum": 0, "maximum": 1e9},
-    "who has more than he is owed now gives it back from then on; without it nobody is stopped for the change",
+    "time after which running jobs beyond the new figures may be preempted; without it none is preempted for that",
 )
 _DRY: Final = in_query(
     "dry_run",
     {"type": "boolean", "default": False},
-    "change nothing: tell what would be refused, and in `plan` what would change",
+    "change nothing; report what would be refused, and in `plan` what would change",
 )
 _CHANGED: Final = (_AFTER, _DRY)
 _READ: Final = in_query(
     "version",
     {"type": "integer", "minimum": 0, "maximum": document.MAX_VERSION},
-    "of the tree that was read, if If-Match does not say it",
+    "version of the tree that was read, unless If-Match has it",
 )
 _ONE_EXAMPLE: Final = {"version": 3, "guarantee_gpus": 1, "weight": 2}
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/v1/queues"): Operation("show_queues", "The tree of queues", {200: Queues}),
+    ("GET", "/v1/queues"): Operation("show_queues", "Show the tree of queues", {200: Queues}),
     ("PUT", "/v1/queues"): Operation(
         "put_queues",
-        "Change the tree of queues, as a whole; 409: another version was read, or jobs are in a queue that is left out",
+        "Replace the tree of queues; 409: it changed since it was read, or a removed queue has jobs",
         {200: Queues},
         (_CONFLICT,),
         query=_CHANGED,
         body=QueuesRequest,
         example=_EXAMPLE,
     ),
-    ("GET", "/v1/queues/{queue}"): Operation("show_queue_spec", "A queue", {200: NamedQueue}),
+    ("GET", "/v1/queues/{queue}"): Operation("show_queue_spec", "Show a queue", {200: NamedQueue}),
     ("PUT", "/v1/queues/{queue}"): Operation(
         "put_queue",
-        "Make a queue, or change it as a whole",
+        "Create or replace a queue",
         {200: NamedQueue},
         (_CONFLICT,),
         _CHANGED,
@@ -419,7 +426,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("PATCH", "/v1/queues/{queue}"): Operation(
         "patch_queue",
-        "Change fields of a queue; null takes one away",
+        "Change fields of a queue; null removes a field",
         {200: NamedQueue},
         (_CONFLICT,),
         _CHANGED,
@@ -428,21 +435,23 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("DELETE", "/v1/queues/{queue}"): Operation(
         "delete_queue",
-        "Take a queue away; what it was. 409: jobs are in it",
+        "Delete a queue, and return its definition; 409: it has jobs",
         {200: NamedQueue},
         (_CONFLICT,),
         (*_CHANGED, _READ),
     ),
     ("POST", "/v1/plan/queues"): Operation(
         "plan_queues",
-        "What a tree of queues would change, and what new queues would be due; nothing is changed",
+        "Predict what a tree of queues would change, and the fair shares of new queues; nothing is changed",
         {200: QueuesPlan},
         (_CONFLICT,),
         body=QueuesRequest,
         example=_EXAMPLE,
     ),
     ("GET", "/v1/queue-versions"): Operation(
-        "list_queue_versions", "Its latest versions", {200: QueueVersions}
+        "list_queue_versions", "List the latest versions of the tree of queues", {200: QueueVersions}
     ),
-    ("GET", "/v1/queue-versions/{version}"): Operation("show_queue_version", "As it was", {200: Queues}),
+    ("GET", "/v1/queue-versions/{version}"): Operation(
+        "show_queue_version", "Show a version of the tree of queues", {200: Queues}
+    ),
 }

@@ -1,6 +1,7 @@
-"""Types as JSON Schema: TypedDicts of texts, numbers, lists, mappings and each other; api/shapes.py has them.
+"""Conversion of types to JSON Schema: TypedDicts of texts, numbers, lists, mappings and each other.
 
-Not by msgspec: where its 0.22 has read TypedDicts, Python 3.11 dies now and then in its garbage collector.
+msgspec is not used for this: after its version 0.22 has read TypedDicts, Python 3.11 sometimes crashes in its garbage
+collector.
 """
 
 import inspect
@@ -31,26 +32,25 @@ _PLAIN: Final[dict[Any, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # parts of a union are hashed: by identity
+@dataclass(frozen=True, slots=True, eq=False)  # hashed by identity, as part of a union
 class Says:
-    """What stands beside a type: keywords of JSON Schema."""
+    """JSON Schema keywords that annotate a type."""
 
     keywords: Mapping[str, Any]
 
 
 def says(**keywords: Any) -> Says:
-    """Keywords of the schema, to stand beside a type."""
+    """Return an annotation of a type with JSON Schema keywords."""
     return Says(keywords)
 
 
 def one_of(*values: Enum) -> Says:
-    """These values and no others."""
+    """Return an annotation that restricts a type to the values of enumeration members."""
     return says(enum=[value.value for value in values])
 
 
 def declare(shape: Any, hints: Mapping[str, Any]) -> None:
-    """Give a TypedDict fields that its source does not name, or other types for those that it does; before others are
-    made of it."""
+    """Add fields to a TypedDict, or replace types of its fields, before other types are derived from it."""
     shape.__annotations__ = {
         **hints,
         **{key: hint for key, hint in shape.__annotations__.items() if key not in hints},
@@ -62,18 +62,23 @@ def declare(shape: Any, hints: Mapping[str, Any]) -> None:
 
 
 class Schemas:
-    """Collects the TypedDicts that it meets; a field of theirs is described by what stands beside its type."""
+    """Converter of types that collects the schemas of TypedDicts.
+
+    A field is described by the annotations of its type.
+
+    Args:
+        reference: Form of the references to collected schemas, with {name}.
+    """
 
     def __init__(self, reference: str) -> None:
-        """`reference`: where a component will be, with {name}."""
         self.components: dict[str, Schema] = {}
         self._reference = reference
 
     def of(self, kind: Any) -> Schema:
-        """What stands for a type.
+        """Return the schema of a type.
 
         Raises:
-            TypeError: It is of no such kind.
+            TypeError: The type is not supported.
         """
         if kind is Any:
             return {}
@@ -88,18 +93,19 @@ class Schemas:
                 described |= beside.keywords
             return described
         if origin in (Union, UnionType):
-            return _any_of([self.of(each) for each in inner])
+            return _any_of([self.of(member) for member in inner])
         if origin in (Required, NotRequired):
             return self.of(inner[0])
         if origin is list:
             return {"type": "array", "items": self.of(inner[0])}
         if origin is dict:
-            keys = {key: each for key, each in self.of(inner[0]).items() if key != "type"}
+            keys = {key: keyword for key, keyword in self.of(inner[0]).items() if key != "type"}
             names = {"propertyNames": keys} if keys else {}
             return {"type": "object", **names, "additionalProperties": self.of(inner[1])}
         raise TypeError(f"{kind} has no JSON Schema here")
 
     def _named(self, kind: Any) -> Schema:
+        """Return a reference to the schema of a TypedDict, which is added to the components."""
         name = kind.__name__
         if name not in self.components:
             fields = get_type_hints(kind, include_extras=True)
@@ -113,10 +119,10 @@ class Schemas:
 
 
 def _any_of(kinds: list[Schema]) -> Schema:
-    """Join kinds; a kind that may be null is written with null among its types, and every integer is a number."""
+    """Return the schema of a union. Null becomes a second type of a single other type; integer is part of number."""
     null, number = {"type": "null"}, {"type": "number"}
-    kinds = [each for each in kinds if each != {"type": "integer"} or number not in kinds]
-    others = [each for each in kinds if each != null]
+    kinds = [kind for kind in kinds if kind != {"type": "integer"} or number not in kinds]
+    others = [kind for kind in kinds if kind != null]
     if len(kinds) == 1:
         return kinds[0]
     if len(others) == len(kinds) or len(others) > 1 or "type" not in others[0]:

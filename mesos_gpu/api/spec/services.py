@@ -1,4 +1,4 @@
-"""What /v1 answers about services, as types."""
+"""Types of answers about services."""
 
 from typing import Annotated, TypedDict
 
@@ -8,7 +8,7 @@ from mesos_gpu.model.apps.split import Mode
 
 
 class ServiceApp(TypedDict):
-    """An app of a service: what share of the requests it gets, and how many of its instances serve."""
+    """An app of a service: its share of the requests, and the number of its serving instances."""
 
     id: str
     weight: Count
@@ -19,7 +19,7 @@ class ServiceApp(TypedDict):
 
 
 class ServiceServer(TypedDict):
-    """A task that serves; `weight` is among all servers of its service."""
+    """A serving task; `weight` is relative to all servers of its service."""
 
     task_id: str
     app: str
@@ -29,7 +29,7 @@ class ServiceServer(TypedDict):
 
 
 class ServiceAsked(TypedDict):
-    """A service as it was asked for."""
+    """A service as requested."""
 
     apps: dict[str, int]
     port_index: int
@@ -39,7 +39,7 @@ class ServiceAsked(TypedDict):
 
 
 class Service(TypedDict):
-    """A name whose requests are split over apps, as a load balancer shall serve it now."""
+    """A service: a name whose requests are split over apps, in the form that a load balancer should serve now."""
 
     name: str
     mode: Annotated[str, one_of(*Mode)]
@@ -49,18 +49,18 @@ class Service(TypedDict):
     sticky: bool
     apps: list[ServiceApp]
     servers: list[ServiceServer]
-    asked: Annotated[ServiceAsked | None, says(description="null: only labels of apps ask for it")]
+    asked: Annotated[ServiceAsked | None, says(description="null: defined by labels of apps only")]
     problems: list[str]
-    path: Annotated[str | None, says(description="What paths of requests begin with; null: any")]
-    login: Annotated[bool, says(description="Whether clients need a name and a password")]
-    https_only: Annotated[bool, says(description="Whether a request without TLS is redirected")]
-    left_out: Annotated[str | None, says(description="Why no export has it; null: each has it")]
+    path: Annotated[str | None, says(description="prefix of the paths of requests; null: any path")]
+    login: Annotated[bool, says(description="whether clients need a name and a password")]
+    https_only: Annotated[bool, says(description="whether a request without TLS is redirected")]
+    left_out: Annotated[str | None, says(description="why no export contains it; null: all exports do")]
     left_out_of_traefik: Annotated[
-        str | None, says(description="Why the export for Traefik lacks it; null: it has it")
+        str | None, says(description="why the export for Traefik does not contain it; null: it does")
     ]
 
 
 class Services(TypedDict):
-    """Services."""
+    """A list of services."""
 
     services: list[Service]

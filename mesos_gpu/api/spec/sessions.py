@@ -1,4 +1,4 @@
-"""What /v1 takes and answers about who asks, as types, and its operations."""
+"""Types of requests and answers about sessions and the caller's identity, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -11,7 +11,7 @@ _MAX_LENGTH: Final = 16384
 
 
 class SessionRequest(TypedDict, total=False):
-    """A name and a password, or a token: of this scheduler, or of the issuer that it believes."""
+    """Credentials: a name and a password, or a token of this scheduler or of its OpenID Connect issuer."""
 
     name: Annotated[str, says(maxLength=256)] | None
     password: Annotated[str, says(maxLength=72)] | None
@@ -19,14 +19,14 @@ class SessionRequest(TypedDict, total=False):
 
 
 class Session(TypedDict):
-    """A browser's session, whose cookie is in the answer's Set-Cookie."""
+    """A browser's session; its cookie is in the header Set-Cookie."""
 
     name: str | None
     until: float | None
 
 
 class HeldRight(TypedDict):
-    """A right as somebody has it; in words: what that allows."""
+    """A right of the caller. `words`: what it permits."""
 
     name: str
     own: bool
@@ -37,7 +37,7 @@ class HeldRight(TypedDict):
 
 
 class Narrowing(TypedDict):
-    """What a proof is good for, of what its name may do: patterns."""
+    """Restriction of the caller's credentials: patterns of rights, queues and apps."""
 
     rights: list[str]
     queues: list[str]
@@ -45,40 +45,43 @@ class Narrowing(TypedDict):
 
 
 class WhoAmI(TypedDict):
-    """Who asks. `until`: when the proof ends, seconds since the epoch."""
+    """The caller. `until`: when the credentials expire, seconds since the epoch."""
 
-    name: Annotated[str | None, says(description="null: nobody, or nobody is asked")]
+    name: Annotated[str | None, says(description="null: no credentials, or authentication is off")]
     groups: list[str]
     proof: Annotated[str, one_of(*Proof)]
-    proof_id: Annotated[str | None, says(description="which token or session; it proves nothing itself")]
+    proof_id: Annotated[str | None, says(description="id of the token or session; not secret")]
     address: Annotated[str | None, says(description="null: a Unix socket")]
-    session: Annotated[bool, says(description="whether it is a browser's session, which the proof began")]
+    session: Annotated[
+        bool, says(description="whether the request belongs to a browser's session, which `proof` began")
+    ]
     until: float | None
     local_admin: Annotated[
         bool, says(description="root on the scheduler's host, or the scheduler's own user")
     ]
-    unix_user: Annotated[str | None, says(description="that its jobs run as")]
+    unix_user: Annotated[str | None, says(description="user that the caller's jobs run as")]
     roles: list[str]
     rights: list[HeldRight]
     narrowing: Narrowing | None
     proofs: Annotated[
-        list[str], says(description="kinds that are taken, in their order; none: nobody is asked")
+        list[str],
+        says(description="accepted kinds of credentials in their order; empty: authentication is off"),
     ]
     csrf_token: Annotated[
         str | None,
-        says(description="of a session: requests that change something have it as X-CSRF-Token"),
+        says(description="token that changing requests of a session send as X-CSRF-Token"),
     ]
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/v1/whoami"): Operation("show_caller", "Who asks, and what that name may do", {200: WhoAmI}),
+    ("GET", "/v1/whoami"): Operation("show_caller", "Show the caller and its rights", {200: WhoAmI}),
     ("POST", "/v1/session"): Operation(
         "begin_session",
-        "Log in: begin a browser's session",
+        "Log in and begin a browser's session",
         {201: Session},
         (409, 429),
         body=SessionRequest,
         example={"name": "ann", "password": "correct horse battery staple"},
     ),
-    ("DELETE", "/v1/session"): Operation("end_session", "Log out", {200: Session}),
+    ("DELETE", "/v1/session"): Operation("end_session", "Log out and end the session", {200: Session}),
 }

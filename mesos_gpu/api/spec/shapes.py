@@ -1,4 +1,4 @@
-"""What /v1 answers, as types: the views are checked against them, and api/openapi.py prints them.
+"""Types of answers; the views are type-checked against them, and the OpenAPI document is made from them.
 
 Times are seconds since the epoch. A field that does not apply is null, never absent.
 """
@@ -26,20 +26,22 @@ class _Named(TypedDict):
     id: str
     name: str
     state: Annotated[str, one_of(*JobState)]
-    version: Annotated[int, says(description="grows with each change of the job")]
+    version: Annotated[int, says(description="increases with each change of the job")]
     owner: Annotated[
         str | None,
-        says(description="who submitted it; with a ?: the user that it names, unproved; null: neither"),
+        says(
+            description="name that submitted it; with a ?: the user that the job names, unauthenticated; null: neither"
+        ),
     ]
-    hidden: Annotated[bool, says(description="what it runs is hidden from who asks: such fields are empty")]
+    hidden: Annotated[
+        bool, says(description="whether fields about what it runs are hidden from the caller, and empty")
+    ]
 
 
 class Requested(TypedDict):
-    """What a job asks for: all of it, and timeout_s, is of each of its tasks.
+    """Requested fields of a job. All amounts, and timeout_s, are for each of its tasks."""
 
-    Here stand the fields that code reads by name; the others are known by their declaration alone.
-    """
-
+    # Only fields that code reads by name are listed; `declare` below adds the others.
     command: str | None
     argv: list[str] | None
     args: list[str] | None
@@ -58,7 +60,8 @@ class Requested(TypedDict):
     preemptible: bool
     env: dict[str, str]
     runs_as: Annotated[
-        str | None, says(description="user, or that of jobs that name none; null: the executors' own")
+        str | None,
+        says(description="`user`, or the user of jobs that name none; null: the executor's own user"),
     ]
     max_attempts: int
     image: str | None
@@ -73,51 +76,70 @@ declare(Requested, answered())
 
 
 class Guarantee(TypedDict):
-    """Who sees to it that a share is kept: hardware, kernel, driver, cooperative (the task's own libraries) or none."""
+    """Enforcement of a share: by hardware, kernel, driver, cooperatively (by the task's own
+    libraries), or not at all (none).
+    """
 
-    memory: Annotated[str, says(description="that it gets no more, and keeps its own")]
+    memory: Annotated[
+        str, says(description="enforcement of the memory limit, and of the memory guaranteed to it")
+    ]
     compute: str
     faults: Annotated[
         str,
         says(
             enum=["contained", "user", "card"],
-            description="user: what one of its user's breaks, all of them lose; card: all that are on the GPU",
+            description="e GPU; card: all tasks on the GPU",
         ),
     ]
 
 
 class Share(TypedDict):
-    """What a task is granted of each of its GPUs."""
+    """The share of each of its GPUs that a task is granted."""
 
     memory_mib: Mib
-    memory_max_mib: Annotated[int, says(minimum=0, description="that it may use while others leave it")]
+    memory_max_mib: Annotated[
+        int, says(minimum=0, description="memory that it may use while others do not need it")
+    ]
     compute_pct: float
     method: Annotated[str, one_of(*Method)]
-    instance: Annotated[str, says(description="the UUID of its MIG instance")] | None
+    instance: Annotated[str, says(description="UUID of its MIG instance")] | None
     guarantee: Guarantee
 
 
 class ShareUse(TypedDict):
-    """What a task uses of its share of a GPU, as its node last reported it; null where nobody can say."""
+    """Use of a task's share of a GPU, as its node last reported it; null where it is not known."""
 
     memory_mib: Count | None
-    most_memory_mib: Annotated[int, says(minimum=0, description="that was seen")] | None
-    compute_pct: Annotated[float, says(description="of the GPU's time since the report before")] | None
-    refused: Annotated[int, says(minimum=0, description="allocations that did not fit its share")] | None
-    windows_missed: Annotated[int, says(minimum=0, description="to pay for work that ran over")] | None
-    problem: Annotated[str, says(description="such as a libcuda that does not keep the share")] | None
+    most_memory_mib: Annotated[int, says(minimum=0, description="most memory ever seen in use")] | None
+    compute_pct: Annotated[float, says(description="part of the GPU's time since the previous report")] | None
+    refused: (
+        Annotated[int, says(minimum=0, description="number of allocations that did not fit its share")] | None
+    )
+    windows_missed: (
+        Annotated[
+            int,
+            says(
+                minimum=0, description="time windows without compute, to make up for work that took too long"
+            ),
+        ]
+        | None
+    )
+    problem: (
+        Annotated[str, says(description="problem such as a libcuda that does not enforce the share")] | None
+    )
 
 
 class UsedShare(ShareUse):
-    """What a task of a job uses, and of which GPU."""
+    """Use of one GPU by a task of a job."""
 
     gpu_id: str
     task_id: str
 
 
 class Resize(TypedDict):
-    """The latest change of a job's shares that was asked for. While it is `asked` or `withdrawing`, its GPUs count the
-    more of both."""
+    """The latest requested change of a job's shares. While it is `asked` or `withdrawing`, the larger of the old and
+    the new share counts.
+    """
 
     state: Annotated[str, says(enum=["asked", "done", "refused", "withdrawing", "withdrawn"])]
     memory_mib: Mib
@@ -125,14 +147,16 @@ class Resize(TypedDict):
     compute_pct: float
     since: Moment
     reason: Annotated[str, says(description="why it was refused")] | None
-    used_memory_mib: Annotated[int, says(minimum=0, description="where that is why it was refused")] | None
-    restart: Annotated[bool, says(description="whether it could have it if it started again")]
+    used_memory_mib: (
+        Annotated[int, says(minimum=0, description="memory in use, if it was refused for that")] | None
+    )
+    restart: Annotated[bool, says(description="whether the change would be possible with a restart")]
 
 
 class Progress(TypedDict):
-    """How far a job has come, and where its latest launch is."""
+    """Progress of a job, and where its latest launch is."""
 
-    healthy: Annotated[bool, says(description="null: no checks, or not all were made")] | None
+    healthy: Annotated[bool, says(description="null: no health checks, or not all have results")] | None
     learnt_min_driver: str | None
     submitted_at: Moment
     started_at: Moment | None
@@ -144,33 +168,33 @@ class Progress(TypedDict):
     exit_code: int | None
     message: str
     task_id: str | None
-    task_ids: Annotated[list[str], says(description="of the latest launch, by rank")]
+    task_ids: Annotated[list[str], says(description="task ids of the latest launch, by rank")]
     hostname: str | None
     hostnames: list[str]
     gpu_ids: list[str]
     share: Annotated[
-        Share | None, says(description="of each of gpu_ids; null: it holds none, or all of them")
+        Share | None, says(description="share of each of gpu_ids; null: it holds no GPUs, or whole ones")
     ]
-    share_uses: Annotated[list[UsedShare], says(description="of each task and GPU, as far as it is known")]
-    use: Annotated[JobUse | None, says(description="null: it holds none, or its hosts do not say it")]
+    share_uses: Annotated[list[UsedShare], says(description="use by each task of each GPU, as far as known")]
+    use: Annotated[JobUse | None, says(description="null: it holds no GPUs, or its hosts do not report it")]
     resize: Resize | None
-    notice: Annotated[Notice | None, says(description="of its latest launch")]
-    coming_end: Annotated[ComingEnd | None, says(description="null: no end is known")]
-    idle: Annotated[JobIdle | None, says(description="null: it was not seen idle, and nobody keeps it")]
-    checkpoint_at: Annotated[float, says(description="up to when its work is kept")] | None
-    stopped: Annotated[int, says(minimum=0, description="how often it made room for others")]
-    array_id: Annotated[str, says(description="that it is a task of")] | None
+    notice: Annotated[Notice | None, says(description="latest notice to its latest launch")]
+    coming_end: Annotated[ComingEnd | None, says(description="null: no end is planned")]
+    idle: Annotated[JobIdle | None, says(description="null: it was not seen idle, and is not protected")]
+    checkpoint_at: Annotated[float, says(description="time up to which its work is saved")] | None
+    stopped: Annotated[int, says(minimum=0, description="number of preemptions")]
+    array_id: Annotated[str, says(description="id of its job array")] | None
     array_index: Count | None
     array_counts: ArrayCounts | None
-    room_made_by: Annotated[list[str], says(description="jobs that end, or ended, so that it has room")]
+    room_made_by: Annotated[list[str], says(description="jobs that were preempted for it")]
 
 
 class Job(_Named, Requested, Progress):
-    """A job, and where its latest launch is. All that it asks for, and its timeout_s, is of each of its tasks."""
+    """A job, and where its latest launch is. All requested amounts, and timeout_s, are for each of its tasks."""
 
 
 class Jobs(TypedDict):
-    """The first jobs of those that match, newest first if no other order is asked for; total: so many match."""
+    """The first matching jobs, newest first unless another order was requested. total: number of all matching jobs."""
 
     jobs: list[Job]
     total: Count
@@ -180,13 +204,13 @@ class Task(TypedDict):
     """A launch, a node monitor, or a task that holds a shared GPU in Mesos."""
 
     id: str
-    job_id: Annotated[str, says(description="null: it is no launch")] | None
+    job_id: Annotated[str, says(description="null: not a launch of a job")] | None
     name: str
     state: Annotated[str, one_of(*(state for state in TaskState if state is not TaskState.ABSENT))]
     ended_as: Annotated[
         str | None,
         says(
-            description="preempted or evicted (a drain, a broken GPU): the scheduler ended it, and the job goes on"
+            description="preempted, or evicted (drain, broken GPU): the scheduler ended it, and the job continues"
         ),
     ]
     hostname: str
@@ -195,14 +219,14 @@ class Task(TypedDict):
     rank: int
     ports: list[int]
     ports_problem: Annotated[
-        str, says(description="why a port is not proved to be the task's; empty if no problem is known")
+        str, says(description="why the task is not proved to listen on a port; empty if no problem is known")
     ]
     healthy: bool | None
-    notice: Annotated[Notice | None, says(description="the latest")]
-    preempted_for: Annotated[str, says(description="the job that it made room for")] | None
+    notice: Annotated[Notice | None, says(description="latest notice")]
+    preempted_for: Annotated[str, says(description="job for which it was preempted")] | None
     gpu_ids: list[str]
-    share: Annotated[Share | None, says(description="of each of gpu_ids; null: none, or all of them")]
-    covers: Annotated[str, says(description="the GPU that it holds in Mesos for all that share it")] | None
+    share: Annotated[Share | None, says(description="share of each of gpu_ids; null: no GPUs, or whole ones")]
+    covers: Annotated[str, says(description="shared GPU that it holds in Mesos for all shares")] | None
     launched_at: Moment
     started_at: Moment | None
     ended_at: Moment | None
@@ -210,16 +234,16 @@ class Task(TypedDict):
 
 
 class Tasks(TypedDict):
-    """Tasks."""
+    """A list of tasks."""
 
     tasks: list[Task]
 
 
 class UnknownTask(TypedDict):
-    """A task of ours that runs and that the scheduler's state did not know: it waits for an operator's word."""
+    """A running task of this framework that the scheduler's state does not know; an operator must end or adopt it."""
 
     id: str
-    job_id: Annotated[str, says(description="null: its labels do not say")] | None
+    job_id: Annotated[str, says(description="null: its labels do not have it")] | None
     name: str | None
     state: Annotated[str, one_of(*(state for state in TaskState if state is not TaskState.ABSENT))]
     hostname: str
@@ -227,44 +251,47 @@ class UnknownTask(TypedDict):
     gpu_ids: list[str]
     user: str | None
     app: str | None
-    tasks: Annotated[int, says(minimum=1, description="that were launched together")]
+    tasks: Annotated[int, says(minimum=1, description="number of tasks launched together")]
     since: Moment
     launched_at: Moment | None
     kill_requested: bool
-    adoptable: Annotated[bool, says(description="whether its labels say what it is")]
+    adoptable: Annotated[bool, says(description="whether its labels describe its job")]
 
 
 class UnknownTasks(TypedDict):
-    """Tasks that are held because the state does not know them."""
+    """Running tasks that the scheduler's state does not know."""
 
     tasks: list[UnknownTask]
 
 
 class LogTime(TypedDict):
-    """A moment at which all before an offset of a stream had been written."""
+    """A time at which all output before an offset had been written."""
 
     offset: Count
     at: Moment
 
 
 class Logs(TypedDict):
-    """A piece of a task's output; offsets are bytes; what is no UTF-8 is U+FFFD, unless base64 was asked for."""
+    """A piece of a task's output. Offsets are bytes; invalid UTF-8 becomes U+FFFD, unless base64 was requested."""
 
     data: str
     offset: Count
     next_offset: Count
     task_id: str
     times: (
-        Annotated[list[LogTime], says(description="of what is in data; null: not asked for, or not known")]
+        Annotated[
+            list[LogTime],
+            says(description="times of the output in `data`; null: not requested, or not known"),
+        ]
         | None
     )
 
 
 class Drain(TypedDict):
-    """What keeps new work off a GPU or a node."""
+    """A drain: it keeps new work off a GPU or a node."""
 
     target: Annotated[str, one_of(*Target)]
-    name: Annotated[str, says(description="a UUID, or a host name")]
+    name: Annotated[str, says(description="UUID of the GPU, or host name")]
     reason: str
     by: str
     since: Moment
@@ -272,7 +299,7 @@ class Drain(TypedDict):
 
 
 class Reset(TypedDict):
-    """A reset of a GPU that is under way."""
+    """A reset of a GPU in progress."""
 
     request: str
     reason: str
@@ -281,7 +308,7 @@ class Reset(TypedDict):
 
 
 class GpuShare(Share):
-    """A share of one GPU, and whose it is."""
+    """A share of one GPU, and the job that has it."""
 
     task_id: str
     job_id: str | None
@@ -290,32 +317,37 @@ class GpuShare(Share):
 
 
 class GpuSharing(TypedDict):
-    """What is left of a GPU that tasks share, and how it stands in Mesos."""
+    """Free capacity of a shared GPU, and its state in Mesos."""
 
     state: Annotated[
         str,
         one_of(*Cover),
-        says(
-            description="covered: a task of ours holds it in Mesos; open: so it is, without shares now; "
-            "uncovered: none does, and it takes no more shares"
-        ),
+        says(description="; uncovered: none does, and it takes no more shares"),
     ]
-    task_id: Annotated[str, says(description="that holds it in Mesos for its shares")] | None
-    memory_mib: Annotated[int, says(minimum=0, description="for shares; null: its node does not say")] | None
+    task_id: Annotated[str, says(description="task that holds it in Mesos for its shares")] | None
+    memory_mib: (
+        Annotated[int, says(minimum=0, description="memory for shares; null: its node does not report it")]
+        | None
+    )
     free_memory_mib: Count | None
     free_compute_pct: float
     method: Annotated[str, one_of(*Method)] | None
-    domain: Annotated[str, says(description="user whose shares alone it takes; *: several; null: any")] | None
+    domain: (
+        Annotated[
+            str, says(description="the only user whose shares it accepts; *: several users; null: any user")
+        ]
+        | None
+    )
 
 
 class Gpu(TypedDict):
-    """A GPU, how it stands, and who holds it."""
+    """A GPU, its health, and the job that holds it."""
 
     uuid: str
     model: str
     memory_mib: Mib
     compute_capability: str | None
-    index: Annotated[Count | None, says(description="as nvidia-smi shows; null: not listed now")]
+    index: Annotated[Count | None, says(description="index in nvidia-smi; null: not listed now")]
     minor: Count
     pci_bus_id: str
     numa_node: int | None
@@ -329,16 +361,16 @@ class Gpu(TypedDict):
     reset: Reset | None
     hostname: str
     agent_id: str
-    task_id: Annotated[str, says(description="that holds all of it; null: none does")] | None
+    task_id: Annotated[str, says(description="task that holds the whole GPU; null if none does")] | None
     job_id: str | None
     job_name: str | None
     shares: list[GpuShare]
-    sharing: Annotated[GpuSharing | None, says(description="null: it is not shared")]
-    use: Annotated[GpuUse | None, says(description="null: its host does not say it")]
+    sharing: Annotated[GpuSharing | None, says(description="null: not shared")]
+    use: Annotated[GpuUse | None, says(description="null: its host does not report it")]
 
 
 class Transition(TypedDict):
-    """A change of a GPU's health; where `old` is `new` it is a note."""
+    """A change of a GPU's health; a note if `old` equals `new`."""
 
     at: Moment
     old: Annotated[str, one_of(*GpuHealth)]
@@ -347,23 +379,23 @@ class Transition(TypedDict):
 
 
 class GpuWithHistory(Gpu):
-    """A GPU and its history, oldest first."""
+    """A GPU with its history, oldest first."""
 
     history: list[Transition]
 
 
 class Gpus(TypedDict):
-    """GPUs, each once."""
+    """GPUs, each listed once."""
 
     gpus: list[Gpu]
 
 
 class Counted(TypedDict):
-    """GPUs, counted."""
+    """Numbers of GPUs."""
 
     gpus_total: Count
     gpus_used: Count
-    gpus_sick: Annotated[int, says(minimum=0, description="neither ok nor drained")]
+    gpus_sick: Annotated[int, says(minimum=0, description="GPUs that are neither ok nor drained")]
     gpus_drained: Count
 
 
@@ -376,9 +408,9 @@ class Node(Counted):
     agent_id: str
     hostname: str
     state: Annotated[str, says(enum=["up", "unmonitored", "unfit", "backed-off", "lost"])]
-    launch_problem: Annotated[str, says(description="why it gets no launches")] | None
+    launch_problem: Annotated[str, says(description="why nothing is launched on it")] | None
     level_problem: (
-        Annotated[str, says(description="contradiction that has it outside of the levels of the fabric")]
+        Annotated[str, says(description="contradiction for which it is left out of the levels of the fabric")]
         | None
     )
     attributes: dict[str, str]
@@ -393,48 +425,47 @@ class Node(Counted):
     drain: Drain | None
     source: str | None
     reported_at: Moment | None
-    tasks: Annotated[int, says(minimum=0, description="that have not ended")]
-    cpus_total: Annotated[float, says(description=f"free, and of tasks of this framework; {_OFFERED}")] | None
-    cpus_free: Annotated[float, says(description=f"of the latest offers; {_OFFERED}")] | None
-    mem_mib_total: (
-        Annotated[float, says(description=f"free, and of tasks of this framework; {_OFFERED}")] | None
+    tasks: Annotated[int, says(minimum=0, description="tasks that have not ended")]
+    cpus_total: (
+        Annotated[float, says(description=f"free and held by tasks of this framework; {_OFFERED}")] | None
     )
-    mem_mib_free: Annotated[float, says(description=f"of the latest offers; {_OFFERED}")] | None
+    cpus_free: Annotated[float, says(description=f"in the latest offers; {_OFFERED}")] | None
+    mem_mib_total: (
+        Annotated[float, says(description=f"free and held by tasks of this framework; {_OFFERED}")] | None
+    )
+    mem_mib_free: Annotated[float, says(description=f"in the latest offers; {_OFFERED}")] | None
 
 
 class Nodes(TypedDict):
-    """Nodes."""
+    """A list of nodes."""
 
     nodes: list[Node]
 
 
 class Tls(TypedDict):
-    """TLS of the interface."""
+    """TLS of the REST interface."""
 
-    subject: Annotated[str, says(description="of its certificate, as RFC 4514 writes it")]
+    subject: Annotated[str, says(description="subject of the certificate, as in RFC 4514")]
     names: list[str]
     not_after: Moment
     clients: Annotated[str, one_of(*Clients)]
-    crl_until: (
-        Annotated[float, says(description="when the list of revoked certificates must have been renewed")]
-        | None
-    )
+    crl_until: Annotated[float, says(description="when the certificate revocation list expires")] | None
     loaded_at: Moment
     problem: Annotated[str, says(description="what an operator must correct")] | None
 
 
 class Secured(TypedDict):
-    """What keeps others from the interface."""
+    """Protection of the REST interface."""
 
     open_to_all: Annotated[
-        bool, says(description="other machines reach it, and nobody has to prove who he is")
+        bool, says(description="whether other machines can reach it without authentication")
     ]
     tls: Tls | None
-    issuer_problem: Annotated[str, says(description="why keys of the issuer could not be read")] | None
+    issuer_problem: Annotated[str, says(description="why the issuer's keys could not be read")] | None
 
 
 class Status(Counted, Secured):
-    """The scheduler and a summary."""
+    """The scheduler, and a summary of the cluster."""
 
     framework_id: str | None
     master_url: str
@@ -442,18 +473,23 @@ class Status(Counted, Secured):
     webui_url: str
     started_at: Moment
     version: str
-    jobs: Annotated[dict[str, int], says(description="how many jobs are in each state")]
+    jobs: Annotated[dict[str, int], says(description="number of jobs in each state")]
     nodes: Count
-    unsaved: Annotated[str, says(description="why no change can be saved, so that none is taken")] | None
+    unsaved: Annotated[str, says(description="why changes cannot be saved, and are refused")] | None
     journal_problem: (
-        Annotated[str, says(description="why the journal is larger than it should be, or has ended")] | None
+        Annotated[
+            str, says(description="why the journal is larger than it should be, or is not written any more")
+        ]
+        | None
     )
     level_problem: (
-        Annotated[str, says(description="contradiction that has agents outside of the levels of the fabric")]
+        Annotated[
+            str, says(description="contradiction for which agents are left out of the levels of the fabric")
+        ]
         | None
     )
     tasks_unknown: Annotated[
-        int, says(minimum=0, description="held until an operator says what becomes of them")
+        int, says(minimum=0, description="unknown tasks that an operator must end or adopt")
     ]
     drains: list[Drain]
     isolation_off: list[str]
@@ -461,15 +497,17 @@ class Status(Counted, Secured):
 
 
 class Health(TypedDict):
-    """Whether the scheduler can do its work."""
+    """Whether the scheduler can work."""
 
     ok: bool
-    connected: Annotated[bool, says(description="to the master")]
-    saves: Annotated[bool, says(description="whether changes can be saved, as not on a full disk")]
+    connected: Annotated[bool, says(description="whether it is connected to the Mesos master")]
+    saves: Annotated[
+        bool, says(description="whether changes can be saved; false with a full disk, for example")
+    ]
 
 
 class Removed(TypedDict):
-    """The agents that one stage removed."""
+    """The agents that one stage of the explanation excluded."""
 
     reason: Annotated[str, one_of(*Stage)]
     removed: Count
@@ -478,7 +516,7 @@ class Removed(TypedDict):
 
 
 class NodeReasons(TypedDict):
-    """What keeps a job off one node."""
+    """Reasons that keep a job off one node."""
 
     hostname: str
     agent_id: str
@@ -486,26 +524,26 @@ class NodeReasons(TypedDict):
 
 
 class Nearest(TypedDict):
-    """The node that lacks least."""
+    """The node that lacks least for a job."""
 
     hostname: str
     missing: str
 
 
 class Estimate(TypedDict):
-    """When a job may start, and what that follows from."""
+    """Estimated start of a job, and the basis of the estimate."""
 
-    at: Annotated[float, says(description="seconds since the epoch; null: nobody knows")] | None
+    at: Annotated[float, says(description="seconds since the epoch; null: not known")] | None
     basis: str
 
 
 class Why(TypedDict):
-    """Why a job waits."""
+    """Reasons for which a job waits."""
 
     job_id: str
     state: Annotated[str, one_of(*JobState)]
     summary: str
-    queue_position: Annotated[int, says(minimum=0, description="null: it is not pending")] | None
+    queue_position: Annotated[int, says(minimum=0, description="null: not pending")] | None
     can_ever_run: bool
     tasks_fit: Annotated[int, says(minimum=0, description="null: the job has one task")] | None
     agents: Count
@@ -516,22 +554,22 @@ class Why(TypedDict):
 
 
 class Relief(TypedDict):
-    """A change of one field of a request by which a job that can never run could run."""
+    """A change of one field with which a job that can never run could run."""
 
     field: str
     value: (
-        Annotated[int, says(minimum=1, description="the most that it may be; null: leave the field out")]
+        Annotated[int, says(minimum=1, description="greatest value that works; null: leave the field out")]
         | None
     )
 
 
 class JobPlan(TypedDict):
-    """Fate of a job that is submitted now; of an array, of its first task."""
+    """Prediction for a job that is submitted now; for an array, about its first task."""
 
     verdict: Annotated[str, one_of(*Verdict)]
     hostnames: Annotated[
         list[str],
-        says(description="nodes that have room for it now, or for a task of it; empty unless it fits"),
+        says(description="nodes with capacity for it now, or for one of its tasks; empty unless it fits"),
     ]
     reliefs: Annotated[list[Relief], says(description="empty unless it can never run")]
     why: Why
@@ -541,18 +579,18 @@ Move = TypedDict(
     "Move",
     {"job_id": str, "name": str, "from": str, "to": str, "gpu_ids": list[str], "lost_gpu_s": float},
 )
-Move.__doc__ = "One job is ended on one host and starts again on another; `gpu_ids` are there."
+Move.__doc__ = "A move of one job: it is ended on one host and starts again on another, on `gpu_ids` there."
 
 
 class Place(TypedDict):
-    """Where a task has room after the moves."""
+    """The place of a task after the moves."""
 
     hostname: str
     gpu_ids: list[str]
 
 
 class Plan(TypedDict):
-    """The fewest moves of jobs that make room; `target` is a list for a job of several tasks."""
+    """The fewest moves of jobs that make room. `target` is a list for a job with several tasks."""
 
     fits: bool
     feasible: bool
@@ -564,7 +602,7 @@ class Plan(TypedDict):
 
 
 class Problem(TypedDict):
-    """A thing that is wrong; `path` is a JSON pointer, or / and the name of a query parameter."""
+    """A fault; `path` is a JSON pointer, or / and the name of a query parameter."""
 
     path: str
     reason: str
@@ -574,23 +612,23 @@ class _Said(TypedDict):
     code: str
     message: str
     remedy: str
-    request_id: Annotated[str, says(description="that the audit log and the scheduler's log have it by")]
+    request_id: Annotated[str, says(description="id of the request in the audit log and the scheduler's log")]
 
 
 class ErrorBody(_Said, total=False):
-    """What went wrong, and what to do; `problems` only with 422, all at once."""
+    """The error, and what to do; `problems` has all faults, only with 422."""
 
     problems: list[Problem]
 
 
 class Error(TypedDict):
-    """The one shape of an error."""
+    """The form of all errors."""
 
     error: ErrorBody
 
 
 class TargetGroup(TypedDict):
-    """Addresses that Prometheus may scrape. Names that begin with __meta_ are for relabelling alone."""
+    """Addresses that Prometheus may scrape. Labels with names that begin with __meta_ are for relabelling only."""
 
     targets: list[str]
     labels: dict[str, str]

@@ -1,4 +1,4 @@
-"""What the routes of archives answer, as types, and their operations."""
+"""Types of answers about uploaded archives, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -11,53 +11,55 @@ _BYTES: Final = {"type": "integer", "minimum": 0}
 
 
 class Upload(TypedDict):
-    """An archive that is sent along with jobs, or as much of one as has come."""
+    """An archive that is uploaded for jobs, or the part of it that has arrived."""
 
-    sha256: Annotated[str, says(description="of its bytes, in hexadecimal digits")]
+    sha256: Annotated[str, says(description="SHA-256 of the archive in hexadecimal digits")]
     received_bytes: Annotated[int, says(minimum=0)]
     complete: bool
     used_at: Moment
 
 
 class KeptUpload(Upload):
-    """An archive of who asks."""
+    """An archive of the caller."""
 
-    jobs: Annotated[list[str], says(description="one's own that have not ended and need it, and apps")]
+    jobs: Annotated[
+        list[str], says(description="the caller's jobs that have not ended, and apps, that need the archive")
+    ]
 
 
 class Uploads(TypedDict):
-    """The archives of who asks, the latest used first, and how large they may be."""
+    """The archives of the caller, the latest used first, and the limits of their sizes."""
 
     uploads: list[KeptUpload]
     archive_limit_bytes: Annotated[int, says(minimum=1)]
-    owner_limit_bytes: Annotated[int, says(minimum=1, description="of all archives of one name")]
+    owner_limit_bytes: Annotated[int, says(minimum=1, description="limit for all archives of one owner")]
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/v1/uploads"): Operation("list_uploads", "One's own archives of code", {200: Uploads}),
+    ("GET", "/v1/uploads"): Operation("list_uploads", "List the caller's archives", {200: Uploads}),
     ("GET", "/v1/uploads/{sha256}"): Operation(
-        "show_upload", "How much has come of an archive of one's own", {200: Upload}
+        "show_upload", "Show how much of an archive has arrived", {200: Upload}
     ),
     ("PUT", "/v1/uploads/{sha256}"): Operation(
         "put_upload",
-        "Add a piece to an archive (gzip of tar), of at most 1 MiB; 409: it does not follow what is there",
+        "Add a piece of at most 1 MiB to an archive (gzip of tar); 409: it does not follow the previous piece",
         {200: Upload},
         (408, 409, 413, 415),
         (
-            in_query("offset", _BYTES, "of the piece's first byte"),
-            in_query("size", _BYTES, "of the whole archive, in bytes"),
+            in_query("offset", _BYTES, "offset of the piece's first byte"),
+            in_query("size", _BYTES, "size of the whole archive, in bytes"),
         ),
         raw_body=True,
     ),
     ("DELETE", "/v1/uploads/{sha256}"): Operation(
         "remove_upload",
-        "Remove an archive of one's own, or as much of one as has come; 409: a job needs it",
+        "Remove an archive of the caller, complete or not; 409: a job needs it",
         {200: Upload},
         (409,),
     ),
     ("GET", "/v1/uploads/{sha256}/archive"): Operation(
         "read_upload",
-        "The bytes of an archive, for the executor of a job that needs it",
+        "Read an archive, as the executor of a job that needs it",
         {200: "application/gzip"},
     ),
 }

@@ -1,4 +1,4 @@
-"""What the routes of use answer, as types."""
+"""Types of answers about usage and budgets, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Required, TypedDict
@@ -15,11 +15,11 @@ GpuHours = Annotated[float, says(minimum=0, description="GPU hours")]
 
 
 class UsageRow(TypedDict):
-    """What was used. What it is not grouped by is null."""
+    """Usage of a group. Fields that rows are not grouped by are null."""
 
-    period: Annotated[float, says(description="when it begins, seconds since the epoch")] | None
+    period: Annotated[float, says(description="beginning of the period, seconds since the epoch")] | None
     owner: (
-        Annotated[str, says(description="a proved name; with a ?: the UNIX user, whom nobody has proved")]
+        Annotated[str, says(description="an authenticated name; with a ?: the Unix user, not authenticated")]
         | None
     )
     queue: str | None
@@ -27,39 +27,47 @@ class UsageRow(TypedDict):
     job_class: str | None
     model: str | None
     pool: str | None
-    spans: Annotated[int, says(minimum=0, description="grants that began then")]
+    spans: Annotated[
+        int, says(minimum=0, description="allocations of GPUs to tasks that began in the period")
+    ]
     gpu_hours: GpuHours
-    cost_hours: Annotated[float, says(minimum=0, description="GPU hours by what each GPU costs")]
+    cost_hours: Annotated[float, says(minimum=0, description="GPU hours weighted by the cost of each GPU")]
     charged_hours: Annotated[
-        float, says(minimum=0, description="of cost, what budgets pay, refunds not taken off")
+        float, says(minimum=0, description="cost hours that budgets pay, before refunds")
     ]
     refunded_hours: Hours
     borrowed_hours: Annotated[
-        float, says(minimum=0, description="of cost, beyond what queues are guaranteed")
+        float, says(minimum=0, description="cost hours beyond the guarantees of queues")
     ]
-    idle_hours: Annotated[float, says(minimum=0, description="of cost, of GPUs that did nothing")]
-    busy_gpu_hours: Annotated[float, says(minimum=0, description="GPU hours in which a kernel ran")]
-    idle_gpu_hours: Annotated[float, says(minimum=0, description="GPU hours in which none did")]
+    idle_hours: Annotated[float, says(minimum=0, description="cost hours of idle GPUs")]
+    busy_gpu_hours: Annotated[float, says(minimum=0, description="GPU hours in which a GPU kernel ran")]
+    idle_gpu_hours: Annotated[float, says(minimum=0, description="GPU hours in which no GPU kernel ran")]
     unknown_gpu_hours: Annotated[
-        float, says(minimum=0, description="GPU hours of which nobody can tell: neither busy nor idle")
+        float,
+        says(minimum=0, description="GPU hours of which it is not known whether they were busy or idle"),
     ]
     wanted_gpu_hours: Annotated[
         float,
-        says(minimum=0, description="of the idle GPU hours, those in which jobs waited for as many GPUs"),
+        says(minimum=0, description="idle GPU hours during which jobs waited for as many GPUs"),
     ]
-    returned: Annotated[int, says(minimum=0, description="grants that ended because their GPUs did nothing")]
-    lost_hours: Annotated[float, says(minimum=0, description="of cost, of work that was lost with its task")]
+    returned: Annotated[
+        int, says(minimum=0, description="allocations that ended because their GPUs were idle")
+    ]
+    lost_hours: Annotated[
+        float, says(minimum=0, description="cost hours of work that was lost with its task")
+    ]
     unmet_gpu_hours: Annotated[
-        float, says(minimum=0, description="GPUs that jobs waited for, or wait for now, times how long")
+        float,
+        says(minimum=0, description="GPUs that jobs waited or wait for, multiplied by the waiting time"),
     ]
-    started: Annotated[int, says(minimum=0, description="launches whose waits are known")] | None
+    started: Annotated[int, says(minimum=0, description="launches with known waiting times")] | None
     wait_p50_s: float | None
     wait_p90_s: float | None
     wait_p99_s: float | None
 
 
 class Usage(TypedDict):
-    """What was used of whole days of UTC, by those that one may see."""
+    """Usage in whole days of UTC, of resources that the caller may see."""
 
     since: Moment
     until: Moment
@@ -68,7 +76,7 @@ class Usage(TypedDict):
 
 
 class UsageRecord(TypedDict):
-    """What a task held of GPUs of one model while nothing of it changed. Whoever has it may add records up."""
+    """A record of a constant amount of GPUs of one model that a task held. Records can be added up."""
 
     task_id: str
     job_id: str
@@ -81,112 +89,124 @@ class UsageRecord(TypedDict):
     begins: Moment
     ends: Moment
     gpus: Annotated[float, says(minimum=0)]
-    cost: Annotated[float, says(minimum=0, description="GPUs by what each costs")]
+    cost: Annotated[float, says(minimum=0, description="GPUs weighted by cost")]
     gpu_s: Annotated[float, says(minimum=0)]
     wait_s: float
     borrowed_s: float
     busy_gpu_s: float
     idle_gpu_s: float
-    wanted_gpu_s: Annotated[float, says(description="of idle_gpu_s, while jobs waited for as many GPUs")]
+    wanted_gpu_s: Annotated[
+        float, says(description="part of idle_gpu_s during which jobs waited for as many GPUs")
+    ]
     lost_s: float
     refunded_s: float
     reason: Annotated[str, one_of(*SpanEnd)]
 
 
 class UsageRecords(TypedDict):
-    """Records that have something of a time, by their ends; those that are open at the end."""
+    """Records that overlap a period, by their ends; open ones come last."""
 
     records: list[UsageRecord]
 
 
 class BudgetStanding(TypedDict):
-    """How a budget stands in its current period, in GPU hours by cost."""
+    """Standing of a budget in its current period, in GPU hours by cost."""
 
     queue: str
-    user: Annotated[str, says(description="whose jobs pay; null: all")] | None
+    user: Annotated[str, says(description="user whose jobs the budget is for; null: all")] | None
     begins: Moment
     ends: Moment
-    gpu_hours: Annotated[float, says(minimum=0, description="the amount that the document gives")]
+    gpu_hours: Annotated[float, says(minimum=0, description="amount in the document of queues")]
     carried_hours: Annotated[
-        float, says(minimum=0, description="what was left of the period before, in part")
+        float, says(minimum=0, description="amount carried over from the previous period")
     ]
-    granted_hours: Annotated[float, says(description="beside the amount; negative: set aside")]
+    granted_hours: Annotated[float, says(description="granted in addition; negative: set aside")]
     used_hours: Hours
-    left_hours: Annotated[float, says(description="negative: so much was used beyond it")]
+    left_hours: Annotated[float, says(description="negative: used beyond the budget")]
     used_percent: Annotated[int, says(minimum=0)]
     told_percent: Annotated[
-        int, says(minimum=0, description="the highest of its thresholds that was reached")
+        int, says(minimum=0, description="highest threshold that was reached and reported")
     ]
-    rate_gpus: Annotated[float, says(minimum=0, description="what is charged to it now, GPUs by cost")]
+    rate_gpus: Annotated[float, says(minimum=0, description="GPUs by cost that are charged to it now")]
     empty: bool
-    empty_at: Annotated[float, says(description="at this rate; null: not in this period")] | None
+    empty_at: (
+        Annotated[float, says(description="when it is empty at this rate; null: not in this period")] | None
+    )
     on_empty: Annotated[str, one_of(*OnEmpty)]
     safe: bool
-    next_period: Annotated[float, says(description="when it opens; null: there is none")] | None
+    next_period: (
+        Annotated[float, says(description="beginning of the next period; null: no next period")] | None
+    )
 
 
 class Budgets(TypedDict):
-    """Budgets that one may see."""
+    """The budgets that the caller may see."""
 
     budgets: list[BudgetStanding]
 
 
 class BudgetGrantRequest(TypedDict, total=False):
-    """What a budget shall have beside its amount in its current period."""
+    """An addition to a budget in its current period."""
 
     queue: Required[str]
     user: str | None
-    gpu_hours: Required[Annotated[float, says(minimum=-1e9, maximum=1e9, description="negative: set aside")]]
+    gpu_hours: Required[
+        Annotated[float, says(minimum=-1e9, maximum=1e9, description="amount to add; negative to set aside")]
+    ]
 
 
 _SINCE: Final = in_query(
-    "since", {"type": "number", "minimum": 0, "maximum": 1e11}, "seconds since the epoch"
+    "since", {"type": "number", "minimum": 0, "maximum": 1e11}, "beginning, in seconds since the epoch"
 )
 _UNTIL: Final = in_query(
-    "until", {"type": "number", "minimum": 0, "maximum": 1e11}, "before it; default: now"
+    "until",
+    {"type": "number", "minimum": 0, "maximum": 1e11},
+    "end, in seconds since the epoch; default: now",
 )
 _NAME: Final = f"({'|'.join(GROUPS)})"
 _BY: Final = in_query(
     "by",
     {"type": "string", "default": "queue", "pattern": f"^{_NAME}(,{_NAME})*$"},
-    "what is summed up, with commas",
+    "fields to group by, separated by commas",
 )
 _PERIOD: Final = in_query(
     "period",
     {"type": "string", "enum": [each.value for each in Period if each is not Period.ONCE]},
-    "rows of each such time by itself, of UTC; the latest 400",
+    "separate rows for each such period of UTC; at most the latest 400",
 )
-_WAITS: Final = in_query("waits", {"type": "boolean", "default": False}, "how long jobs waited as well")
+_WAITS: Final = in_query("waits", {"type": "boolean", "default": False}, "include how long jobs waited")
 _DEPTH: Final = in_query(
     "depth",
     {"type": "integer", "minimum": 1, "maximum": 16},
-    "queues are summed up from this level on, 1: the top ones with all below them; default: each by itself",
+    "level at which queues are summed up with all queues below, 1 for the top; default: each queue separately",
 )
 _PAST: Final = in_query(
-    "past", {"type": "boolean", "default": False}, "the periods before as well that are kept, the latest last"
+    "past", {"type": "boolean", "default": False}, "include stored earlier periods, the latest last"
 )
 _FORM: Final = in_query(
-    "format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "of the answer"
+    "format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "format of the answer"
 )
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/usage"): Operation(
         "show_usage",
-        "What was used, by those that one may see",
+        "Show usage of the resources that the caller may see",
         {200: Usage},
         (404, 503),
         query=(_BY, _DEPTH, _SINCE, _UNTIL, _PERIOD, _WAITS),
     ),
     ("GET", "/v1/usage/export"): Operation(
         "export_usage",
-        "Records of use, one by one",
+        "Export single records of usage",
         {200: (UsageRecords, "text/csv; charset=utf-8")},
         (404, 503),
         query=(_SINCE, _UNTIL, _FORM),
     ),
-    ("GET", "/v1/budgets"): Operation("list_budgets", "How budgets stand", {200: Budgets}, query=(_PAST,)),
+    ("GET", "/v1/budgets"): Operation(
+        "list_budgets", "List the standings of budgets", {200: Budgets}, query=(_PAST,)
+    ),
     ("POST", "/v1/budgets/grants"): Operation(
         "grant_budget",
-        "Give a budget more in its current period, or set some of it aside",
+        "Add to a budget in its current period, or set some of it aside",
         {200: BudgetStanding},
         (404,),
         body=BudgetGrantRequest,

@@ -1,4 +1,4 @@
-"""What /v1 says of how to log in: as types, and its operation."""
+"""Types of answers about the ways to log in, and their operation."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -12,7 +12,7 @@ _TAKEN: Final = tuple(each for each in Proof if each not in (Proof.OPEN, Proof.N
 
 
 class OidcClient(TypedDict):
-    """A public client of an OpenID Connect issuer, by which programs log in."""
+    """A public client of an OpenID Connect issuer, with which programs log in."""
 
     issuer: str
     client_id: str
@@ -21,12 +21,12 @@ class OidcClient(TypedDict):
 
 
 class LoginWays(TypedDict):
-    """How somebody logs in: proofs in the order in which they count; none: nobody is asked."""
+    """Ways to log in: accepted kinds of credentials in their order; empty if authentication is off."""
 
     proofs: list[Annotated[str, one_of(*_TAKEN)]]
     oidc: OidcClient | None
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/v1/login"): Operation("read_login_ways", "How to log in", {200: LoginWays}),
+    ("GET", "/v1/login"): Operation("read_login_ways", "Show the ways to log in", {200: LoginWays}),
 }

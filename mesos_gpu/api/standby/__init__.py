@@ -1,1 +1,3 @@
-"""What a scheduler that stands by answers itself, and what it passes on to the one that leads."""
+"""A standby scheduler: requests that it answers from its copy of the state, and requests that it forwards to the
+leader.
+"""

@@ -1,4 +1,4 @@
-"""What comes by WebSocket to a scheduler that stands by: the frames of a channel, carried to the leader and back."""
+"""WebSocket connections to a standby scheduler: frames of channels are forwarded to the leader and back."""
 
 import asyncio
 import contextlib
@@ -24,43 +24,50 @@ _NOT_ALLOWED, _AWAY, _GONE = 1008, 1013, 1001  # RFC 6455, section 7.4.1, and th
 
 
 class Lines:
-    """ASGI application. A channel's proof is shown to the leader, which knows it."""
+    """ASGI application that forwards WebSocket connections. The leader checks a channel's secret.
+
+    Args:
+        leader: Function that returns the leader; None if no scheduler leads.
+        names: Names by which clients may call this host.
+        tls: TLS context by which the leader is verified; None for plain HTTP.
+    """
 
     def __init__(
         self, leader: Callable[[], Leader | None], names: Collection[str], tls: ssl.SSLContext | None = None
     ) -> None:
-        """`leader`, `tls`: as of `Passing`; `names`: as of `Guard`."""
         self._leader, self._names, self._tls = leader, ascii_names(names), tls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Carry, or refuse."""
+        """Forward the connection, or refuse it."""
         line = WebSocket(scope, receive, send)
         leader = self._leader()
-        if leader is None or not self._may_come(scope):
+        if leader is None or not self._is_allowed(scope):
             await line.close(_NOT_ALLOWED)  # before it is accepted: 403
             return
         try:
             async with self._opened(leader, scope) as other:
                 await line.accept(other.subprotocol)
-                await _carried(line, other)
+                await _forward(line, other)
         except (OSError, TimeoutError, WebSocketException):
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):
                 await line.close(_AWAY)
 
-    def _may_come(self, scope: Scope) -> bool:
+    def _is_allowed(self, scope: Scope) -> bool:
+        """Return whether a connection is to a channel, under a name of this host, and not from another web page."""
         scheme = "https" if scope["scheme"] == "wss" else "http"
         as_request = {**scope, "method": "POST", "scheme": scheme}
         is_channel = scope["path"].startswith(CHANNELS)
         return is_channel and host_problem(scope, self._names) is None and csrf_problem(as_request) is None
 
     def _opened(self, leader: Leader, scope: Scope) -> connect:
+        """Return the connection to the leader for a client's connection, with the client's proof."""
         shown = Headers(scope=scope).getlist("authorization")
         url = leader.url.replace("http", "ws", 1) + quote(scope["path"])
         return connect(
             url,
             ssl=self._tls if url.startswith("wss:") else None,
-            additional_headers=[("Authorization", each) for each in shown],
-            subprotocols=[Subprotocol(each) for each in scope.get("subprotocols") or []] or None,
+            additional_headers=[("Authorization", proof) for proof in shown],
+            subprotocols=[Subprotocol(protocol) for protocol in scope.get("subprotocols") or []] or None,
             compression=None,
             max_size=MAX_FRAME,
             max_queue=4,
@@ -70,14 +77,14 @@ class Lines:
         )
 
 
-async def _carried(line: WebSocket, other: ClientConnection) -> None:
-    """Carry frames both ways, until one of the two has gone; then let the other go."""
+async def _forward(line: WebSocket, other: ClientConnection) -> None:
+    """Forward frames both ways until one side disconnects; then close the other one."""
     ways = [asyncio.ensure_future(_to_leader(line, other)), asyncio.ensure_future(_to_client(line, other))]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in ways:
-            each.cancel()
+        for way in ways:
+            way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
             await line.close(_GONE)

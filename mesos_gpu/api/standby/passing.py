@@ -1,4 +1,4 @@
-"""Requests that the leader alone can answer: each is sent on to it, and its answer back."""
+"""Requests that only the leader can answer: a standby forwards each request and returns the answer."""
 
 import asyncio
 import contextlib
@@ -22,13 +22,13 @@ from mesos_gpu.api.standby.upstream import CONNECT_S, Headers, Upstream, opened
 from mesos_gpu.api.standby.word import HEADER, Signer
 from mesos_gpu.model.access.caller import Caller
 
-LEADER: Final = b"mesos-gpu-standby"  # of answers: who leads
+LEADER: Final = b"mesos-gpu-standby"  # header of answers, with the leader's URL
 RETRY_S: Final = 2
 _HOPS: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     b"upgrade".split()
 )  # RFC 9110, section 7.6.1
-#: Of requests: what the connection to the leader has anew, what the word says, and what was judged here.
+#: Headers of requests that are replaced for the connection to the leader, stated in the signed header, or checked here.
 _OURS: Final = frozenset(
     [b"host", b"expect", b"origin", b"via", b"forwarded", b"x-real-ip", b"x-request-id", HEADER.encode()]
 )
@@ -38,14 +38,14 @@ _GONE: Final = "the leader ended the connection"
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads: where it is reached, and which run of its process."""
+    """The leading scheduler: its URL, and the id of this run of its process."""
 
     url: str
     run: str
 
 
 class Passing:
-    """ASGI application."""
+    """ASGI application that forwards requests to the leader."""
 
     def __init__(
         self,
@@ -55,20 +55,20 @@ class Passing:
         tls: ssl.SSLContext | None = None,
         proved_by: Iterable[str] = (),
     ) -> None:
-        """Send on to who leads.
+        """Set how to reach the leader.
 
         Args:
-            leader: None: nobody does.
-            signer: Of this scheduler.
-            who: Says who is proved by a connection; None: nobody is asked.
-            tls: By which the leader is verified; None: it speaks plain HTTP.
-            proved_by: Headers that trusted proxies prove names by: they are believed here, and not sent on.
+            leader: Function that returns the leader; None if no scheduler leads.
+            signer: Signer of this scheduler's statements.
+            who: Identification of callers by their connections; None if authentication is off.
+            tls: TLS context by which the leader is verified; None for plain HTTP.
+            proved_by: Headers by which trusted proxies prove names; they are checked here, and not forwarded.
         """
         self._leader, self._signer, self._who, self._tls = leader, signer, who, tls
-        self._dropped = _OURS | {each.lower().encode("latin-1") for each in proved_by}
+        self._dropped = _OURS | {header.lower().encode("latin-1") for header in proved_by}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send on, or say why not."""
+        """Forward a request, or answer why this is not possible."""
         try:
             leader = self._next(scope)
             await self._pass(leader, scope, receive, send)
@@ -76,14 +76,22 @@ class Passing:
             await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, send)
 
     def _next(self, scope: Scope) -> Leader:
+        """Return the leader for a request.
+
+        Raises:
+            Refusal: No scheduler leads, or the request was forwarded already.
+        """
         if any(name == HEADER.encode() for name, _ in scope["headers"]):
-            raise unavailable("this scheduler stands by: a request that another sent on is not sent on again")
+            raise unavailable(
+                "this scheduler is a standby; it does not forward a request that was forwarded already"
+            )
         leader = self._leader()
         if leader is None:
-            raise unavailable("no scheduler leads now, and this one stands by")
+            raise unavailable("no scheduler leads now, and this one is a standby")
         return leader
 
     async def _pass(self, leader: Leader, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request to the leader, and its answer to the client."""
         head = await self._head(leader, scope)
         try:
             upstream = await opened(leader.url, self._tls, is_head=scope["method"] == "HEAD")
@@ -91,31 +99,32 @@ class Passing:
             why = str(error) or f"no connection within {CONNECT_S:g} s"
             raise unavailable(f"the leader {leader.url} does not answer: {why}") from error
         try:
-            sent = asyncio.ensure_future(_sent(upstream, head, _is_chunked(scope), receive))
-            got = asyncio.ensure_future(_answered(upstream, leader, scope, send))
+            sent = asyncio.ensure_future(_forward(upstream, head, _is_chunked(scope), receive))
+            got = asyncio.ensure_future(_return_answer(upstream, leader, scope, send))
             try:
                 await asyncio.wait((sent, got), return_when=asyncio.FIRST_COMPLETED)
-                if not got.done():  # the client has gone
+                if not got.done():  # the client has disconnected
                     return
                 await got
             finally:
-                for each in (sent, got):
-                    each.cancel()
+                for task in (sent, got):
+                    task.cancel()
                 await asyncio.gather(sent, got, return_exceptions=True)
         finally:
             await upstream.close()
 
     async def _head(self, leader: Leader, scope: Scope) -> bytes:
+        """Return the head of the forwarded request, with a signed statement of its origin."""
         client = scope.get("client") or ("", 0)
         address, callers = (client[0], ()) if self._who is None else await self._proved(self._who, scope)
         target = target_of(scope)
         word = self._signer.sign(
             leader.run, scope["method"], target, address, int(client[1] or 0), tuple(callers)
         )
-        kept = [
-            each
-            for each in end_to_end(scope["headers"])
-            if each[0] not in self._dropped and not each[0].startswith(_RELAYED)
+        headers = [
+            header
+            for header in end_to_end(scope["headers"])
+            if header[0] not in self._dropped and not header[0].startswith(_RELAYED)
         ]
         ours = [
             (b"host", urlsplit(leader.url).netloc.encode()),
@@ -125,13 +134,13 @@ class Passing:
             (HEADER.encode(), word.encode()),
             *([(b"transfer-encoding", b"chunked")] if _is_chunked(scope) else []),
         ]
-        lines = [b"%s: %s\r\n" % each for each in (*ours, *kept)]
+        lines = [b"%s: %s\r\n" % header for header in (*ours, *headers)]
         return f"{scope['method']} {target} HTTP/1.1\r\n".encode("latin-1") + b"".join(lines) + b"\r\n"
 
     async def _proved(self, who: Who, scope: Scope) -> tuple[str, Sequence[Caller]]:
-        """Return where a request comes from, and who is proved to send it by its connection.
+        """Return the address of a request, and the callers that its connection proves.
 
-        A request without any proof counts for its address as one that is answered here. Whether a token, a password or
+        A request without any proof counts for its address, as one that is answered here. Whether a token, a password or
         a session is right only the leader knows, which counts wrong ones.
 
         Raises:
@@ -149,29 +158,29 @@ class Passing:
 
 
 def unavailable(what: str) -> Refusal:
-    """What is answered while nobody leads."""
-    remedy = f"ask again in {RETRY_S} s; if it stays so: mesos-gpu leader, and docs/high-availability.md"
+    """Return the refusal (503) for requests that need a leader while no scheduler leads."""
+    remedy = f"try again in {RETRY_S} s; if this lasts, see mesos-gpu leader, and docs/high-availability.md"
     return Refusal(503, "unavailable", what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
 
 
 def end_to_end(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """Headers without those that are of one connection."""
+    """Return the headers that do not belong to a single connection."""
     named = {
         word.strip().lower()
         for name, value in headers
         if name.lower() == b"connection"
         for word in value.split(b",")
     }
-    return [each for each in headers if each[0].lower() not in _HOPS | named]
+    return [header for header in headers if header[0].lower() not in _HOPS | named]
 
 
 def _is_chunked(scope: Scope) -> bool:
     return any(name == b"transfer-encoding" for name, _ in scope["headers"])
 
 
-async def _sent(upstream: Upstream, head: bytes, chunked: bool, receive: Receive) -> None:
-    """Send a request as it comes, then wait until its client goes."""
-    with contextlib.suppress(OSError):  # the answer says why, or does not come
+async def _forward(upstream: Upstream, head: bytes, chunked: bool, receive: Receive) -> None:
+    """Forward a request as it comes, then wait until its client disconnects."""
+    with contextlib.suppress(OSError):  # the missing answer or its content shows the error
         await upstream.send(head)
     while (message := await receive())["type"] != "http.disconnect":
         piece = message.get("body", b"")
@@ -184,12 +193,12 @@ async def _sent(upstream: Upstream, head: bytes, chunked: bool, receive: Receive
                 await upstream.send(piece)
 
 
-async def _answered(upstream: Upstream, leader: Leader, scope: Scope, send: Send) -> None:
-    """Send an answer back as it comes."""
+async def _return_answer(upstream: Upstream, leader: Leader, scope: Scope, send: Send) -> None:
+    """Return an answer as it comes."""
     try:
         status, headers = await upstream.head()
     except (OSError, TimeoutError) as error:
-        raise _not_answered(scope, leader, error) from error
+        raise _no_answer(scope, leader, error) from error
     marked = [*end_to_end(headers), (LEADER, leader.url.encode())]
     start: Message = {"type": "http.response.start", "status": status, "headers": marked}
     await send(start)
@@ -199,17 +208,18 @@ async def _answered(upstream: Upstream, leader: Leader, scope: Scope, send: Send
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     except (OSError, TimeoutError):
         if not is_stream:
-            raise  # its client must not take a part for all of it
+            raise  # the client must not take an incomplete answer for a complete one
     await send({"type": "http.response.body", "body": b""})
 
 
-def _not_answered(scope: Scope, leader: Leader, error: Exception) -> Refusal:
+def _no_answer(scope: Scope, leader: Leader, error: Exception) -> Refusal:
+    """Return the refusal of a request that the leader has not answered: 502 if it may have been carried out."""
     why = f"{leader.url} does not answer: {str(error) or _GONE}"
     if scope["method"] in SAFE:
         return unavailable(f"the leader {why}")
     return Refusal(
         502,
         "unavailable",
-        f"the leader {why}; whether it did what was asked is not known",
-        remedy="look whether it was done before you ask again",
+        f"the leader {why}; it is not known whether the request was carried out",
+        remedy="check whether the change was made before you repeat the request",
     )

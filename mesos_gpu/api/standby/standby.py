@@ -1,5 +1,7 @@
-"""A scheduler that stands by: what it answers from its own copy of the state, marked with its age; all else is the
-leader's. What is not listed here is sent on.
+"""The application of a standby scheduler.
+
+Requests that are listed here are answered from its copy of the state, marked with the copy's age; all others are
+forwarded to the leader.
 """
 
 import re
@@ -20,7 +22,7 @@ from mesos_gpu.api.http.note import REQUEST_ID
 from mesos_gpu.api.standby.lines import Lines
 from mesos_gpu.api.standby.passing import LEADER, RETRY_S, Leader, Passing
 
-#: A copy that is older says nothing more where names are asked for: who was let out since is not known here.
+#: If authentication is on, an older copy is not used: rights that were withdrawn since are not known here.
 MAX_AGE_S: Final = 600.0
 _PARTS: Final = (
     "static/[^/]+|v1/(jobs|services|tokens|queues|queue-versions|access/versions)/[^/]+|v1/jobs/[^/]+/tasks"
@@ -30,30 +32,30 @@ _LISTS: Final = (
     "|access/versions|access/rights|tokens|usage|usage/export|budgets)|v2/(leader|apps|groups|deployments|tasks)"
 )
 _LOCAL: Final = re.compile(f"/({_LISTS}|{_PARTS}|v2/(apps|groups)/.+)")
-#: What tells of this scheduler, and not of the state.
+#: Paths whose answers are about this scheduler, and not about the state.
 _OF_THIS: Final = re.compile("/(ping|v1/health|v1/leader|v2/leader|v1/openapi.json|static/.+)")
 _LATEST: Final = re.compile(r"(^|[\s,])no-cache($|[\s,])", re.IGNORECASE)  # RFC 9111, section 5.2.1.4
-_WAITS: Final = b"after"  # in a query: the answer is to wait for something new
+_WAITS: Final = b"after"  # in a query: the answer waits for something new
 _MARATHON: Final = "X-Marathon-Leader"
 
 
 def of_this_scheduler(path: str) -> bool:
-    """Whether an answer tells of the scheduler that is asked, and not of the state."""
+    """Return whether the answer at a path is about the scheduler that is asked, and not about the state."""
     return _OF_THIS.fullmatch(path) is not None
 
 
 def wants_latest(headers: Headers) -> bool:
-    """Whether who asks wants no copy, but what the leader has: whatever was answered before is in it."""
+    """Return whether a client wants the leader's state, with all that was answered before, and no copy."""
     return _LATEST.search(headers.get("cache-control", "")) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What is known of the state that a standby answers from.
+    """The copy of the state from which a standby answers.
 
     Attributes:
-        age_s: How old it is at most; None: there is none yet.
-        knows: Whether a token of that id is in it.
+        age_s: Returns the greatest age in seconds; None if there is no copy yet.
+        knows: Returns whether the token with an id is in the copy.
     """
 
     age_s: Callable[[], float | None]
@@ -61,7 +63,17 @@ class Copy:
 
 
 class Standby:
-    """ASGI middleware around the application over the copy."""
+    """ASGI middleware that answers from the copy or forwards to the leader.
+
+    Args:
+        app: Application over the copy of the state.
+        passing: Application that forwards requests.
+        lines: Application that forwards WebSocket connections.
+        copy: The copy of the state.
+        leader: Function that returns the leader; None if no scheduler leads.
+        names: Names by which clients may call this host.
+        asks_names: Whether authentication is on.
+    """
 
     def __init__(
         self,
@@ -73,14 +85,13 @@ class Standby:
         names: Collection[str],
         asks_names: bool,
     ) -> None:
-        """`names`: by which this host is called; `asks_names`: whether it asks who calls."""
         self._app, self._copy, self._leader = app, copy, leader
         self._passed, self._lines = Guard(passing, names), lines
         self._asks_names = asks_names
-        self._changed_at = 0.0  # monotonic: when a change that was sent on was answered last
+        self._changed_at = 0.0  # monotonic time of the last answer to a forwarded change
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or send on."""
+        """Answer a request from the copy, or forward it."""
         if scope["type"] == "websocket":
             await self._lines(scope, receive, send)
         elif scope["type"] != "http":
@@ -93,6 +104,7 @@ class Standby:
             await self._app(scope, receive, self._marked(scope, send))
 
     def _is_local(self, scope: Scope) -> bool:
+        """Return whether a request is answered from the copy of the state."""
         path, headers = scope["path"], Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD") or not _LOCAL.fullmatch(path):
             return False
@@ -109,38 +121,42 @@ class Standby:
         return self._is_known(headers) and self._has_changes()
 
     def _is_known(self, headers: Headers) -> bool:
-        """Whether a token is in the copy: a new one is known to the leader first."""
-        given = headers.get("authorization", "").rpartition(" ")[2]
-        parts = parts_of(given) if given.startswith(PREFIX) else None
+        """Return whether a request's token is in the copy; the leader knows a new token first."""
+        token = headers.get("authorization", "").rpartition(" ")[2]
+        parts = parts_of(token) if token.startswith(PREFIX) else None
         return parts is None or self._copy.knows(parts[0])
 
     def _has_changes(self) -> bool:
-        """Whether the copy is younger than the last change that was sent on from here: who made it reads it."""
+        """Return whether the copy has all changes forwarded from here, so that their callers see them."""
         age_s = self._copy.age_s()
         return age_s is not None and time.monotonic() - age_s > self._changed_at
 
     def _too_old(self, scope: Scope) -> Refusal | None:
+        """Return the refusal of a request if the copy is missing or too old; None if it can be answered."""
         if of_this_scheduler(scope["path"]):
             return None
         note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
         age_s = self._copy.age_s()
         if age_s is not None and (age_s < MAX_AGE_S or not self._asks_names):
             return None
-        told = "has no state yet" if age_s is None else f"has heard nothing for {age_s:.0f} s"
+        reason = "has no state yet" if age_s is None else f"has had no update for {age_s:.0f} s"
         return Refusal(
             503,
             "unavailable",
-            f"no scheduler leads now, and this one, which stands by, {told}",
-            remedy="bring back ZooKeeper's quorum; docs/high-availability.md",
+            f"no scheduler leads now, and this standby {reason}",
+            remedy="restore ZooKeeper's quorum; see docs/high-availability.md",
             headers={"Retry-After": str(RETRY_S)},
         )
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request to the leader, and add headers to the answer."""
         about = note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
 
         async def named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._note_change(scope)  # before its answer is out: who has that may ask at once
+                self._note_change(
+                    scope
+                )  # before the answer is sent, as its client may read the change at once
                 headers = MutableHeaders(raw=list(message["headers"]))
                 headers[REQUEST_ID] = about.request
                 headers.setdefault(LEADER.decode(), self._leader_url())
@@ -161,7 +177,7 @@ class Standby:
         return leader.url if leader else "none"
 
     def _marked(self, scope: Scope, send: Send) -> Send:
-        """Say with an answer that it is a standby's, whose leader is where, and how old it is."""
+        """Return a `send` that adds the leader and the age of the copy to an answer."""
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""A request to another scheduler and its answer, as they come: nothing is kept of either but a piece."""
+"""A connection to another scheduler for one request and its answer, which are forwarded in pieces as they come."""
 
 import asyncio
 import contextlib
@@ -11,22 +11,25 @@ from urllib.parse import urlsplit
 import httptools
 
 CONNECT_S: Final = 3.0
-QUIET_S: Final = (
-    90.0  # that an answer may take, or its next piece: long polls end, and streams say something, before
-)
+#: For an answer, or its next piece: long polls end, and streams send something, earlier than this.
+QUIET_S: Final = 90.0
 _PIECE: Final = 1 << 16
-#: After how many seconds the other host is asked whether it is there, in what intervals, and how often it may miss
-#: that: a host that is cut off is given up after 10 s. One whose process is busy, or paused, answers.
+#: TCP keepalive: a host that is cut off is given up after 10 s. One whose process is busy or paused still answers.
 _PROBES: Final = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
-_SENT_MS: Final = 10_000  # that what was sent may wait until the other host has it
+_SENT_MS: Final = 10_000  # for the other host to acknowledge sent data
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Upstream:
-    """A connection for one request. Each call may raise `OSError` or `TimeoutError`: nothing more comes."""
+    """A connection for one request. Each method may raise `OSError` or `TimeoutError` when the connection has failed.
+
+    Args:
+        reader: Stream from the other scheduler.
+        writer: Stream to the other scheduler.
+        is_head: Whether the answer has no body, whatever its headers say.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_head: bool) -> None:
-        """`is_head`: whether the answer has no body, whatever its headers say."""
         self._reader, self._writer, self._is_head = reader, writer, is_head
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
@@ -34,24 +37,24 @@ class Upstream:
         self._has_head, self.is_whole = False, False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header: the parser calls this."""
+        """Store a header. Called by the parser."""
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Take the end of the head."""
+        """Note the end of the head. Called by the parser."""
         self._has_head = True
         self.is_whole = self._is_head
 
     def on_body(self, piece: bytes) -> None:
-        """Take a piece of the body."""
+        """Store a piece of the body. Called by the parser."""
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """Take the end of the answer."""
+        """Note the end of the answer. Called by the parser."""
         self.is_whole = True
 
     async def send(self, data: bytes) -> None:
-        """Send as it is."""
+        """Send raw bytes."""
         self._writer.write(data)
         await self._writer.drain()
 
@@ -62,7 +65,7 @@ class Upstream:
         return self._parser.get_status_code(), self._headers
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Pieces, as they come; `is_whole` says afterwards whether that was all."""
+        """Yield pieces of the body as they come; afterwards `is_whole` says whether the body was complete."""
         while True:
             while self._pieces:
                 yield self._pieces.pop(0)
@@ -71,17 +74,18 @@ class Upstream:
             await self._more()
 
     async def _more(self) -> None:
+        """Read and parse more of the answer."""
         async with asyncio.timeout(QUIET_S):
             data = await self._reader.read(_PIECE)
         if not data:
-            raise ConnectionResetError("it ended the connection")
+            raise ConnectionResetError("the leader closed the connection")
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            raise ConnectionAbortedError(f"it answers no HTTP: {error}") from error
+            raise ConnectionAbortedError(f"the answer is not HTTP: {error}") from error
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection, waiting at most 1 s."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):
@@ -89,10 +93,10 @@ class Upstream:
 
 
 async def opened(url: str, tls: ssl.SSLContext | None, *, is_head: bool) -> Upstream:
-    """Connect; `is_head`: as of `Upstream`.
+    """Connect to a scheduler. `is_head`: see `Upstream`.
 
     Raises:
-        OSError, TimeoutError: It does not answer, or is not whom its certificate must name.
+        OSError, TimeoutError: It does not answer, or its certificate is not valid for its name.
     """
     parts = urlsplit(url)
     is_tls = parts.scheme == "https"
@@ -103,12 +107,12 @@ async def opened(url: str, tls: ssl.SSLContext | None, *, is_head: bool) -> Upst
             ssl=tls if is_tls else None,
             server_hostname=parts.hostname if is_tls else None,
         )
-    _see_that_it_is_there(writer.get_extra_info("socket"))
+    _set_keepalive(writer.get_extra_info("socket"))
     return Upstream(reader, writer, is_head=is_head)
 
 
-def _see_that_it_is_there(connection: socket.socket) -> None:
-    """Have the kernel end a connection to a host that is reached no more."""
+def _set_keepalive(connection: socket.socket) -> None:
+    """Set TCP options by which the kernel ends a connection to an unreachable host."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _PROBES.items():
         connection.setsockopt(socket.IPPROTO_TCP, option, value)

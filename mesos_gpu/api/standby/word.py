@@ -1,8 +1,8 @@
-"""A standby's word to the leader for a request that it passes on: where it came from, and who was proved to send it by
-what cannot be passed on, as a certificate or a Unix socket.
+"""Signed statements of a standby about a request that it forwards: its address, and callers proved by its connection.
 
-It is signed by a key that the schedulers of one place share, holds for one method and target, for one run of one
-leader, and once: each has a number, and the leader keeps the latest.
+Proofs such as a certificate or a Unix socket cannot be forwarded. A statement is signed with a key that the schedulers
+of one cluster share, and is valid for one method and target, for one run of one leader, and once: each has a number,
+and the leader remembers the latest ones.
 """
 
 import base64
@@ -20,22 +20,22 @@ from mesos_gpu.model.access.caller import Caller
 
 HEADER: Final = "mesos-gpu-standby-word"
 _PURPOSE: Final = b"mesos_gpu: a standby's word"
-_WINDOW: Final = 4096  # numbers that may come in another order
-_MAX_LENGTH: Final = 8192  # of a header
+_WINDOW: Final = 4096  # numbers that may arrive out of order
+_MAX_LENGTH: Final = 8192  # of the header
 
 
 class Word(msgspec.Struct, frozen=True):
-    """What is signed.
+    """The signed statement.
 
     Attributes:
-        to: The run of the leader that it is for.
-        by: The run of the standby.
-        number: From 1, each once.
-        method: Of the request.
-        target: Path and query, as they are sent.
-        address: Where the request came from; "": a Unix socket.
-        port: Likewise.
-        callers: Who was proved to send it.
+        to: Id of the leader's run for which it is valid.
+        by: Id of the standby's run.
+        number: Number from 1, used once.
+        method: Method of the request.
+        target: Path and query as they are sent.
+        address: Client address of the request; "" for a Unix socket.
+        port: Client port of the request.
+        callers: Callers that the connection proves.
     """
 
     to: str
@@ -49,17 +49,20 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Signer:
-    """A standby's."""
+    """Signs statements of a standby.
+
+    Args:
+        key: Function that returns the key that all schedulers of the cluster share.
+    """
 
     def __init__(self, key: Callable[[], bytes]) -> None:
-        """`key`: that all schedulers of a place have."""
         self._key, self._by = key, secrets.token_hex(16)
         self._lock, self._number = threading.Lock(), 0
 
     def sign(
         self, to: str, method: str, target: str, address: str, port: int, callers: tuple[Caller, ...]
     ) -> str:
-        """The header's value; the arguments are those of `Word`."""
+        """Return the value of the header; the arguments are the attributes of `Word`."""
         with self._lock:
             self._number += 1
             number = self._number
@@ -69,15 +72,19 @@ class Signer:
 
 
 class Verifier:
-    """The leader's."""
+    """Verifies statements at the leader.
+
+    Args:
+        key: Key that all schedulers of the cluster share.
+        run: Id of this leader's run.
+    """
 
     def __init__(self, key: bytes, run: str) -> None:
-        """`run`: this leader's."""
         self._key, self._run = _derived(key), run
-        self._seen: dict[str, tuple[int, set[int]]] = {}  # by standby: the latest number, and those near it
+        self._seen: dict[str, tuple[int, set[int]]] = {}  # the latest number and recent ones, by standby run
 
     def read(self, text: str, method: str, target: str) -> Word | None:
-        """What a header says; None: it is not to be believed. Only on one thread."""
+        """Return the statement in a header; None if it is not valid. To be called on one thread only."""
         payload, _, mac = text.partition(".")
         if len(text) > _MAX_LENGTH or not hmac.compare_digest(
             mac.encode("utf-8", "replace"), _mac(self._key, payload.encode("utf-8", "replace")).encode()
@@ -91,13 +98,14 @@ class Verifier:
         return word if is_for_this and self._is_new(word) else None
 
     def _is_new(self, word: Word) -> bool:
+        """Return whether a statement's number was not used before, and remember it."""
         latest, near = self._seen.get(word.by, (0, set()))
         if word.number in near or word.number <= latest - _WINDOW:
             return False
         latest = max(latest, word.number)
         near.add(word.number)
         if len(near) > 2 * _WINDOW:
-            near = {each for each in near if each > latest - _WINDOW}
+            near = {number for number in near if number > latest - _WINDOW}
         self._seen[word.by] = latest, near
         return True
 

@@ -1,1 +1,1 @@
-"""The routes below /v1."""
+"""Routes below /v1."""

@@ -1,4 +1,4 @@
-"""What is on record: for who may read all of it, and next to a job's or a GPU's history for who may see that."""
+"""Routes of the audit log, and of the recorded changes of a job or a GPU."""
 
 import asyncio
 from typing import Final
@@ -23,52 +23,61 @@ from mesos_gpu.wire.checking import Problem
 MAX_RECORDS: Final = Number("limit", 100, 1, 1000)
 MAX_CHANGES: Final = Number("limit", 10, 1, 100)
 MAX_LENGTH: Final = 256  # of a filter
-_AT_ONCE: Final = 2  # searches: each may take a processor for a second
+_AT_ONCE: Final = 2  # searches, each of which may use a CPU for a second
 
 
 class AuditHandlers:
-    """The routes' functions."""
+    """HTTP handlers of the audit log, and of the recorded changes of a job or a GPU.
+
+    Args:
+        trail: The audit log; None if audit is off.
+    """
 
     def __init__(self, scheduler: SchedulerApi, trail: AuditTrail | None) -> None:
-        """Serve a scheduler's record; None: it keeps none."""
         self._scheduler, self._kept = scheduler, trail
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/audit."""
-        asked, cursor = _asked(request), request.query_params.get("cursor", "")
-        seen = await self._search(asked, int(MAX_RECORDS.of(request)), cursor)
+        """GET /v1/audit: search all records."""
+        search, cursor = _search_of(request), request.query_params.get("cursor", "")
+        page = await self._search(search, int(MAX_RECORDS.of(request)), cursor)
         full = self._trail.full()
         body: shapes.Audit = {
-            "records": [shown(id, record) for id, record in seen.records],
-            "cursor": seen.cursor or None,
+            "records": [shown(id, record) for id, record in page.records],
+            "cursor": page.cursor or None,
             "lost": self._trail.lost,
             "full": full.what if full else None,
         }
         return json_answer(body)
 
     async def of_job(self, request: Request) -> Response:
-        """GET /v1/jobs/{id}/changes."""
-        wanted = request.path_params["id"]
+        """GET /v1/jobs/{id}/changes: the recorded changes of a job, for callers who see the job."""
+        job_name = request.path_params["id"]
         sight = Sight.of(request)
-        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, wanted, sight.sees).id))
+        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, job_name, sight.sees).id))
         return await self._changes(request, f"job:{job_id}")
 
     async def of_gpu(self, request: Request) -> Response:
-        """GET /v1/gpus/{id}/changes."""
-        wanted = request.path_params["id"]
+        """GET /v1/gpus/{id}/changes: the recorded changes of a GPU, for callers who see GPUs."""
+        gpu_name = request.path_params["id"]
 
         def named(view: View) -> str:
-            return gpu_of(view, wanted)
+            return gpu_of(view, gpu_name)
 
         return await self._changes(request, f"gpu:{await result_of(self._scheduler.read(named))}")
 
     async def _changes(self, request: Request, subject: str) -> Response:
+        """Answer with the recorded changes of a job or a GPU."""
         most = int(MAX_CHANGES.of(request))
-        seen = await self._search(Asked(on=subject, result=Result.DONE), most, "")
-        return json_answer({"changes": [_change(record) for _, record in seen.records]})
+        result = await self._search(Asked(on=subject, result=Result.DONE), most, "")
+        return json_answer({"changes": [_change(record) for _, record in result.records]})
 
     async def _search(self, asked: Asked, most: int, cursor: str) -> Found:
+        """Search the audit log.
+
+        Raises:
+            Refusal: The cursor is not valid, or the log cannot be read.
+        """
         async with self._turn:
             try:
                 return await run_in_threadpool(self._trail.search, asked, limit=most, cursor=cursor)
@@ -81,11 +90,16 @@ class AuditHandlers:
     @property
     def _trail(self) -> AuditTrail:
         if self._kept is None:
-            raise NotFound("no audit log is kept here", remedy="start the scheduler with --audit-dir")
+            raise NotFound("this scheduler has no audit log", remedy="start the scheduler with --audit-dir")
         return self._kept
 
 
-def _asked(request: Request) -> Asked:
+def _search_of(request: Request) -> Asked:
+    """Return the search that a query describes.
+
+    Raises:
+        Refusal: A filter is not valid.
+    """
     query, problems = request.query_params, []
     texts = {name: query.get(name, "") for name in ("who", "what", "on")}
     problems += [
@@ -94,9 +108,9 @@ def _asked(request: Request) -> Asked:
         if len(text) > MAX_LENGTH
     ]
     result = query.get("result")
-    known = [each.value for each in Result]
-    if result is not None and result not in known:
-        problems.append(Problem("/result", f"{result[:40]!r} is none of {', '.join(known)}"))
+    results = [result_value.value for result_value in Result]
+    if result is not None and result not in results:
+        problems.append(Problem("/result", f"{result[:40]!r} is not one of {', '.join(results)}"))
     if problems:
         raise invalid(*problems)
     since = SINCE.of(request) if SINCE.name in query else None
@@ -105,7 +119,7 @@ def _asked(request: Request) -> Asked:
 
 
 def shown(id: str, record: AuditRecord) -> shapes.AuditEntry:
-    """Show a record as the interface does."""
+    """Return a record as the REST interface shows it."""
     return {
         "id": id,
         "at": record.at,

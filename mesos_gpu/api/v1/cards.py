@@ -1,4 +1,4 @@
-"""The map of all cards: a letter for each, small enough to be asked for every few seconds by many."""
+"""Map of all GPUs: one letter for each, small enough for many clients to read every few seconds."""
 
 import json
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 
 FREE: Final = "f"
-#: How a card stands, as a letter: of one that is not healthy its health, in upper case if a task holds it.
+#: Letter of a GPU's health, if it is not ok; in upper case if a task holds the GPU.
 _LETTERS: Final = {
     Health.SUSPECT: "p",
     Health.SICK: "k",
@@ -38,13 +38,13 @@ _USED, _SHARED = "u", "s"
 
 @dataclass(slots=True)
 class CardMap:
-    """All cards at one moment; what a caller sees of `jobs` is worked out for each.
+    """All GPUs at one moment; the visible part of `jobs` is determined for each caller.
 
     Attributes:
-        nodes: Their cards, as JSON.
-        jobs: Those that hold cards.
-        counted: How many cards there are of each kind.
-        open_jobs: `jobs` for callers who see all, as JSON; None: none has asked.
+        nodes: JSON of the GPUs by node.
+        jobs: Jobs that hold GPUs.
+        counted: Numbers of GPUs by kind.
+        open_jobs: JSON of `jobs` for callers who see all; None until such a caller requests it.
     """
 
     nodes: bytes
@@ -54,28 +54,31 @@ class CardMap:
 
 
 class CardHandlers:
-    """The routes' functions."""
+    """HTTP handlers of the map of GPUs.
+
+    Args:
+        kept: Cache of the map.
+    """
 
     def __init__(self, scheduler: SchedulerApi, kept: Kept[CardMap]) -> None:
-        """Serve a scheduler."""
         self._scheduler, self._map = scheduler, kept
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/cards."""
+        """GET /v1/cards: the map of all GPUs, with the jobs that hold them."""
         sight = Sight.of(request)
 
         def seen(view: View) -> tuple[CardMap, list[cards.CardHolder | None]]:
-            known = self._map.of(view)
-            done = sight.rights.is_open and known.open_jobs is not None
-            return known, [] if done else [_holder(view, id, sight) for id in known.jobs]
+            card_map = self._map.of(view)
+            done = sight.rights.is_open and card_map.open_jobs is not None
+            return card_map, [] if done else [_holder(view, id, sight) for id in card_map.jobs]
 
-        known, jobs = await result_of(self._scheduler.read_copy(seen))
-        holders = known.open_jobs if sight.rights.is_open else None
+        card_map, jobs = await result_of(self._scheduler.read_copy(seen))
+        holders = card_map.open_jobs if sight.rights.is_open else None
         if holders is None:
             holders = await run_in_threadpool(_text, jobs)
         if sight.rights.is_open:
-            known.open_jobs = holders
-        body = b'{"nodes":' + known.nodes + b',"jobs":' + holders + b"}"
+            card_map.open_jobs = holders
+        body = b'{"nodes":' + card_map.nodes + b',"jobs":' + holders + b"}"
         return Response(body, media_type="application/json")
 
 
@@ -84,34 +87,37 @@ def _text(value: Sequence[cards.NodeCards] | Sequence[cards.CardHolder | None]) 
 
 
 def card_map(view: View) -> CardMap:
-    """All cards now."""
+    """Return the map of all GPUs."""
     by_node: dict[str, list[GpuStatus]] = defaultdict(list)
     nodes: dict[str, Node] = {}
     for status in gpu_statuses(view):
         by_node[status.node.id].append(status)
         nodes[status.node.id] = status.node
     numbers: dict[JobId | None, int] = {}
-    made = [_node(view, nodes[id], statuses, numbers) for id, statuses in by_node.items()]
-    made.sort(key=lambda node: (node["hostname"], node["agent_id"]))
-    return CardMap(_text(made), [*numbers], _counted("".join(node["cards"] for node in made)))
+    cards_of_nodes = [_node(view, nodes[id], statuses, numbers) for id, statuses in by_node.items()]
+    cards_of_nodes.sort(key=lambda node: (node["hostname"], node["agent_id"]))
+    return CardMap(
+        _text(cards_of_nodes), [*numbers], _counted("".join(node["cards"] for node in cards_of_nodes))
+    )
 
 
 def _counted(letters: str) -> shapes.Counted:
-    """How many cards there are of each kind, by the letters of all."""
-    each = Counter(letters)
+    """Return the numbers of GPUs by kind, from the letters of all GPUs."""
+    counts = Counter(letters)
     drained = _LETTERS[Health.DRAINED]
     sick = [letter for letter in _LETTERS.values() if letter != drained]
     return {
         "gpus_total": len(letters),
-        "gpus_used": sum(n for letter, n in each.items() if letter.isupper() or letter in (_USED, _SHARED)),
-        "gpus_sick": sum(each[letter] + each[letter.upper()] for letter in sick),
-        "gpus_drained": each[drained] + each[drained.upper()],
+        "gpus_used": sum(n for letter, n in counts.items() if letter.isupper() or letter in (_USED, _SHARED)),
+        "gpus_sick": sum(counts[letter] + counts[letter.upper()] for letter in sick),
+        "gpus_drained": counts[drained] + counts[drained.upper()],
     }
 
 
 def _node(
     view: View, node: Node, statuses: list[GpuStatus], numbers: dict[JobId | None, int]
 ) -> cards.NodeCards:
+    """Return the GPUs of a node; `numbers` collects the indexes of jobs."""
     statuses.sort(key=lambda status: status.gpu.place)
     return {
         "hostname": node.hostname,
@@ -126,6 +132,7 @@ def _node(
 
 
 def _letter(view: View, status: GpuStatus) -> str:
+    """Return the letter of a GPU."""
     used = is_used(view, status)
     if status.health is not Health.OK:
         letter = _LETTERS[status.health]
@@ -136,7 +143,7 @@ def _letter(view: View, status: GpuStatus) -> str:
 
 
 def _number(view: View, status: GpuStatus, numbers: dict[JobId | None, int]) -> int | None:
-    """Where the job that holds a whole card stands in the list of jobs; what holds none is no job."""
+    """Return the index in the list of jobs of the job that holds a whole GPU; None for a shared or free one."""
     holder = holder_of(view, status.gpu.id)
     if holder is None or is_shared(view, status.gpu.id):
         return None

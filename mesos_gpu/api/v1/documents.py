@@ -1,4 +1,4 @@
-"""Documents that are read and changed as a whole, and kept as versions: what their routes have in common."""
+"""Base of routes for documents that are read and changed as a whole, and stored as versions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ D = TypeVar("D", bound=AccessDocument | QueueDocument)
 
 @dataclass(frozen=True, slots=True)
 class Versioned(Generic[D]):
-    """A kind of document.
+    """Definition of a kind of document.
 
     Attributes:
-        route: Where it is read and changed.
-        listing: The command that lists its versions.
-        kept: Its versions in a state, oldest first.
-        none: What holds while there is none.
-        decode: From JSON, or all that is wrong.
-        encode: To JSON.
-        counts: How many of what a version has, for their list.
+        route: Path at which it is read and changed.
+        listing: Command that lists its versions.
+        kept: Returns its stored versions in a state, oldest first.
+        none: Document that is valid before the first version.
+        decode: Decodes JSON; returns all faults if there are any.
+        encode: Encodes to JSON.
+        counts: Returns numbers about a version, for the list of versions.
     """
 
     route: str
@@ -43,81 +43,84 @@ class Versioned(Generic[D]):
 
 
 class Documents(Generic[D]):
-    """Handlers that read a document, its versions and what is asked to be the next one."""
+    """Handlers that read a document and its versions, and decode requests for a new version.
+
+    Args:
+        kind: Kind of the document.
+    """
 
     def __init__(self, scheduler: SchedulerApi, kind: Versioned[D]) -> None:
-        """Serve a scheduler."""
         self._scheduler, self._kind = scheduler, kind
 
     async def latest(self) -> D:
-        """The version that holds."""
-        kept = await result_of(self._scheduler.read(lambda view: [*self._kind.kept(view).values()][-1:]))
-        return kept[0] if kept else self._kind.none
+        """Return the latest version."""
+        latest = await result_of(self._scheduler.read(lambda view: [*self._kind.kept(view).values()][-1:]))
+        return latest[0] if latest else self._kind.none
 
     async def versions(self, _request: Request) -> Response:
-        """GET …/versions: the newest first."""
-        kept = await result_of(self._scheduler.read(lambda view: list(self._kind.kept(view).values())))
+        """GET …/versions: summaries of the versions, the newest first."""
+        versions = await result_of(self._scheduler.read(lambda view: list(self._kind.kept(view).values())))
         listed = [
             {
-                "version": each.version,
-                "at": each.at,
-                "by": each.by,
-                "comment": each.comment,
-                **self._kind.counts(each),
+                "version": version.version,
+                "at": version.at,
+                "by": version.by,
+                "comment": version.comment,
+                **self._kind.counts(version),
             }
-            for each in reversed(kept)
+            for version in reversed(versions)
         ]
         return json_answer({"versions": listed})
 
     async def version(self, request: Request) -> Response:
-        """GET …/versions/{version}; version 0 is the document before the first one."""
+        """GET …/versions/{version}: a version; version 0 is the document before the first one."""
         text = str(request.path_params["version"])
         none = {0: self._kind.none}
-        kept = await result_of(self._scheduler.read(lambda view: none | dict(self._kind.kept(view))))
-        wanted = kept.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 17 else None
-        if wanted is None:
+        versions = await result_of(self._scheduler.read(lambda view: none | dict(self._kind.kept(view))))
+        document = versions.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 17 else None
+        if document is None:
             raise NotFound(f"there is no version {text}", remedy=f"list them with: {self._kind.listing}")
-        return self.shown(wanted)
+        return self.shown(document)
 
     def shown(self, each: D, more: Mapping[str, Any] | None = None) -> Response:
-        """A version as an answer, and `more` in it."""
+        """Return a version as an answer, with further fields `more`."""
         return json_answer({**self._kind.encode(each), **(more or {})}, headers=tag_of(each))
 
     async def asked(self, request: Request) -> tuple[D, int]:
-        """What the body asks for, and the version that was read by who asks.
+        """Return the document in a request's body, and the version that its caller has read.
 
         Raises:
-            Refusal: It is no such document, or does not say which version was read; all of it at once.
+            Refusal: The body is not such a document, or does not state the version that was read; lists all faults.
         """
         value = await read_of(request, object_of)
         expected = expected_version(request, value, self._kind.route)
-        wanted = self._kind.decode({**value, "version": expected or 0})
-        problems = wanted if isinstance(wanted, list) else []
+        document = self._kind.decode({**value, "version": expected or 0})
+        problems = document if isinstance(document, list) else []
         if expected is None:
             problems = [not_read(value), *problems]
-        if isinstance(wanted, list) or expected is None:
+        if isinstance(document, list) or expected is None:
             raise invalid(*problems)
-        return wanted, expected
+        return document, expected
 
 
 def not_read(value: Mapping[str, Any]) -> Problem:
-    """What is wrong with a body that does not say the version that was read."""
+    """Return the fault of a body that does not state the version that was read."""
     given = value.get("version")
     wrong = "" if given is None else f"must be an integer from 0, got {show(given)}: "
-    how = "say which version you have read: 0 where there is none yet (or in If-Match, as an ETag has it)"
+    how = "state the version that you have read: 0 before the first one (or as an ETag in If-Match)"
     return Problem("/version", wrong + how)
 
 
 def tag_of(each: AccessDocument | QueueDocument) -> dict[str, str]:
-    """The header that says which version it is."""
+    """Return the header with the version of a document."""
     return {"ETag": f'"{each.version}"'}
 
 
 def expected_version(request: Request, value: Mapping[str, Any], route: str) -> int | None:
-    """The version that was read, by the body or by If-Match; None: nothing says it.
+    """Return the version that was read, from the body or If-Match; None if neither has it.
 
     Raises:
-        Refusal: They say it in another form, or differ.
+        Refusal: It has a wrong form, or both differ.
     """
     header, given = request.headers.get("if-match"), value.get("version")
     if header is None:
@@ -126,5 +129,5 @@ def expected_version(request: Request, value: Mapping[str, Any], route: str) -> 
     if header.strip() != f'"{digits}"' or not digits.isascii() or not digits.isdigit() or len(digits) > 16:
         raise invalid(Problem("/If-Match", f'must be one ETag of GET {route}, as "3"'))
     if given is not None and given != int(digits):
-        raise invalid(Problem("/version", f"is another than that of If-Match, {digits}"))
+        raise invalid(Problem("/version", f"differs from that of If-Match, {digits}"))
     return int(digits)

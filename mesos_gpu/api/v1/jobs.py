@@ -1,4 +1,4 @@
-"""Jobs: submitted, listed, shown, ended; what they print, and why they wait."""
+"""Routes of jobs: submitting, listing, showing and killing them, their output, and why they wait."""
 
 import asyncio
 import time
@@ -59,26 +59,31 @@ from mesos_gpu.wire.jobs import decode, left_open
 from mesos_gpu.wire.mesos.cuts import Times, size_at
 
 T = TypeVar("T")
-_FIRST: Final = 5  # jobs that wait, as the dashboard's first page has them
+_FIRST: Final = 5  # waiting jobs on the dashboard's first page
 
 
 class Jobs:
-    """The routes' functions."""
+    """HTTP handlers of jobs.
+
+    Args:
+        settings: Settings of the REST interface.
+    """
 
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
-        """Serve a scheduler."""
         self._scheduler, self._settings = scheduler, settings
         self.changes = Changes()
         self.uploads = Uploads(scheduler, settings.uploads, settings.task_key)
-        # For callers who see all jobs, by how many of them are asked for: many pages ask every few seconds.
-        self._lines = {most: Kept(partial(_line, most)) for most in (_FIRST, int(asked.MAX_QUEUED.default))}
+        # Cached for callers who see all jobs, by the requested number of jobs: many pages ask every few seconds.
+        self._lines = {
+            count: Kept(partial(_line, count)) for count in (_FIRST, int(asked.MAX_QUEUED.default))
+        }
         self._defaults = Kept(gpu_defaults)
         self._agents = Agents(settings.agent_authorization, settings.agent_tls)
         self._readers = HostPlaces("reads of output", most=64, of_host=8, of_caller=4)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        """Listen for changes while the server runs."""
+        """Receive changes of jobs while the server runs."""
         self.changes.bind(asyncio.get_running_loop())
         unlisten = self._scheduler.listen(self.changes.on_change)
         try:
@@ -96,14 +101,14 @@ class Jobs:
         return await result_of(self._scheduler.read_copy(fn))
 
     async def submit(self, request: Request) -> Response:
-        """POST /v1/jobs."""
+        """POST /v1/jobs: submit a job or an array."""
         spec, sight = await self._admitted(request)
         async with self.uploads.held(spec, sight.rights.caller.name):
             try:
                 job = await result_of(self._scheduler.request(new_job(spec, sight.rights.caller.name)))
             except NotAccepted as error:
                 raise told_of(sight.rights, error, spec.queue) from None
-        self._anew()
+        self._forget_queues()
         note.about("job", job.id)
 
         def submitted(view: View) -> SubmittedJob:
@@ -114,7 +119,7 @@ class Jobs:
         return json_answer(await self._read(submitted), 201, {"Location": f"/v1/jobs/{job.id}"})
 
     async def plan(self, request: Request) -> Response:
-        """POST /v1/plan/jobs: what would become of a job; nothing is changed."""
+        """POST /v1/plan/jobs: predict what would happen to a job; nothing is changed."""
         spec, sight = await self._admitted(request)
         job = new_job(spec, sight.rights.caller.name)
 
@@ -128,10 +133,10 @@ class Jobs:
                 raise told_of(sight.rights, error, spec.queue) from None
 
     async def _admitted(self, request: Request) -> tuple[JobSpec, Sight]:
-        """Return what a body asks for, as its sender may have it, and what the sender may see.
+        """Return the job in a body as its caller may run it, and the visibility for the caller.
 
         Raises:
-            Refusal: The body is wrong, or its sender may not submit it.
+            Refusal: The body is not valid, or the caller may not submit the job.
         """
         body = await body_of(request)
         spec = await decoded_by(request, body, self._decoded)
@@ -139,7 +144,7 @@ class Jobs:
             most_mib = await self._read(largest_for_shares)
             spec = await decoded_by(request, body, partial(self._decoded, most_mib=most_mib))
         spec = await self._with_amounts(request, body, valid(spec))
-        sight = Sight.of(request)  # the rights of the moment when all of the body is there
+        sight = Sight.of(request)  # rights at the time when the whole body has come
         permits, pooled = self._settings.permits, self._settings.has_user_pool
         spec = admit(sight.rights, spec, permits, pooled=pooled)
         if unheard := wrong_receivers(self._settings.hooks, self._settings.sender, spec.notify):
@@ -147,77 +152,77 @@ class Jobs:
         return spec, sight
 
     async def _with_amounts(self, request: Request, body: bytes, spec: JobSpec) -> JobSpec:
-        """Give a job with GPUs the CPUs and the memory that its request left open."""
+        """Set CPUs and memory of a job with GPUs to defaults where its request leaves them open."""
         left = await decoded_by(request, body, left_open) if spec.gpus else ()
         return (await self._read(self._defaults.of)).given_to(spec, left) if left else spec
 
-    def _anew(self) -> None:
-        """Let who has changed the line see it."""
-        for kept in self._lines.values():
-            kept.forget()
+    def _forget_queues(self) -> None:
+        """Discard cached queue orders, so that a caller sees its own change."""
+        for queue_order in self._lines.values():
+            queue_order.forget()
 
     def _decoded(self, body: bytes, most_mib: Mapping[str, int] | None = None) -> JobSpec | list[Problem]:
-        """What a body asks for; `most_mib`: as of `decode`."""
+        """Decode the job in a body. `most_mib`: memory of the largest GPU by model, for checking shares."""
         permits, engine = self._settings.permits, self._settings.container_engine
         return decode(body, permits=permits, engine=engine, most_mib=most_mib or {})
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/jobs."""
+        """GET /v1/jobs: list jobs."""
         return json_answer(await self._read_copy(Listing.of(request).select))
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/jobs/{id}, waiting for a change if asked to."""
+        """GET /v1/jobs/{id}: a job, after its next change if the request says so."""
         show_env = _shows_env(request)
-        job_id, version = await self._about(request, lambda _view, job, _sight: (job.id, job.version))
-        seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
-        if asked.AFTER_VERSION.name in request.query_params and version <= seen:
-            await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
+        job_id, version = await self._read_job(request, lambda _view, job, _sight: (job.id, job.version))
+        seen_version, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
+        if asked.AFTER_VERSION.name in request.query_params and version <= seen_version:
+            await self.changes.wait(job_id, seen_version, wait_s, lambda: self._version(job_id))
 
         def shown(view: View, job: Job, sight: Sight) -> shapes.Job:
             if show_env:
                 sight.require(JOB_ENV, job)
             return views.job(view, job, sight, show_env=show_env)
 
-        return json_answer(await self._about(request, shown))
+        return json_answer(await self._read_job(request, shown))
 
     async def _version(self, job_id: JobId) -> int:
         return await self._read(lambda view: job_of(view, job_id).version)
 
     async def kill(self, request: Request) -> Response:
-        """DELETE /v1/jobs/{id}."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
-        job_id, indexes, ended = await self._read(lambda view: _to_kill(view, wanted, sight))
+        """DELETE /v1/jobs/{id}: kill a job, an array, or tasks of an array."""
+        job_name, sight = request.path_params["id"], Sight.of(request)
+        job_id, indexes, ended = await self._read(lambda view: _to_kill(view, job_name, sight))
         note.about("job", job_id if indexes is None else f"{job_id}[{indexes}]")
         job = await result_of(self._scheduler.request(job_kill(job_id, indexes=indexes)))
-        self._anew()
+        self._forget_queues()
         sight = Sight.of(request)
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
         return json_answer(body, 200 if ended else 202)
 
     async def array(self, request: Request) -> Response:
-        """GET /v1/arrays/{id}."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        """GET /v1/arrays/{id}: a job array, or some of its tasks."""
+        array_name, sight = request.path_params["id"], Sight.of(request)
         most = int(asked.MAX_LISTED.of(request))
-        return json_answer(await self._read_copy(lambda view: _array(view, wanted, sight, most)))
+        return json_answer(await self._read_copy(lambda view: _array(view, array_name, sight, most)))
 
     async def checkpoint(self, request: Request) -> Response:
-        """POST /v1/jobs/{id}/checkpoint."""
-        job_id = await self._about(request, lambda _, job, sight: sight.require(JOB_CHECKPOINT, job).id)
+        """POST /v1/jobs/{id}/checkpoint: report that a job's work is saved."""
+        job_id = await self._read_job(request, lambda _, job, sight: sight.require(JOB_CHECKPOINT, job).id)
         note.about("job", job_id)
         job = await result_of(self._scheduler.request(CheckpointTold(job_id)))
         sight = Sight.of(request)
         return json_answer(await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight)))
 
     async def tasks_of(self, request: Request) -> Response:
-        """GET /v1/jobs/{id}/tasks."""
-        tasks = await self._about(
+        """GET /v1/jobs/{id}/tasks: the launches of a job."""
+        tasks = await self._read_job(
             request,
             lambda view, job, sight: [views.task(view, task, sight) for task in tasks_of(view, job.id)],
         )
         return json_answer({"tasks": tasks})
 
     async def command(self, request: Request) -> Response:
-        """Handle GET /v1/jobs/{id}/command."""
+        """GET /v1/jobs/{id}/command: the command line that submits the job again."""
         show_env = _shows_env(request)
 
         def made(_: View, job: Job, sight: Sight) -> JobCommand:
@@ -225,14 +230,14 @@ class Jobs:
             line = command_of(job.spec, show_env=show_env)
             return {"command": line.text, "left_out": dict(line.left_out), "request": dict(line.request)}
 
-        return json_answer(await self._about(request, made))
+        return json_answer(await self._read_job(request, made))
 
     async def use(self, request: Request) -> Response:
-        """GET /v1/jobs/{id}/use."""
-        return json_answer(await self._about(request, _past))
+        """GET /v1/jobs/{id}/use: the recent utilization of a job's GPUs."""
+        return json_answer(await self._read_job(request, _past))
 
     async def logs(self, request: Request) -> Response:
-        """GET /v1/jobs/{id}/logs."""
+        """GET /v1/jobs/{id}/logs: a piece of a task's output."""
         stream = request.query_params.get("stream", "stdout")
         if stream not in ("stdout", "stderr"):
             raise invalid(Problem("/stream", f"must be stdout or stderr, got {stream!r}"))
@@ -240,14 +245,14 @@ class Jobs:
         encoding = request.query_params.get("encoding", ENCODINGS[0])
         if encoding not in ENCODINGS:
             raise invalid(Problem("/encoding", f"must be {' or '.join(ENCODINGS)}, got {encoding!r}"))
-        wanted = request.query_params.get("task_id")
+        task_id = request.query_params.get("task_id")
 
         def launched(view: View, job: Job, sight: Sight) -> tuple[Task, str]:
             sight.require(JOB_OUTPUT, job)
-            named = wanted or launch_of(view, request.path_params["id"])
+            named = task_id or launch_of(view, request.path_params["id"])
             return _launch(view, job.id, named), view.framework_id or ""
 
-        task, framework_id = await self._about(request, launched)
+        task, framework_id = await self._read_job(request, launched)
         since = asked.SINCE.of(request) if asked.SINCE.name in request.query_params else None
         wanted_times = asked.TIMES.of(request)
         agent = self._agents.of(task, LOG_BOUNDS)
@@ -274,37 +279,37 @@ class Jobs:
         return json_answer(answer)
 
     async def why(self, request: Request) -> Response:
-        """GET /v1/why/{id}."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        """GET /v1/why/{id}: explain why a job waits."""
+        job_name, sight = request.path_params["id"], Sight.of(request)
 
         def explained(view: View) -> shapes.Why:
-            return views.why(view, explain_job(view, job_of(view, wanted, sight.sees).id), sight)
+            return views.why(view, explain_job(view, job_of(view, job_name, sight.sees).id), sight)
 
         return json_answer(await self._read_copy(explained))
 
     async def queue(self, request: Request) -> Response:
-        """GET /v1/queue."""
+        """GET /v1/queue: the first pending jobs in queue order, and the queues."""
         most, sight = int(asked.MAX_QUEUED.of(request)), Sight.of(request)
 
         def select(view: View) -> line.Queue:
-            kept = self._lines.get(most) if sight.sees_all else None
+            cached = self._lines.get(most) if sight.sees_all else None
             first, queues = (
-                kept.of(view) if kept else (waiting_jobs(view, most, sight.sees), queue_uses(view))
+                cached.of(view) if cached else (waiting_jobs(view, most, sight.sees), queue_uses(view))
             )
             return {
-                "jobs": [views.waiting(view, each, sight) for each in first],
+                "jobs": [views.waiting(view, waiting_job, sight) for waiting_job in first],
                 "queues": [views.queue(use) for use in queues if sees_queue(sight.rights, use.name)],
             }
 
         return json_answer(await self._read_copy(select))
 
-    async def _about(self, request: Request, fn: Callable[[View, Job, Sight], T]) -> T:
-        """Read something of the job that the path names, as who asks sees it at this moment."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
-        return await self._read(lambda view: fn(view, job_of(view, wanted, sight.sees), sight))
+    async def _read_job(self, request: Request, fn: Callable[[View, Job, Sight], T]) -> T:
+        """Read something about the job that the path names, with the caller's current visibility."""
+        job_name, sight = request.path_params["id"], Sight.of(request)
+        return await self._read(lambda view: fn(view, job_of(view, job_name, sight.sees), sight))
 
     async def tasks(self, request: Request) -> Response:
-        """GET /v1/tasks."""
+        """GET /v1/tasks: launches that have not ended, and node monitors."""
         sight, on = Sight.of(request), of_nodes(request)
 
         def select(view: View) -> Sequence[shapes.Task]:
@@ -318,7 +323,7 @@ def _shows_env(request: Request) -> bool:
     """Return whether a request asks for the values of an environment.
 
     Raises:
-        Refusal: The scheduler asks for no names, and the request does not come from its own host.
+        Refusal: Authentication is off, and the request does not come from the scheduler's own host.
     """
     show_env = asked.SHOW_ENV.of(request)
     if show_env and rights_of(request).is_open:
@@ -327,33 +332,34 @@ def _shows_env(request: Request) -> bool:
 
 
 def _line(most: int, view: View) -> tuple[Sequence[Waiting], Sequence[QueueUse]]:
-    """The first jobs that wait, and all queues."""
+    """Return the first waiting jobs, and all queues."""
     return waiting_jobs(view, most), queue_uses(view)
 
 
 def _past(view: View, job: Job, _: Sight) -> UseOverTime:
-    """How the tasks of its latest launch used their cards."""
+    """Return the recent utilization of GPUs by the tasks of a job's latest launch."""
     return over_time(view, [view.use_history.tasks.get(task.id) for task in round_of(view, job)])
 
 
 def _since(task: Task, times: Times | None, since: float) -> int:
-    """The offset behind what a task had written by then.
+    """Return the offset behind everything that a task had written by a time.
 
     Raises:
-        NotFound: When it wrote what was not noted.
+        NotFound: No times are recorded for the task's output.
     """
     if times is None:
         raise NotFound(
-            f"when {task.id} wrote what is not known", remedy="leave --since out; see the task's executor.log"
+            f"the times of {task.id}'s output were not recorded",
+            remedy="leave --since out; see the task's executor.log",
         )
     return size_at(times, since)
 
 
 def _array(view: View, wanted: str, sight: Sight, most: int) -> Array:
-    """An array, or some of its tasks.
+    """Return an array, or some of its tasks.
 
     Raises:
-        NotFound: There is none such.
+        NotFound: There is no such array.
     """
     some = arrays.some_of(view, wanted, sight.sees)
     array = arrays.array_of(view, wanted, sight.sees) if some is None else some[0]
@@ -368,8 +374,7 @@ def _array(view: View, wanted: str, sight: Sight, most: int) -> Array:
 
 
 def _to_kill(view: View, wanted: str, sight: Sight) -> tuple[JobId, str | None, bool]:
-    """The job that is named, or the array and the indexes of those of its tasks that are (None: all); whether it had
-    ended."""
+    """Return the named job, or the array with indexes of its named tasks (None for all); and whether it has ended."""
     some = arrays.some_of(view, wanted, sight.sees) if JobId(wanted) not in view.jobs else None
     if some is not None and count(some[2]) > 1:
         job = sight.require(JOB_KILL, arrays.shown(view, some[0]))
@@ -382,7 +387,11 @@ def _to_kill(view: View, wanted: str, sight: Sight) -> tuple[JobId, str | None, 
 
 
 def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:
-    """What is killed is named as a job: a launch that has ended must not take the next one with it."""
+    """Return the job to kill, and whether it has ended.
+
+    Raises:
+        Refusal: A launch is named, and not its job: an old launch must not end a later one.
+    """
     if launch_of(view, wanted) is not None and not job.id.startswith(wanted):
         what = f"{wanted} is a launch of job {job.id}"
         raise Refusal(409, "not-a-job", what, remedy=f"end the job: mesos-gpu kill {job.id}")
@@ -390,6 +399,12 @@ def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:
 
 
 def _launch(view: View, job_id: JobId, wanted: str | None) -> Task:
+    """Return the task of a named launch, or of the latest one.
+
+    Raises:
+        NotFound: The job has no such launch.
+        Refusal: The job has not been launched.
+    """
     launches = tasks_of(view, job_id)
     if wanted is not None:
         launches = [task for task in launches if task.id == wanted]

@@ -1,4 +1,4 @@
-"""Which jobs a request lists, and in which order."""
+"""Lists of jobs: filters and order of a request."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,24 +22,36 @@ from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.listing.filters import MAX_LENGTH, MAX_PATTERNS, By, Values, labels_of, passes
 
-ACTIVE = "active"  # as a state: all that have not ended
+ACTIVE = "active"  # stands for all states of jobs that have not ended
 
 
-#: Filters by patterns, as the query calls them. They are by fields that who sees a job sees.
+#: Filters by patterns, by name in the query. Their fields are visible to all who see the job.
 PATTERNS: Final[Mapping[str, By]] = {by.field: by for by in (By.NAME, By.USER, By.QUEUE, By.APP, By.NODE)}
 
 
 class Order(StrEnum):
-    """How jobs are listed."""
+    """Order of listed jobs."""
 
     NEWEST = "newest"
-    ACTIVITY = "activity"  # what runs before what waits before what has ended; of each the newest first
+    ACTIVITY = "activity"  # running, waiting, ended; each the newest first
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A request for a list of jobs. Empty filters let everything through; `search` is a part of a job's id, name,
-    owner, queue or host. `skip`: so many of the first are left out."""
+    """A request for a list of jobs. Empty filters match all jobs.
+
+    Attributes:
+        states: States, or `ACTIVE`.
+        name: Part of the name.
+        patterns: Patterns by field.
+        search: Part of a job's id, name, owner, queue or host, in lower case.
+        no_instances: Whether instances of apps are left out.
+        fold_arrays: Whether arrays are listed instead of their tasks.
+        order: Order of the list.
+        skip: Number of jobs that are skipped at the beginning.
+        limit: Maximum number of jobs.
+        sight: Visibility for the caller.
+    """
 
     states: frozenset[str]
     name: str
@@ -54,10 +66,10 @@ class Listing:
 
     @classmethod
     def of(cls, request: Request) -> "Listing":
-        """What a query asks for.
+        """Return the listing that a query describes.
 
         Raises:
-            Refusal: A state or an order that there is not, a limit that is none, or more patterns than are taken.
+            Refusal: A state, the order or a number is not valid, or there are too many patterns.
         """
         query = request.query_params
         states, order = frozenset(query.getlist("state")), query.get("order", Order.NEWEST)
@@ -65,10 +77,10 @@ class Listing:
         unknown = states - set(known_states)
         if unknown:
             raise invalid(
-                Problem("/state", f"{min(unknown)!r} is no state; there are {', '.join(known_states)}")
+                Problem("/state", f"{min(unknown)!r} is not a state; states are {', '.join(known_states)}")
             )
         if order not in orders:
-            raise invalid(Problem("/order", f"{order!r} is no order; there are {', '.join(orders)}"))
+            raise invalid(Problem("/order", f"{order!r} is not an order; orders are {', '.join(orders)}"))
         return cls(
             states,
             name=query.get("name", ""),
@@ -83,9 +95,11 @@ class Listing:
         )
 
     def select(self, view: View) -> shapes.Jobs:
-        """`limit` of the jobs that match, and how many match."""
+        """Return up to `limit` of the matching jobs, and the number of all."""
         newest = self._newest(view)
-        matching: list[Job] = [job for job in newest if self._matches(view, job) and self._found(view, job)]
+        matching: list[Job] = [
+            job for job in newest if self._matches(view, job) and self._is_searched(view, job)
+        ]
         if self.order is Order.ACTIVITY:
             matching = by_activity(matching)
         return {
@@ -94,7 +108,7 @@ class Listing:
         }
 
     def _newest(self, view: View) -> Iterable[Job]:
-        """All jobs, the newest first; with arrays as one each in place of their tasks, if it is asked for."""
+        """Return all jobs, the newest first; with arrays instead of their tasks if requested."""
         newest: Iterable[Job] = reversed(view.jobs.values())  # type: ignore[call-overload]
         if not (self.fold_arrays and view.arrays):
             return newest
@@ -102,8 +116,11 @@ class Listing:
         folded = (arrays.shown(view, array) for array in reversed(view.arrays.values()))  # type: ignore[call-overload]
         return merge(alone, folded, key=lambda job: -job.submitted_at)
 
-    def _found(self, view: View, job: Job) -> bool:
-        """Whether it is what is searched for; its tasks are looked at last, for they are many."""
+    def _is_searched(self, view: View, job: Job) -> bool:
+        """Return whether a job contains the searched text.
+
+        Hosts of its tasks are checked last, as they take longest.
+        """
         if not self.search:
             return True
         words = (job.id, job.spec.name, owner_of(job), job.spec.queue)
@@ -112,6 +129,7 @@ class Listing:
         return any(self.search in host.lower() for host in _hosts(view, job))
 
     def _matches(self, view: View, job: Job) -> bool:
+        """Return whether a job passes all filters but the search."""
         if self.no_instances and job.app_version is not None:
             return False
         if (
@@ -128,10 +146,10 @@ class Listing:
 
 
 def patterns_of(request: Request, known: Mapping[str, By]) -> dict[By, list[str]]:
-    """Read the filters by patterns of a query; `known`: those that there are, as the query calls them.
+    """Return the patterns in a query. `known`: filters by name in the query.
 
     Raises:
-        Refusal: More patterns than are taken, or longer ones.
+        Refusal: There are too many patterns, or too long ones.
     """
     patterns = {by: given for key, by in known.items() if (given := request.query_params.getlist(key))}
     for key, by in known.items():
@@ -143,10 +161,10 @@ def patterns_of(request: Request, known: Mapping[str, By]) -> dict[By, list[str]
 
 
 def of_nodes(request: Request) -> Callable[[str], bool]:
-    """Whether a list is to have what is on a host of that name.
+    """Return a function that tells whether a query's patterns match a host name.
 
     Raises:
-        Refusal: More patterns than are taken, or longer ones.
+        Refusal: There are too many patterns, or too long ones.
     """
     patterns = patterns_of(request, {"node": By.NODE})
     if not patterns:
@@ -155,6 +173,7 @@ def of_nodes(request: Request) -> Callable[[str], bool]:
 
 
 def _values(view: View, job: Job) -> Values:
+    """Return the values of a job's fields that patterns can match."""
     return {
         By.NAME: (job.spec.name,) if job.array is None else (job.spec.name, job.spec.name.rpartition(".")[0]),
         By.USER: (owner_of(job),),
@@ -170,7 +189,7 @@ def _hosts(view: View, job: Job) -> set[str]:
 
 
 def by_activity(jobs: Sequence[Job]) -> list[Job]:
-    """What runs, or is about to, first; then what waits, then what has ended; else in the order given."""
+    """Return running jobs first, then waiting, then ended ones, each in the given order."""
     groups: tuple[list[Job], list[Job], list[Job]] = ([], [], [])
     for job in jobs:
         groups[2 if job.state.ended else 1 if job.state is JobState.PENDING else 0].append(job)

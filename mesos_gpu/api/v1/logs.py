@@ -1,4 +1,4 @@
-"""A task's output, read through its agent's files API (Mesos' docs/endpoints/files/read.md)."""
+"""Output of a task, read through its agent's files API (Mesos' docs/endpoints/files/read.md)."""
 
 import codecs
 from dataclasses import dataclass, replace
@@ -30,8 +30,8 @@ MAX_CHARACTER: Final = 4  # bytes of UTF-8
 LOG_BOUNDS: Final = Bounds(seconds=10.0, max_bytes=24 * MAX_LOG_BYTES)
 _MAX_ANSWER: Final = 2 * MAX_LOG_BYTES
 _MAX_STATE: Final = 8 * MAX_LOG_BYTES
-_CUTS: Final = 3
-#: Answers of an agent that are put together: it gives 16 pages of memory at once (FilesProcess::_read in files.cpp).
+_CUTS: Final = 3  # attempts to find the beginning of a log that is being cut
+#: Answers of an agent that are joined: it gives 16 pages of memory at once (FilesProcess::_read in files.cpp).
 _MAX_PAGES: Final = 256
 
 
@@ -48,7 +48,7 @@ def log_times(times: Times | None, chunk: Chunk, by: float) -> list[LogTime] | N
     """Return when the bytes of a piece were written, or None if the task's host notes no times.
 
     Args:
-        times: Noted sizes of the stream; bytes behind the last one came after the host's latest look at it.
+        times: Recorded sizes of the stream; bytes behind the last one came after the host's latest check.
         chunk: Piece of the stream.
         by: Moment at which all of the piece had been written, in seconds since the epoch.
     """
@@ -101,17 +101,17 @@ class LogReader:
         """Read from byte `offset`, or the last `-offset` bytes; at least one character, if there is one.
 
         Raises:
-            NotFound, Unavailable: What `read_bytes` raises.
+            NotFound, Unavailable: See `read_bytes`.
         """
         begin, raw, at_end, cut = self.read_bytes(stream, offset, length)
         chunk = whole(raw, begin, last=at_end and self._task.ended, tail=offset < 0)
         return replace(chunk, data=cut + chunk.data) if cut else chunk
 
     def times(self, stream: str) -> Times | None:
-        """When a stream of a task had which size; None: that was not noted, or is gone.
+        """Return the recorded sizes of a stream with their times; None if there are none.
 
         Raises:
-            Unavailable: What `read_bytes` raises.
+            Unavailable: See `read_bytes`.
         """
         try:
             _, text, _, _ = self.read_bytes(TIMES, 0, MAX_TIMES)
@@ -122,13 +122,12 @@ class LogReader:
     def read_bytes(self, stream: str, offset: int, length: int) -> tuple[int, bytes, bool, str]:
         """Read bytes of a stream, unchanged.
 
-        Returns:
-            The offset of the first byte, the bytes, whether they reach the end of what there is now, and what is to
-            be said before them of what was cut.
+        Returns: The offset of the first byte, the bytes, whether they reach the current end, and a note to be shown
+            before them if an older part of the log was cut off.
 
         Raises:
             NotFound: The sandbox is gone.
-            Refusal: The task has not begun: there is none yet.
+            Refusal: The task has not started, and has no output yet.
             Unavailable: The agent does not answer, or not as Mesos does.
         """
         task = self._task
@@ -137,50 +136,50 @@ class LogReader:
         if piece is None:
             piece = self._read(f"{directory(self._agent, self._framework_id)}/{stream}", offset, length)
         if piece is None and task.state in (TaskState.LAUNCHED, TaskState.STARTING):
-            what = f"task {task.id} has not begun on {task.hostname}, and has written nothing"
-            raise Refusal(409, "not-started", what, remedy=f"stay with it: mesos-gpu logs -f {task.id}")
+            what = f"task {task.id} has not started on {task.hostname}, and has no output yet"
+            raise Refusal(409, "not-started", what, remedy=f"follow its output: mesos-gpu logs -f {task.id}")
         if piece is None:
             raise NotFound(
                 f"the sandbox of {task.id} is gone from {task.hostname}",
                 remedy="agents delete old sandboxes; raise --gc_delay of mesos-agent to keep them longer",
             )
-        begin, raw, at_end, said = piece
+        begin, raw, at_end, cut_note = piece
         if begin == 0 and at_end and is_mark(raw):
-            return 0, b"", True, said  # who followed from its end would miss as much of what the task writes
+            return 0, b"", True, cut_note  # the mark is no output: a reader who follows must begin at 0
         return piece
 
     def _read(self, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:
-        """Read a piece, from where what is left of a log that was cut begins, with what is to be said of that; None:
-        no file."""
+        """Read a piece behind what was cut off the log, with a note about that; None if there is no such file."""
         piece = self._piece(path, offset, length)
-        said = ""
-        for _ in range(_CUTS):  # it may be cut again meanwhile
+        note = ""
+        for _ in range(_CUTS):  # the log may be cut again meanwhile
             cut = None if piece is None or not _may_be_cut(*piece) else self._cut(path)
             if piece is None or cut is None or cut[0] <= piece[0]:
                 break
             after = self._piece(path, cut[0], length)
             if after is None or not (after[1] or self._size(path) == cut[0]):
-                break  # what it says cannot be: its task has printed it
-            piece, said = after, cut[1]
-        return None if piece is None else (*piece, said)
+                break  # not a real mark: the task itself has printed it
+            piece, note = after, cut[1]
+        return None if piece is None else (*piece, note)
 
     def _cut(self, path: str) -> tuple[int, str] | None:
+        """Return the offset at which a cut log begins now, and the note about that; None if it was not cut."""
         head = self._piece(path, 0, HEAD_BYTES)
         return None if head is None else begin_of(head[1])
 
     def _piece(self, path: str, offset: int, length: int) -> tuple[int, bytes, bool] | None:
-        """Read a piece: its offset, the bytes, and whether they reach the end; None: there is no such file."""
+        """Read a piece: its offset, the bytes, and whether they reach the end; None if there is no such file."""
         if offset < 0:
             size = self._size(path)
             if size is None:
                 return None
             offset = max(size + offset, 0)
-        wanted = min(max(length, MAX_CHARACTER), MAX_LOG_BYTES)
+        size = min(max(length, MAX_CHARACTER), MAX_LOG_BYTES)
         raw = b""
         for _ in range(_MAX_PAGES):
-            if len(raw) >= wanted:
+            if len(raw) >= size:
                 break
-            page = self._get(path, offset + len(raw), wanted - len(raw))
+            page = self._get(path, offset + len(raw), size - len(raw))
             if page is None:
                 return None
             try:
@@ -190,8 +189,8 @@ class LogReader:
                 raise self._agent.no_agent(error) from error
             if not more:
                 return offset, raw, True
-            if len(more) > wanted - len(raw):
-                why = f"it sends {len(more)} bytes of {path}, which is more than asked for"
+            if len(more) > size - len(raw):
+                why = f"it sends {len(more)} bytes of {path}, which is more than requested"
                 raise self._agent.no_agent(ValueError(why))
             raw += more
         return offset, raw, False
@@ -224,16 +223,18 @@ def directory(agent: Agent, framework_id: str) -> str:
 
 
 def _may_be_cut(offset: int, raw: bytes, _at_end: bool) -> bool:
-    """Whether a piece may be of the block that tells of a cut, or of the hole behind it, which may have been made after
-    the first bytes were read."""
+    """Return whether a piece may belong to the mark of a cut, or to the hole behind it.
+
+    The cut may also have been made after the first bytes were read.
+    """
     return b"\0" in raw or (raw[:1] == b"[" if offset == 0 else offset < HEAD_BYTES and bool(raw))
 
 
 def whole(raw: bytes, offset: int, *, last: bool, tail: bool = False) -> Chunk:
-    """Bytes as text; what is no UTF-8 becomes U+FFFD.
+    """Return bytes as text; invalid UTF-8 becomes U+FFFD.
 
-    A character that is cut off at the end is left for the next read, unless there is none (`last`). Of one
-    that is cut off at the beginning, because a person asked for the last N bytes (`tail`), nothing is shown.
+    An incomplete character at the end is left for the next read, unless this is the last one (`last`). An incomplete
+    character at the beginning is left out if the last N bytes were requested (`tail`).
     """
     skipped = 0
     if tail and offset > 0:

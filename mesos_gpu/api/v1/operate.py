@@ -1,4 +1,4 @@
-"""GPUs and nodes: how they stand, and what operators do with them."""
+"""Routes of GPUs and nodes: their state, and drains and resets by operators."""
 
 from dataclasses import replace
 from functools import partial
@@ -32,15 +32,18 @@ from mesos_gpu.wire.mesos import operations
 
 
 class Operate:
-    """The routes' functions."""
+    """HTTP handlers of GPUs and nodes.
+
+    Args:
+        cards: Cache of the map of all GPUs, which drains and resets change.
+    """
 
     def __init__(self, scheduler: SchedulerApi, cards: Kept[CardMap]) -> None:
-        """Serve a scheduler. `cards`: the map of all, which drains and resets change."""
         self._scheduler, self._cards = scheduler, cards
         self._listed = Kept(nodes.all_nodes)
 
     async def gpus(self, request: Request) -> Response:
-        """GET /v1/gpus."""
+        """GET /v1/gpus: list GPUs."""
         sight, part = Sight.of(request), nodes.Part.of(request)
         on = of_nodes(request) if "node" in request.query_params else None
         return json_answer(
@@ -48,11 +51,11 @@ class Operate:
         )
 
     async def gpu(self, request: Request) -> Response:
-        """GET /v1/gpus/{id}."""
+        """GET /v1/gpus/{id}: a GPU with its history."""
         return await self._shown(request, _id(request))
 
     async def gpu_use(self, request: Request) -> Response:
-        """GET /v1/gpus/{id}/use."""
+        """GET /v1/gpus/{id}/use: the recent utilization of a GPU."""
         gpu_id = await self._gpu_id(_id(request))
         return json_answer(
             await result_of(
@@ -61,81 +64,85 @@ class Operate:
         )
 
     async def use(self, _request: Request) -> Response:
-        """Answer GET /v1/use with the use of all GPUs in the last day."""
+        """GET /v1/use: the utilization of all GPUs in the last day."""
         return json_answer(await result_of(self._scheduler.read(cluster_use)))
 
     async def drain_gpu(self, request: Request) -> Response:
-        """POST /v1/gpus/{id}/drain."""
-        asked = await _asked(request, deadline=True)
+        """POST /v1/gpus/{id}/drain: drain a GPU."""
+        operation = await _operation(request, deadline=True)
         gpu_id = await self._gpu_id(_id(request))
         await result_of(
             self._scheduler.request(
-                DrainRequested(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+                DrainRequested(
+                    Target.GPU, gpu_id, operation.reason, by=operation.by, deadline_s=operation.deadline_s
+                )
             )
         )
-        self._anew()
+        self._forget_lists()
         return await self._gpus_shown(request, gpu_id)
 
     async def undrain_gpu(self, request: Request) -> Response:
-        """DELETE /v1/gpus/{id}/drain."""
+        """DELETE /v1/gpus/{id}/drain: end the drain of a GPU."""
         gpu_id = await self._gpu_id(_id(request))
         await result_of(self._scheduler.request(UndrainRequested(Target.GPU, gpu_id, by=_by(request))))
-        self._anew()
+        self._forget_lists()
         return await self._gpus_shown(request, gpu_id)
 
     async def reset_gpu(self, request: Request) -> Response:
-        """POST /v1/gpus/{id}/reset: 202, the node does it later."""
-        asked = await _asked(request, deadline=False)
+        """POST /v1/gpus/{id}/reset: request a reset; 202, as the node carries it out later."""
+        operation = await _operation(request, deadline=False)
         gpu_id = await self._gpu_id(_id(request))
-        await result_of(self._scheduler.request(new_reset(gpu_id, asked.reason, by=asked.by)))
-        self._anew()
+        await result_of(self._scheduler.request(new_reset(gpu_id, operation.reason, by=operation.by)))
+        self._forget_lists()
         return await self._shown(request, gpu_id, 202)
 
     async def nodes(self, request: Request) -> Response:
-        """GET /v1/nodes."""
+        """GET /v1/nodes: list nodes."""
         listing = nodes.NodeListing.of(request)
         return json_answer(
             await result_of(self._scheduler.read_copy(lambda view: listing.select(view, self._listed.of)))
         )
 
     async def node(self, request: Request) -> Response:
-        """GET /v1/nodes/{id}."""
-        wanted = _id(request)
+        """GET /v1/nodes/{id}: the agents of a host."""
+        node_name = _id(request)
         agents = await result_of(
-            self._scheduler.read_copy(lambda view: nodes.all_nodes(view, host_of(view, wanted)))
+            self._scheduler.read_copy(lambda view: nodes.all_nodes(view, host_of(view, node_name)))
         )
-        if not agents:  # it is away, and all that is left of it is its drain
-            raise NotFound(f"there is no node {wanted}", remedy="list the nodes with: mesos-gpu nodes")
+        if not agents:  # known only from its drain
+            raise NotFound(f"there is no node {node_name}", remedy="list the nodes with: mesos-gpu nodes")
         return json_answer({"nodes": agents})
 
     async def node_use(self, request: Request) -> Response:
-        """GET /v1/nodes/{id}/use."""
-        wanted = _id(request)
+        """GET /v1/nodes/{id}/use: the recent utilization of a host's GPUs."""
+        node_name = _id(request)
 
         def read(view: View) -> UseOverTime:
-            here = gpu_statuses(view, host_of(view, wanted).__eq__)
+            here = gpu_statuses(view, host_of(view, node_name).__eq__)
             metered = [status.gpu.id for status in here if is_metered(status.node, status.gpu.id)]
             return over_time(view, [view.use_history.cards.get(gpu_id) for gpu_id in metered])
 
         return json_answer(await result_of(self._scheduler.read(read)))
 
     async def drain_node(self, request: Request) -> Response:
-        """POST /v1/nodes/{id}/drain."""
-        asked = await _asked(request, deadline=True)
+        """POST /v1/nodes/{id}/drain: drain a node."""
+        operation = await _operation(request, deadline=True)
         hostname = await self._hostname(_id(request))
         await result_of(
             self._scheduler.request(
-                DrainRequested(Target.NODE, hostname, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+                DrainRequested(
+                    Target.NODE, hostname, operation.reason, by=operation.by, deadline_s=operation.deadline_s
+                )
             )
         )
-        self._anew()
+        self._forget_lists()
         return await self._node_shown(hostname)
 
     async def undrain_node(self, request: Request) -> Response:
-        """DELETE /v1/nodes/{id}/drain."""
+        """DELETE /v1/nodes/{id}/drain: end the drain of a node."""
         hostname = await self._hostname(_id(request))
         await result_of(self._scheduler.request(UndrainRequested(Target.NODE, hostname, by=_by(request))))
-        self._anew()
+        self._forget_lists()
         return await self._node_shown(hostname)
 
     async def _gpu_id(self, wanted: str) -> GpuId:
@@ -148,7 +155,7 @@ class Operate:
         note.about("node", hostname)
         return hostname
 
-    def _anew(self) -> None:
+    def _forget_lists(self) -> None:
         self._listed.forget()
         self._cards.forget()
 
@@ -159,7 +166,7 @@ class Operate:
         def show(view: View) -> shapes.GpuWithHistory:
             gpu_id = gpu_of(view, wanted)
             status = gpu_status(view, gpu_id)
-            if status is None:  # it is away, and all that is left of it is its drain
+            if status is None:  # known only from its drain
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
             return views.gpu_with_history(view, status, sight)
 
@@ -188,19 +195,29 @@ def _id(request: Request) -> str:
     return str(request.path_params["id"])
 
 
-def _who(request: Request, said: str) -> str:
-    """Who does it: the proved name; where nobody is asked, what the request says."""
+def _operator(request: Request, said: str) -> str:
+    """Return the name of the operator: the caller's proved name, else the name in the request."""
     return caller_of(request).name or said
 
 
 def _by(request: Request) -> str:
-    by = _who(request, request.query_params.get("by", ""))
+    """Return the name of the operator for a request without a body.
+
+    Raises:
+        Refusal: The name is not valid.
+    """
+    by = _operator(request, request.query_params.get("by", ""))
     problem = operations.by_problem(by)
     if problem:
         raise invalid(problem)
     return by
 
 
-async def _asked(request: Request, *, deadline: bool) -> operations.Request:
+async def _operation(request: Request, *, deadline: bool) -> operations.Request:
+    """Return the drain or reset in a body.
+
+    Raises:
+        Refusal: The body is not valid.
+    """
     operation = valid(await read_of(request, partial(operations.decode, deadline=deadline)))
-    return replace(operation, by=_who(request, operation.by))
+    return replace(operation, by=_operator(request, operation.by))

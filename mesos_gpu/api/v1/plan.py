@@ -1,4 +1,4 @@
-"""Plans: what an operator could do. Nothing is changed."""
+"""Plans of moves that make room for a job; nothing is changed."""
 
 from collections.abc import Collection
 from functools import partial
@@ -25,14 +25,13 @@ from mesos_gpu.wire.jobs import left_open_of, spec_from_mapping
 
 
 class Plans:
-    """The routes' functions."""
+    """HTTP handlers of plans."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def for_request(self, request: Request) -> Response:
-        """POST /v1/plan/defrag."""
+        """POST /v1/plan/defrag: plan moves for a request."""
         spec, left = await read_of(request, _spec)
 
         def read(view: View) -> defrag.Problem:
@@ -41,21 +40,22 @@ class Plans:
         return await self._planned(request, await result_of(self._scheduler.read_copy(read)))
 
     async def for_job(self, request: Request) -> Response:
-        """GET /v1/plan/defrag/{id}."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        """GET /v1/plan/defrag/{id}: plan moves for a waiting job."""
+        job_name, sight = request.path_params["id"], Sight.of(request)
 
         def read(view: View) -> defrag.Problem:
-            job = job_of(view, wanted, sight.sees)
+            job = job_of(view, job_name, sight.sees)
             if job.state is not JobState.PENDING:
-                what = f"job {job.id} is {job.state.value}: it needs no room"
-                raise Conflict(what, remedy="name a job that waits: mesos-gpu queue")
+                what = f"job {job.id} is {job.state.value}: only waiting jobs need room"
+                raise Conflict(what, remedy="name a waiting job; list them with: mesos-gpu queue")
             return defrag_problem(view, job)
 
         return await self._planned(request, await result_of(self._scheduler.read_copy(read)))
 
     async def _planned(self, request: Request, problem: defrag.Problem) -> Response:
+        """Compute a plan, and answer with it."""
         sight = Sight.of(request)
-        # The search may take a while: it must not hold up the engine, nor other requests.
+        # The search may take long: it must not delay the engine or other requests.
         plan = await in_turn(request, partial(defrag.plan, problem))
         moved = {JobId(move.job_id) for move in plan.moves}
 
@@ -67,15 +67,15 @@ class Plans:
 
 
 def _spec(body: bytes) -> tuple[JobSpec, frozenset[str]]:
-    """Return a request, and which of its CPUs and memory the scheduler decides."""
-    asked = object_of(body)
-    if not any(asked.get(key) is not None for key in ("command", "argv", "image")):
-        asked["command"] = "true"  # what would run is of no account
-    return valid(spec_from_mapping(asked)), left_open_of(asked)
+    """Return the job of a request, and those of its CPUs and memory that get defaults."""
+    request = object_of(body)
+    if not any(request.get(key) is not None for key in ("command", "argv", "image")):
+        request["command"] = "true"  # the plan does not depend on the command
+    return valid(spec_from_mapping(request)), left_open_of(request)
 
 
 def _shown(problem: defrag.Problem, plan: Plan, hidden: Collection[str]) -> shapes.Plan:
-    """`hidden`: ids of jobs that who asks does not see."""
+    """Return the JSON of a plan. `hidden`: ids of jobs that are invisible to the caller."""
     targets: list[shapes.Place] = [
         {"hostname": target.hostname, "gpu_ids": list(target.gpus)} for target in plan.targets
     ]

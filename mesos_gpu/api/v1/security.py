@@ -1,4 +1,4 @@
-"""What keeps others from the interface, for who looks at its status."""
+"""Security of the REST interface, as its status shows it."""
 
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
 from mesos_gpu.adapters.tls.reload import ReloadedTls
@@ -8,7 +8,7 @@ from mesos_gpu.model.access.caller import Proof
 
 
 def secured(tls: ReloadedTls | None, who: Who | None, *, open_to_all: bool) -> shapes.Secured:
-    """How the interface is reached; `open_to_all`: from other machines, by anybody."""
+    """Return how the interface is protected. `open_to_all`: whether other machines reach it without authentication."""
     issuer = who.provers.get(Proof.OIDC) if who else None
     return {
         "open_to_all": open_to_all,

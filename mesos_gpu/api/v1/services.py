@@ -1,4 +1,4 @@
-"""Services: names whose requests are split over apps, for people and for load balancers."""
+"""Routes of services: names whose requests are split over apps; as JSON, or for load balancers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,14 +39,13 @@ HTTP_PORT: Final = Number("http_port", 80, 1, 65535)
 
 
 class ServiceHandlers:
-    """Handlers of the routes below /v1/services."""
+    """HTTP handlers of the routes below /v1/services."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/services."""
+        """GET /v1/services: list services, or export them for a load balancer."""
         form, groups = _format(request), request.query_params.getlist("group")
         port = int(HTTP_PORT.of(request))
         sight = AppSight.of(request)
@@ -56,24 +55,24 @@ class ServiceHandlers:
         return await run_in_threadpool(lambda: _all_as(form, facts, groups, port))
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/services/{name}."""
+        """GET /v1/services/{name}: a service."""
         form, name = _format(request), _name(request)
         sight = AppSight.of(request)
         facts = await self._read(lambda view: _facts(view, [_named(view, name, sight)], sight))
         return _one_as(form, facts)
 
     async def put(self, request: Request) -> Response:
-        """PUT /v1/services/{name}: as a whole."""
-        wanted = valid(await read_of(request, partial(split.decode, _name(request))))
+        """PUT /v1/services/{name}: create or replace a service."""
+        service = valid(await read_of(request, partial(split.decode, _name(request))))
         sight = AppSight.of(request)
-        unknown = await self._read(lambda view: _unknown(view, wanted, sight))
+        unknown = await self._read(lambda view: _faults(view, service, sight))
         if unknown:
             raise invalid(*unknown)
-        await result_of(self._scheduler.request(SplitSet(wanted)))
-        return _one_as(JSON, await self._read(lambda view: _facts(view, [wanted], sight)))
+        await result_of(self._scheduler.request(SplitSet(service)))
+        return _one_as(JSON, await self._read(lambda view: _facts(view, [service], sight)))
 
     async def delete(self, request: Request) -> Response:
-        """DELETE /v1/services/{name}."""
+        """DELETE /v1/services/{name}: delete a service."""
         name, sight = _name(request), AppSight.of(request)
 
         def gather(view: View) -> "_Facts":
@@ -94,30 +93,31 @@ class ServiceHandlers:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What answers are made of; nothing in it changes any more."""
+    """Immutable facts from which answers are made."""
 
     splits: tuple[TrafficSplit, ...]
     apps: Mapping[str, App]
-    serving: Mapping[str, Sequence[backends.Address]]  # by app
+    serving: Mapping[str, Sequence[backends.Address]]  # addresses of serving tasks, by app
 
 
 def _facts(view: View, splits: Any, sight: AppSight, *, everything: bool = False) -> _Facts:
-    """Facts of the apps of `splits`, or of all, as far as they are seen."""
-    known = _by_id(view)
-    splits = tuple(part for each in splits if (part := _part_of(each, known, sight)))
-    wanted = {id for each in splits for id in each.weights}
+    """Return facts about the visible apps of `splits`, or about all visible apps."""
+    apps_by_id = _by_id(view)
+    splits = tuple(part for service in splits if (part := _part_of(service, apps_by_id, sight)))
+    app_ids = {id for service in splits for id in service.weights}
     apps = {
         app.id: _shown(app, sight)
         for app in view.catalog.root.all_apps()
-        if (everything or app.id in wanted) and sight.sees(app)
+        if (everything or app.id in app_ids) and sight.sees(app)
     }
     return _Facts(splits, apps, {id: [_address(task) for task in serving_tasks(view, id)] for id in apps})
 
 
 def _shown(app: App, sight: AppSight) -> App:
-    """Return an app as it is seen.
+    """Return an app without hidden fields.
 
-    Hidden labels that limit who uses its services stay, without their values: no export has these services then.
+    Hidden labels that limit access to its services stay, without their values, so that these services are never
+    exported.
     """
     shown = sight.shown(app)
     hidden = (label for label in app.labels if label not in shown.labels)
@@ -126,7 +126,7 @@ def _shown(app: App, sight: AppSight) -> App:
 
 
 def _address(task: Task) -> backends.Address:
-    """Where its agent can be reached: the name of a host need not be known to a load balancer."""
+    """Return a task's address by its agent's URL: a load balancer may not know the name of the host."""
     return task.id, urlsplit(task.agent_url).hostname or task.hostname, task.proved_ports
 
 
@@ -135,19 +135,19 @@ def _by_id(view: View) -> Mapping[str, App]:
 
 
 def _part_of(split: TrafficSplit, known: Mapping[str, App], sight: AppSight) -> TrafficSplit | None:
-    """A service with those of its apps that are seen; None: none is. An app that is gone is judged by its path."""
+    """Return a service with its visible apps; None if none is visible. A removed app is judged by its path."""
     if sight.rights.is_open:
         return split
-    seen = {
+    visible = {
         id: weight
         for id, weight in split.weights.items()
         if (sight.sees(known[id]) if id in known else sight.rights.may(APP_SEE, Subject(app=id)))
     }
-    return replace(split, weights=seen) if seen else None
+    return replace(split, weights=visible) if visible else None
 
 
 def _require(known: Mapping[str, App], split: TrafficSplit, sight: AppSight) -> None:
-    """Let pass who may command the services of all its apps, those that are gone too."""
+    """Require the right to change the services of all apps of a service, including removed ones."""
     for id in split.weights:
         if id in known:
             sight.require(SERVICE_WRITE, known[id])
@@ -156,24 +156,29 @@ def _require(known: Mapping[str, App], split: TrafficSplit, sight: AppSight) -> 
 
 
 def _named(view: View, name: str, sight: AppSight) -> TrafficSplit:
+    """Return the service with a name.
+
+    Raises:
+        NotFound: It does not exist, or none of its apps is visible.
+    """
     split = view.splits.get(name)
     if split is None or _part_of(split, _by_id(view), sight) is None:
         raise NotFound(f"there is no service {name}", remedy="list them with: mesos-gpu service list")
     return split
 
 
-def _unknown(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]:
-    """What is wrong with a service that is wanted.
+def _faults(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]:
+    """Return the faults of a requested service.
 
     Raises:
-        Refusal: It, or the one that it takes the place of, is of apps whose services are others' to change.
+        Refusal: It, or the service that it replaces, belongs to apps whose services the caller may not change.
     """
     apps = _by_id(view)
-    known = {id for id, app in apps.items() if sight.sees(app)}
+    visible = {id for id, app in apps.items() if sight.sees(app)}
     unknown = [
         Problem(split.place_of(id), f"there is no app {id}; create it first, or correct the id")
         for id in wanted.weights
-        if id not in known
+        if id not in visible
     ]
     if unknown:
         return unknown
@@ -181,14 +186,17 @@ def _unknown(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]
     if not sight.rights.is_open:
         _require(apps, wanted, sight)
         if there is not None and _part_of(there, apps, sight) is None:
-            what = f"the name {wanted.name} is that of another's service"
-            raise Refusal(403, "forbidden", what, remedy="choose another one")
+            what = f"the name {wanted.name} belongs to a service of another owner"
+            raise Refusal(403, "forbidden", what, remedy="choose another name")
         if there is not None:
             _require(apps, there, sight)
     others = Others(sight, apps, view.splits.values())
     return [
-        Problem("/port" if word.startswith(PORT) else "/hosts", f"{word} is another's service; name another")
-        for word in others.have(wanted_by_service(wanted), but=wanted.name)
+        Problem(
+            "/port" if claim.startswith(PORT) else "/hosts",
+            f"{claim} belongs to a service of another owner; choose another one",
+        )
+        for claim in others.have(wanted_by_service(wanted), but=wanted.name)
     ]
 
 
@@ -211,20 +219,20 @@ def _serving(facts: _Facts) -> backends.Serving:
 
 
 def _one_as(form: str, facts: _Facts) -> Response:
-    """Answer with a service; for HAProxy its backend alone."""
-    (wanted,) = facts.splits
-    backend = backends.named(wanted, facts.apps, _serving(facts))
+    """Answer with a service; HAProxy gets its backend only."""
+    (service,) = facts.splits
+    backend = backends.named(service, facts.apps, _serving(facts))
     if form == HAPROXY:
         return _text(haproxy.render([backend], http_port=0, sections=False))
-    return json_answer(traefik.render([backend]) if form == TRAEFIK else _json(backend, wanted, facts))
+    return json_answer(traefik.render([backend]) if form == TRAEFIK else _json(backend, service, facts))
 
 
 def _all_as(form: str, facts: _Facts, groups: Sequence[str], http_port: int) -> Response:
-    """All that have names, and those that labels ask for in any of `groups`."""
-    by_name = {each.name: each for each in facts.splits}
+    """Answer with all named services, and those that labels of apps define for any of `groups`."""
+    by_name = {service.name: service for service in facts.splits}
     shown = [
-        backends.named(each, facts.apps, _serving(facts))
-        for each in sorted(facts.splits, key=lambda s: s.name)
+        backends.named(service, facts.apps, _serving(facts))
+        for service in sorted(facts.splits, key=lambda s: s.name)
     ]
     shown += backends.labelled(facts.apps.values(), _serving(facts), groups) if groups else ()
     shown = backends.without_clashes(shown, http_port)
@@ -232,7 +240,7 @@ def _all_as(form: str, facts: _Facts, groups: Sequence[str], http_port: int) -> 
         return _text(haproxy.render(shown, http_port=http_port))
     if form == TRAEFIK:
         return json_answer(traefik.render(shown))
-    return json_answer({"services": [_json(each, by_name.get(each.name), facts) for each in shown]})
+    return json_answer({"services": [_json(backend, by_name.get(backend.name), facts) for backend in shown]})
 
 
 def _text(text: str) -> Response:
@@ -240,6 +248,7 @@ def _text(text: str) -> Response:
 
 
 def _json(backend: Backend, wanted: TrafficSplit | None, facts: _Facts) -> dict[str, Any]:
+    """Return the JSON of a service; `wanted`: its definition, None if labels define it."""
     total = sum(server.weight for server in backend.servers)
     weights = wanted.weights if wanted else backend.shares
     return {
@@ -252,13 +261,13 @@ def _json(backend: Backend, wanted: TrafficSplit | None, facts: _Facts) -> dict[
         "apps": [_app_json(id, weight, backend, facts, total) for id, weight in weights.items()],
         "servers": [
             {
-                "task_id": each.task_id,
-                "app": each.app_id,
-                "host": each.host,
-                "port": each.port,
-                "weight": each.weight,
+                "task_id": server.task_id,
+                "app": server.app_id,
+                "host": server.host,
+                "port": server.port,
+                "weight": server.weight,
             }
-            for each in backend.servers
+            for server in backend.servers
         ],
         "asked": split.encode(wanted) if wanted else None,
         "problems": list(backend.problems),

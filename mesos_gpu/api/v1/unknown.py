@@ -1,4 +1,4 @@
-"""Tasks that Mesos knows and the scheduler's state does not: listed, adopted, ended."""
+"""Routes of tasks that Mesos knows and the scheduler's state does not: listing, adopting and ending them."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,23 +15,22 @@ from mesos_gpu.model.tasks.task import Task
 
 
 class UnknownTasks:
-    """The routes' functions."""
+    """HTTP handlers of unknown tasks."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def list(self, _request: Request) -> Response:
-        """GET /v1/tasks/unknown."""
+        """GET /v1/tasks/unknown: list unknown tasks."""
         return json_answer({"tasks": await result_of(self._scheduler.read(_shown))})
 
     async def adopt(self, request: Request) -> Response:
-        """POST /v1/tasks/unknown/{id}/adopt: what is left."""
+        """POST /v1/tasks/unknown/{id}/adopt: assign a task to its job; answers with the remaining ones."""
         await result_of(self._scheduler.request(UnknownAdopted(TaskId(request.path_params["id"]))))
         return await self.list(request)
 
     async def kill(self, request: Request) -> Response:
-        """DELETE /v1/tasks/unknown/{id}: 202, it ends later."""
+        """DELETE /v1/tasks/unknown/{id}: end a task; 202, as it ends later."""
         await result_of(self._scheduler.request(UnknownKilled(TaskId(request.path_params["id"]))))
         return json_answer({"tasks": await result_of(self._scheduler.read(_shown))}, 202)
 

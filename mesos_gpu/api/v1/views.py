@@ -1,4 +1,4 @@
-"""Nouns as the JSON of docs/reference/rest.md."""
+"""Conversion of the state's objects to the JSON of docs/reference/rest.md."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -49,8 +49,10 @@ _FOR_OTHERS = frozenset((NoticeReason.RECLAIM, NoticeReason.PREEMPTION, NoticeRe
 
 
 def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes.Job:
-    """A job as `sight` sees it, with where its latest launch is. Values of its environment may be secrets: `show_env`
-    shows them."""
+    """Return a job with its latest launch as JSON, without fields that are invisible to the caller.
+
+    `show_env`: whether values of its environment are included; they may be secrets.
+    """
     reads = sight.reads(job)
     whole: shapes.Job = {
         "id": job.id,
@@ -75,7 +77,7 @@ def _requested(view: View, spec: JobSpec, show_env: bool) -> shapes.Requested:
 
 
 def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shapes.Progress:
-    """How far a job has come; `tasks`: of its latest launch, by rank."""
+    """Return the progress of a job; `tasks`: those of its latest launch, by rank."""
     return {
         "healthy": _healthy(tasks),
         "learnt_min_driver": job.learnt_min_driver,
@@ -118,7 +120,7 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
 
 
 def array_counts(view: View, job_id: JobId) -> ArrayCounts | None:
-    """How far the tasks of an array are; None: it is none."""
+    """Return the numbers of an array's tasks by progress; None if the job is no array."""
     array = view.arrays.get(job_id)
     if array is None:
         return None
@@ -136,7 +138,14 @@ def array_counts(view: View, job_id: JobId) -> ArrayCounts | None:
 def array(
     view: View, array: JobArray, places: Runs, members: Sequence[Job], sight: Sight, most: int
 ) -> Array:
-    """An array, those of its tasks at some places by how far they are, and the jobs among them."""
+    """Return an array with its tasks at some places by progress, and the first jobs among them.
+
+    Args:
+        places: Positions of the requested tasks in the array.
+        members: Jobs of these tasks.
+        sight: Visibility for the caller.
+        most: Maximum number of jobs in the answer.
+    """
     text, live = array.indexes.text, [job for job in members if not job.state.ended]
     running = merged(sorted(_place(array, job) for job in live if job.state is not JobState.PENDING))
     ended = {
@@ -152,7 +161,7 @@ def array(
         "finished": ended["finished"],
         "failed": ended["failed"],
         "killed": ended["killed"],
-        "jobs": [job(view, each, sight) for each in members[:most]],
+        "jobs": [job(view, member, sight) for member in members[:most]],
         "total": len(members),
     }
 
@@ -162,7 +171,7 @@ def _place(array: JobArray, job: Job) -> int:
 
 
 def notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice | None:
-    """The notice of all tasks, which are told together, as `sight` sees it; none: there is none."""
+    """Return the notice of a job's tasks, which all get the same one; None without a notice."""
     if not notices:
         return None
     last = notices[0]
@@ -176,13 +185,13 @@ def notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice
         "at": last.at,
         "until": last.until,
         "recalled_at": last.recalled_at,
-        "told": all(each.told >= each.number for each in notices),
+        "told": all(task_notice.told >= task_notice.number for task_notice in notices),
         "warning": last.warning,
     }
 
 
 def _coming_end(view: View, job: Job, sight: Sight) -> ComingEnd | None:
-    """Return the known end of a job that runs; jobs and queues are named to callers that see them."""
+    """Return the planned end of a running job, without invisible jobs and queues."""
     end = coming_end(view, job)
     if end is None:
         return None
@@ -195,10 +204,10 @@ def _coming_end(view: View, job: Job, sight: Sight) -> ComingEnd | None:
 
 
 def _uses(view: View, task: Task) -> list[ShareUse]:
-    """What its node last said of a task that has a share."""
+    """Return the use of a task's shares as its node last reported it."""
     node = view.nodes.get(task.agent_id) if task.share and not task.ended else None
-    said = node.inventory.uses if node and node.inventory else ()
-    return [use for use in said if use.task_id == task.id and use.gpu_id in task.gpus]
+    uses = node.inventory.uses if node and node.inventory else ()
+    return [use for use in uses if use.task_id == task.id and use.gpu_id in task.gpus]
 
 
 def _use(use: ShareUse) -> shapes.ShareUse:
@@ -213,22 +222,25 @@ def _use(use: ShareUse) -> shapes.ShareUse:
 
 
 def _resize_of(task: Task) -> Resizing | None:
-    """What became of the latest resize of a task; one that its host did not answer is not done once it has ended."""
+    """Return the latest resize of a task, as refused if the task has ended without an answer; None without a resize."""
     if task.resize is None or not task.resize.number:
-        return None  # it was only asked what it has
+        return None  # only the current share was read
     if not (task.ended and task.resize.pending):
         return task.resize
-    return replace(task.resize, answered=True, refused="it ended before its host had answered")
+    return replace(task.resize, answered=True, refused="the task ended before its host answered")
 
 
 def _resize(resizes: Sequence[Resizing]) -> shapes.Resize | None:
-    """What became of a resize of all tasks: that of the one that has not answered, or has refused.
+    """Return the resize of a job with several tasks: that of a task that has not answered, or has refused.
 
-    Once it is withdrawn, those that had refused it before do not count."""
+    After a withdrawal, tasks that had refused before do not count.
+    """
     if not resizes:
         return None
-    withdrawn = [each for each in resizes if each.withdrawn]
-    resize = max(withdrawn or resizes, key=lambda each: (each.pending, bool(each.refused)))
+    withdrawn = [task_resize for task_resize in resizes if task_resize.withdrawn]
+    resize = max(
+        withdrawn or resizes, key=lambda task_resize: (task_resize.pending, bool(task_resize.refused))
+    )
     return {
         "state": _state(resize),
         "memory_mib": resize.share.memory_mib,
@@ -248,7 +260,7 @@ def _state(resize: Resizing) -> str:
 
 
 def share(share: Share) -> shapes.Share:
-    """What is granted of each GPU, and who guarantees it."""
+    """Return the share that is granted of each GPU, and how it is enforced, as JSON."""
     by = guarantee(share)
     return {
         "memory_mib": share.memory_mib,
@@ -261,13 +273,13 @@ def share(share: Share) -> shapes.Share:
 
 
 def _healthy(tasks: Sequence[Task]) -> bool | None:
-    """Whether a job is healthy: True if all tasks are known to be, False if one is known not to be, else None."""
-    known = {task.healthy for task in tasks if not task.ended}
-    return False if False in known else True if known == {True} else None
+    """Return True if all tasks are known to be healthy, False if one is known to be unhealthy, else None."""
+    results = {task.healthy for task in tasks if not task.ended}
+    return False if False in results else True if results == {True} else None
 
 
 def task(view: View, task: Task, sight: Sight) -> shapes.Task:
-    """A launch, a node monitor, or a task that holds a shared GPU in Mesos."""
+    """Return a launch, a node monitor, or a task that holds a shared GPU in Mesos, as JSON."""
     owner = view.jobs.get(task.job_id) if task.job_id else None
     return {
         "id": task.id,
@@ -297,7 +309,7 @@ def task(view: View, task: Task, sight: Sight) -> shapes.Task:
 
 
 def _ended_as(task: Task) -> str | None:
-    """Return what became of a launch that the scheduler ended, with its job queued again, or None of another one."""
+    """Return why the scheduler ended a launch and queued its job again; None for other launches."""
     if task.state is not TaskState.LOST or not task.evicted:
         return None
     for_others = task.notice is not None and task.notice.reason in _FOR_OTHERS
@@ -305,12 +317,14 @@ def _ended_as(task: Task) -> str | None:
 
 
 def _problem_of_ports(view: View, task: Task, owner: Job | None, sight: Sight) -> str:
+    """Return why a task is not proved to listen on its ports, hidden if its job may not be read."""
     if task.listening is None or task.ended:
         return ""
     return str(sight.veiled(view, task.listening.problem)) if owner is None or sight.reads(owner) else HIDDEN
 
 
 def _name(task: Task, owner: Job | None) -> str:
+    """Return the name of a task: that of its job, or one that shows its purpose."""
     if owner is not None:
         return owner.spec.name
     if task.covers is not None:
@@ -320,7 +334,7 @@ def _name(task: Task, owner: Job | None) -> str:
 
 
 def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
-    """A GPU, how it stands, and who holds it, as far as `sight` sees that."""
+    """Return a GPU, its health, and the job that holds it, as far as visible, as JSON."""
     node, gpu, card = status.node, status.gpu, status.card
     holder, shared = holder_of(view, gpu.id), shared_gpu(view, gpu)
     task_id, job_id, job_name = _names(view, holder, sight) if holder else (None, None, None)
@@ -353,7 +367,7 @@ def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
 
 
 def _names(view: View, task: Task, sight: Sight) -> tuple[str, str | None, str | None]:
-    """A task's id, its job's and the job's name, for who may see the job."""
+    """Return ids of a task and its job, and the job's name, hidden if the job is invisible."""
     owner = view.jobs.get(task.job_id) if task.job_id else None
     if owner is None:
         return task.id if sight.sees_task(view.jobs, task) else HIDDEN, None, None
@@ -389,18 +403,18 @@ def _sharing(shared: SharedGpu) -> shapes.GpuSharing:
 
 
 def gpu_with_history(view: View, status: GpuStatus, sight: Sight) -> shapes.GpuWithHistory:
-    """A GPU as `sight` sees it with its history, oldest first."""
+    """Return a GPU with its history, oldest first, as JSON."""
     history = [transition(change) for change in status.card.changes] if status.card else []
     return {**gpu(view, status, sight), "history": sight.veiled(view, history)}
 
 
 def transition(change: Transition) -> shapes.Transition:
-    """A change of a GPU's health."""
+    """Return a change of a GPU's health as JSON."""
     return {"at": change.at, "old": change.old.value, "new": change.new.value, "reason": change.reason}
 
 
 def drain(drain: Drain) -> shapes.Drain:
-    """What keeps new work off a GPU or a node."""
+    """Return a drain of a GPU or a node as JSON."""
     return {
         "target": drain.target.value,
         "name": drain.name,
@@ -412,12 +426,12 @@ def drain(drain: Drain) -> shapes.Drain:
 
 
 def reset(reset: Reset) -> shapes.Reset:
-    """A reset that is under way."""
+    """Return a reset in progress as JSON."""
     return {"request": reset.request, "reason": reset.reason, "by": reset.by, "since": reset.since}
 
 
 def node_state(node: Node) -> str:
-    """Say how an agent stands: it is up if its monitor has reported, or if it has no GPUs."""
+    """Return the state of an agent: it is up if its monitor has reported, or if it has no GPUs."""
     if node.lost_at is not None:
         return "lost"
     if node.reported_at is None and node.monitor_launches:
@@ -430,7 +444,7 @@ def node_state(node: Node) -> str:
 def node(
     view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int, amounts: NodeAmounts | None
 ) -> shapes.Node:
-    """Return an agent with its GPUs.
+    """Return an agent with its GPUs as JSON.
 
     Args:
         view: View of the state.
@@ -440,7 +454,7 @@ def node(
         amounts: CPUs and memory of the node; None if its next offer is on its way.
     """
     drained = drain_of(view, node.hostname)
-    said = node.inventory or Inventory(source="")
+    inventory = node.inventory or Inventory(source="")
     return {
         "agent_id": node.id,
         "hostname": node.hostname,
@@ -451,14 +465,14 @@ def node(
         "region": node.region,
         "zone": node.zone,
         **counted_gpus(view, gpus),
-        "driver_version": said.driver_version,
-        "cuda_version": said.cuda_version,
-        "volume": said.volume,
-        "volume_problem": said.volume_problem or None,
-        "isolation": said.isolation or None,
-        "control_ports": said.control_ports or None,
+        "driver_version": inventory.driver_version,
+        "cuda_version": inventory.cuda_version,
+        "volume": inventory.volume,
+        "volume_problem": inventory.volume_problem or None,
+        "isolation": inventory.isolation or None,
+        "control_ports": inventory.control_ports or None,
         "drain": drain(drained) if drained else None,
-        "source": said.source or None,
+        "source": inventory.source or None,
         "reported_at": node.reported_at,
         "tasks": tasks,
         "cpus_total": amounts.total.cpus if amounts else None,
@@ -477,11 +491,11 @@ def status(
     *,
     journal_problem: str = "",
 ) -> shapes.Status:
-    """The scheduler and a summary; `counted`: all GPUs."""
+    """Return the state of the scheduler, and a summary, as JSON; `counted`: numbers of all GPUs."""
     states = Counter(job.state.value for job in view.jobs.values())
     if unmade := unmade_tasks(view):
         states[JobState.PENDING.value] += unmade
-    said = {n.hostname: n.inventory for n in view.nodes.values() if n.inventory}
+    inventories = {n.hostname: n.inventory for n in view.nodes.values() if n.inventory}
     return {
         "framework_id": view.framework_id,
         "master_url": view.master_url,
@@ -497,16 +511,18 @@ def status(
         "unsaved": view.unsaved or None,
         "journal_problem": journal_problem or None,
         "level_problem": view.fabric.problem or None,
-        "drains": [drain(each) for each in view.drains.values()],
-        "isolation_off": sorted(host for host, inventory in said.items() if inventory.isolation == "off"),
+        "drains": [drain(node_drain) for node_drain in view.drains.values()],
+        "isolation_off": sorted(
+            host for host, inventory in inventories.items() if inventory.isolation == "off"
+        ),
         "control_ports_off": sorted(
-            host for host, inventory in said.items() if inventory.control_ports == "off"
+            host for host, inventory in inventories.items() if inventory.control_ports == "off"
         ),
     }
 
 
 def counted_gpus(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
-    """How many of these GPUs are used, not healthy, drained."""
+    """Return how many of the GPUs are used, not healthy, or drained."""
     return {
         "gpus_total": len(gpus),
         "gpus_used": sum(is_used(view, status) for status in gpus),
@@ -516,7 +532,7 @@ def counted_gpus(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
 
 
 def why(view: View, why: Why, sight: Sight) -> shapes.Why:
-    """Why a job waits; other jobs are named to who sees them."""
+    """Return why a job waits as JSON, without invisible jobs."""
     nearest = why.nearest
     shown: shapes.Why = {
         "job_id": why.job_id,
@@ -540,7 +556,7 @@ def why(view: View, why: Why, sight: Sight) -> shapes.Why:
 
 
 def job_plan(view: View, plan: JobPlan, sight: Sight) -> shapes.JobPlan:
-    """Return the plan of a job as an answer."""
+    """Return the plan of a job as JSON."""
     return {
         "verdict": plan.verdict.value,
         "hostnames": list(plan.hostnames),
@@ -550,13 +566,13 @@ def job_plan(view: View, plan: JobPlan, sight: Sight) -> shapes.JobPlan:
 
 
 def estimate(estimate: Estimate) -> shapes.Estimate:
-    """When a pending job may start."""
+    """Return the estimate of a pending job's start as JSON."""
     return {"at": estimate.at, "basis": estimate.basis}
 
 
 def waiting(view: View, waiting: Waiting, sight: Sight) -> line.Waiting:
-    """A pending job at its place; other jobs are named to who sees them."""
-    job, spec, kept = waiting.job, waiting.job.spec, waiting.kept
+    """Return a pending job at its position as JSON, without invisible jobs in its estimate."""
+    job, spec, reservation = waiting.job, waiting.job.spec, waiting.kept
     return {
         "position": waiting.position,
         "id": job.id,
@@ -571,15 +587,19 @@ def waiting(view: View, waiting: Waiting, sight: Sight) -> line.Waiting:
         "cpus": spec.cpus * spec.tasks,
         "mem_mib": spec.mem_mib * spec.tasks,
         "submitted_at": job.submitted_at,
-        "reservation": {"hostname": kept.hostname, "gpu_ids": list(kept.gpus), "at": kept.at}
-        if kept
+        "reservation": {
+            "hostname": reservation.hostname,
+            "gpu_ids": list(reservation.gpus),
+            "at": reservation.at,
+        }
+        if reservation
         else None,
         "estimate": sight.veiled(view, estimate(waiting.estimate)),
     }
 
 
 def queue(use: QueueUse) -> line.QueueUse:
-    """A queue, its limit and what it holds."""
+    """Return a queue with its limit and its usage as JSON."""
     return {
         "name": use.name,
         "limit_gpus": use.limit_gpus,

@@ -105,7 +105,7 @@ def test_service_port_of_anothers_app_is_not_taken(rig: Rig, mine: dict[str, Any
     mine = {"portDefinitions": [{"port": 10060}], **mine}
     refused = create(rig, "ann", "/research/mine", **mine)
     assert refused.status_code == 403
-    assert f"{word} is another's service" in refused.text
+    assert f"{word} belongs to a service of another owner" in refused.text
     assert create(rig, "boss", "/research/mine", **mine).status_code == 201
 
 

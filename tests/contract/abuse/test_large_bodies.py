@@ -145,9 +145,7 @@ def test_second_large_document_of_a_caller_is_refused_until_the_first_is_answere
             assert gate.entered.wait(60)
             second = send("ann")
             assert (second.status_code, second.headers["Retry-After"]) == (429, "1")
-            assert second.json()["message"].startswith(
-                "another body of more than 1 MiB of 'ann' is under way"
-            )
+            assert second.json()["message"].startswith("'ann' is sending another body of more than 1 MiB")
             other = senders.submit(send, "bob")
             wait_until("both are under way", lambda: len(body_requests._LARGE) == 2)
             assert send("carl").status_code == 429

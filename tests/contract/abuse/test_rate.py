@@ -52,7 +52,7 @@ def test_too_many_requests_are_told_when_to_come_again() -> None:
         refused = rig.call("GET", "/v1/status")
         error = refused.json()["error"]
         assert (refused.status_code, error["code"], refused.headers["Retry-After"]) == (429, "rate", "100")
-        assert error["message"] == "127.0.0.1 asks for more than 0.01 requests/s, and 3 at once after a pause"
+        assert error["message"] == "127.0.0.1 sends more than 0.01 requests/s, and 3 at once after a pause"
         marathon = rig.call("GET", "/v2/apps")
         assert (marathon.status_code, set(marathon.json())) == (429, {"message", "remedy"})
         assert marathon.headers["Retry-After"] == "100"

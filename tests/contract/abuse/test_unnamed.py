@@ -48,7 +48,7 @@ def test_unnamed_requests_of_an_address_are_bounded_and_named_ones_are_not(token
         assert statuses == [401, 401, 401, 429, 429]
         refused = rig.call("GET", "/v1/jobs", token)
         assert (refused.json()["error"]["code"], refused.headers["Retry-After"]) == ("rate", "100")
-        assert "127.0.0.1 sends more than 0.01 requests/s that prove no name" in refused.text
+        assert "127.0.0.1 sends more than 0.01 requests/s without authentication" in refused.text
         assert [rig.call("GET", "/v1/jobs", right).status_code for _ in range(5)] == [200] * 5
         assert from_address(rig.server.port, "127.0.0.2", "/v1/jobs") == 401  # another address
         assert REFUSED.read()[Reason.RATE] == before + 3

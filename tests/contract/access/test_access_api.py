@@ -156,15 +156,13 @@ def test_a_document_that_nobody_could_change_again_needs_to_be_forced(rig: Acces
 
 def test_access_change_warns_of_probable_mistakes(rig: AccessRig) -> None:
     said = put(rig, ROOT, {"names": ["*"], "roles": ["admin"]}).json()["warnings"]
-    assert said == ["bindings/0 lets everybody with a proved name change this document"]
+    assert said == ["bindings/0 lets every authenticated user change this document"]
     locked = put(rig, ROOT, {"names": ["ann"], "roles": ["admin"], "queues": ["ml"]}).json()["warnings"]
     assert locked == [
-        "nobody has the right access:write: only root on the scheduler's host can change it again"
+        "no user has the right access:write: only root on the scheduler's host can change it again"
     ]
     open_to_all = put(rig, "anybody", BOSS).json()["warnings"]
-    assert open_to_all == [
-        "nobody is asked who they are: this document has no effect until the scheduler asks for proofs"
-    ]
+    assert open_to_all == ["authentication is off: this document has no effect until it is set up"]
 
 
 def ask(rig: AccessRig, who: Any, right: str, **more: Any) -> dict[str, Any]:
@@ -194,7 +192,9 @@ def test_access_check_tells_rights_of_a_name_and_why(rig: AccessRig) -> None:
         "remedy": "ask boss to bind a role that gives it (mesos-gpu access apply)",
     }
     shared = ask(rig, "ann", "job:see", queue="ml", owner="bob")
-    assert shared["by"] == [{"binding": None, "role": None, "reason": "queue ml shows it to its members"}]
+    assert shared["by"] == [
+        {"binding": None, "role": None, "reason": "queue ml permits this for jobs of its members"}
+    ]
     assert ask(rig, "boss", "job:run", name="new", groups=["ml"], queue="ml", owner="new")["allowed"]
     assert not ask(rig, "boss", "queue:write", name="vera")["allowed"]
     assert ask(rig, ROOT, "gpu:reset")["by"][0]["binding"] is None

@@ -208,7 +208,7 @@ def test_a_token_alone_is_printed_to_stdout(rig: CliRig) -> None:
     assert made.stderr.startswith(f"mesos-gpu: token {id} proves ann until ")
     rig.caller = Caller("root", proof=Proof.SOCKET, local_admin=True)
     idle = call("token", "create", "--name", "nell")
-    assert "nell may do nothing with it: no binding names nell or its groups" in idle.stderr
+    assert "nell can do nothing with this token: no binding names nell or its groups" in idle.stderr
     kept = rig.daemon.tokens[id]
     assert (kept.narrowing.rights, kept.narrowing.queues, kept.comment) == (("job:*",), ("research",), "CI")
     assert kept.expires_at - kept.created_at == 7200

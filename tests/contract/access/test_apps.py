@@ -169,7 +169,7 @@ def test_app_refusal_tells_all_that_roles_do_not_allow(rig: Rig) -> None:
 def test_a_virtual_host_of_another_is_not_taken(rig: Rig) -> None:
     create(rig, "boss", "/shop/web", labels={"HAPROXY_0_VHOST": "shop.example"})
     assert (
-        "another's service"
+        "a service of another owner"
         in create(rig, "ann", "/research/web", labels={"HAPROXY_0_VHOST": "SHOP.example"}).text
     )
     create(rig, "ann", "/research/web")

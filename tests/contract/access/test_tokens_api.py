@@ -93,7 +93,7 @@ def test_a_token_of_another_name_is_for_those_who_could_give_all_rights(rig: Acc
     ):  # the one has not access:write, the other has less than who it would then be
         status, code, message = refused(rig.call(name, "POST", "/v1/tokens", json=asked))
         assert (status, code) == (403, "forbidden")
-        assert message.startswith("a token of boss is good for all that boss may do")
+        assert message.startswith("a token of boss permits all that boss may do")
     made = create(rig, "boss", name="robot", groups=["ci"])["token"]
     assert (made["name"], made["groups"], made["created_by"]) == ("robot", ["ci"], "boss")
     assert create(rig, ROOT, name="ann")["token"]["created_by"] == "root"
@@ -114,7 +114,7 @@ def test_a_narrowed_token_makes_only_narrower_ones(rig: AccessRig) -> None:
     for wider in ({"rights": ["*"]}, {"rights": ["app:write"]}, {"queues": ["ml"]}):
         response = rig.call(own, "POST", "/v1/tokens", json=wider)
         assert refused(response)[:2] == (403, "forbidden"), wider
-        assert "more than the token that you send" in response.json()["error"]["message"]
+        assert "more than the credentials of this request (token)" in response.json()["error"]["message"]
     response = rig.call(narrowed("ann", "job:*"), "POST", "/v1/tokens", json={})
     assert refused(response) == (
         403, "forbidden", "ann has the right token:create, but this token is not made for it",

@@ -65,7 +65,7 @@ def test_queue_lists_running_jobs_first_and_counts_hidden_ones(rig: Rig) -> None
     assert ids("order=activity&limit=2&state=active") == ([holder["id"], waiting[2]], 4)
     refused = rig.call("GET", "/v1/jobs?order=size")
     assert code_of(refused) == (422, "invalid")
-    assert "'size' is no order; there are newest, activity" in refused.text
+    assert "'size' is not an order; orders are newest, activity" in refused.text
 
 
 def test_a_node_says_its_driver_and_its_volume(rig: Rig) -> None:

@@ -224,7 +224,7 @@ def test_a_sandbox_that_is_gone(agent: Agent, reader: Reader) -> None:
 
 def test_a_sandbox_that_is_not_there_yet(reader: Reader, agent: Agent) -> None:
     begins = launch(agent.url, TaskState.STARTING)
-    with pytest.raises(Refusal, match="has not begun on h1") as error:
+    with pytest.raises(Refusal, match="has not started on h1") as error:
         reader.read(begins, "fw", "stdout", 0, 100)
     assert error.value.code == "not-started"
 

@@ -84,7 +84,7 @@ def test_a_plan_for_a_job_that_waits(rig: Rig) -> None:
     (running,) = rig.call("GET", "/v1/jobs?name=job-a1").json()["jobs"]
     response = rig.call("GET", f"/v1/plan/defrag/{running['id']}")
     assert code_of(response) == (409, "conflict")
-    assert "is running: it needs no room" in response.json()["error"]["message"]
+    assert "is running: only waiting jobs need room" in response.json()["error"]["message"]
     assert code_of(rig.call("GET", "/v1/plan/defrag/none")) == (404, "not-found")
 
 

@@ -123,7 +123,7 @@ def test_a_job_that_ends_meanwhile_is_not_resized(rig: Rig) -> None:
     rig.status("j.1", "TASK_FINISHED")
     asker.join(40)
     assert code_of(got[0]) == (409, "refused")
-    assert "ended before its host had answered" in got[0].json()["error"]["message"]
+    assert "ended before its host answered" in got[0].json()["error"]["message"]
     assert rig.call("GET", "/v1/jobs/j").json()["resize"]["state"] == "refused"
 
 

@@ -176,7 +176,7 @@ def test_server_without_descriptors_says_so_once_and_serves_on(
     rig.session.headers.update(KEPT)
     assert rig.call("GET", "/v1/health").status_code == 200
     words, limits = [sys.executable, "-c", CROWD, str(rig.server.port)], resource.getrlimit(NOFILE)
-    said = "connections cannot be taken: Too many open files"
+    said = "cannot accept connections: Too many open files"
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as crowd:
         assert crowd.stdin is not None
         assert crowd.stdout is not None

@@ -203,7 +203,7 @@ def test_plain_http_is_told_so(rig: TlsRig, ca: Authority, capfd: pytest.Capture
         while more := plain.recv(65536):
             answer += more
     assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"say https:// instead of http://" in answer
+    assert b"use https:// instead of http://" in answer
     assert asked(rig, ca) == 200
     assert "Traceback" not in capfd.readouterr().err
 

@@ -287,7 +287,7 @@ def test_a_scheduler_without_a_store_says_so() -> None:
     rig = Rig()
     try:
         assert rig.call("GET", "/v1/uploads").status_code == 503
-        with Client(rig.url) as client, pytest.raises(Refused, match="keeps no archives"):
+        with Client(rig.url) as client, pytest.raises(Refused, match="does not store archives"):
             client.submit({"command": "true", "upload": f"sha256:{'1' * 64}"})
     finally:
         rig.close()
@@ -389,7 +389,7 @@ def test_archives_are_refused_while_the_state_cannot_be_saved(store: UploadStore
         assert code_of(rig.call("POST", "/v1/jobs", json={"command": "true"})) == (507, "no-room")
         refused = put(rig, b"code")
         assert code_of(refused) == (507, "no-room")
-        assert "no archive is taken now: the state cannot be written: full" in refused.text
+        assert "no archive is accepted now: the state cannot be written: full" in refused.text
         saving.has_room = True
         wait_until("it goes on", lambda: rig.daemon.unsaved is None)
         assert put(rig, b"code").json()["complete"]

@@ -217,7 +217,7 @@ def test_forwarded_request_of_a_false_standby_is_refused_by_both(both: Both) -> 
     text = Signer(lambda: b"x" * 32).sign(RUN, "GET", "/v1/nodes", "127.0.0.1", 1, (ANN,))
     status, headers, told = both.ask("GET", "/v1/nodes", **{HEADER: text})
     assert (status, int(headers["retry-after"]) > 0) == (503, True)
-    assert "not sent on again" in told["error"]["message"]
+    assert "was forwarded already" in told["error"]["message"]
     with contextlib.closing(
         http.client.HTTPConnection("127.0.0.1", both.leader.port, timeout=20)
     ) as connection:

@@ -140,19 +140,19 @@ def test_an_answer_is_good_once_and_in_its_own_browser(rig: LoginRig) -> None:
         assert "Set-Cookie" not in refused.headers
     assert browser.back(**answer).status_code == 200
     again = browser.back(**answer)
-    assert (again.status_code, "does not know the code" in again.text) == (401, True)
+    assert (again.status_code, "does not accept the code" in again.text) == (401, True)
 
 
 def test_a_code_of_another_login_has_another_verifier_and_nonce(rig: LoginRig, issuer: OidcIssuer) -> None:
     mine, other = Browser(rig), Browser(rig)
     stolen = other.at_issuer()["code"]
     injected = mine.back(code=stolen, state=mine.at_issuer()["state"])
-    assert (injected.status_code, "does not know the code" in injected.text) == (401, True)
+    assert (injected.status_code, "does not accept the code" in injected.text) == (401, True)
     browser = Browser(rig)
     answer = browser.at_issuer()
     issuer.codes[answer["code"]]["nonce"] = "another"
     refused = browser.back(**answer)
-    assert (refused.status_code, "not of this login" in refused.text) == (401, True)
+    assert (refused.status_code, "belongs to another log-in" in refused.text) == (401, True)
 
 
 def test_guesses_at_codes_are_slowed(rig: LoginRig, issuer: OidcIssuer) -> None:

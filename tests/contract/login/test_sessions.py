@@ -211,7 +211,7 @@ def test_session_without_authentication_has_nothing_to_log_in_to() -> None:
     rig = Rig()
     try:
         assert rig.call("POST", "/v1/session", json=LOGIN).status_code == 409
-        assert "asks nobody who he is" in rig.call("GET", "/login").text
+        assert "has no authentication" in rig.call("GET", "/login").text
         who = rig.call("GET", "/v1/whoami").json()
         assert (who["name"], who["proof"], who["proofs"]) == (None, "open", [])
         assert len(who["rights"]) > 30

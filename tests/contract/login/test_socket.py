@@ -135,13 +135,13 @@ def test_the_directory_must_be_nobody_elses(open_directory: Path) -> None:
     directory = open_directory / f"open-{os.urandom(4).hex()}"
     directory.mkdir()
     directory.chmod(0o777)
-    with pytest.raises(BadConfiguration, match="others may put another socket there"):
+    with pytest.raises(BadConfiguration, match="other users may replace a socket in it"):
         LocalSocket(directory / "api.sock")
 
 
 def test_local_socket_file_that_is_left_is_replaced_unless_in_use(path: Path) -> None:
     first = LocalSocket(path)
-    with pytest.raises(Conflict, match="a scheduler listens on"):
+    with pytest.raises(Conflict, match="another scheduler listens on"):
         LocalSocket(path)
     first.listener.close()
     second = LocalSocket(path)
@@ -150,5 +150,5 @@ def test_local_socket_file_that_is_left_is_replaced_unless_in_use(path: Path) ->
     second.close()
     assert not path.exists()
     path.write_text("mine")
-    with pytest.raises(BadConfiguration, match="is no socket"):
+    with pytest.raises(BadConfiguration, match="is not a socket"):
         LocalSocket(path)

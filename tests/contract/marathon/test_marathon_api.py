@@ -458,6 +458,6 @@ def test_ping_info_and_leader_are_answered_and_pods_are_not(rig: Marathon) -> No
     info = rig.ask("GET", "/v2/info")
     assert (info["frameworkId"], info["marathon_config"]["master"]) == ("fw", "http://master")
     for verb, path in (("GET", "/v2/pods"), ("POST", "/v2/pods"), ("GET", "/v2/pods/a::status")):
-        assert "pods are not offered" in rig.ask(verb, path, 404)["message"]
+        assert "pods are not supported" in rig.ask(verb, path, 404)["message"]
     assert rig.call("HEAD", "/v2/pods").status_code == 404
     assert rig.call("HEAD", "/v2/apps").status_code == 200

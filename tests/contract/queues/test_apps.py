@@ -120,7 +120,7 @@ def test_a_refusal_names_no_queue_that_who_asks_does_not_see(rig: AccessRig) -> 
     assert refused.status_code == 422
     assert details(refused) == {
         "/web/shop/gpu/queue": [
-            "what it names is no queue that takes jobs; those that you see: mesos-gpu queue list"
+            "the named queue is not a queue that accepts jobs; list those that you may see: mesos-gpu queue list"
         ]
     }
 

@@ -67,8 +67,8 @@ def test_a_job_shows_how_idle_it_is_and_is_kept(rig: Rig) -> None:
 
 
 BAD = {
-    "nothing": ({}, "must say either for_s"),
-    "both": ({"for_s": 1, "until": 5}, "must say either for_s"),
+    "nothing": ({}, "must have either for_s"),
+    "both": ({"for_s": 1, "until": 5}, "must have either for_s"),
     "a text": ({"for_s": "2h"}, "must be a number of seconds above 0"),
     "nought": ({"for_s": 0}, "must be a number of seconds above 0"),
     "a field that there is not": ({"for_s": 1, "why": "x"}, "there is no such field"),

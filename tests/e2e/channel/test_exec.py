@@ -251,7 +251,7 @@ def test_a_job_that_does_not_run_has_no_commands(stack: Stack) -> None:
         ran = run(stack, id, "--", "true")
         client.kill(id)
     assert ran.returncode == 73
-    assert b"has not been launched: commands run in running jobs alone" in ran.stderr
+    assert b"has not been launched: a channel needs a running job" in ran.stderr
 
 
 def test_exec_is_in_the_audit_log_when_it_opens_and_closes(stack: Stack, job: str) -> None:

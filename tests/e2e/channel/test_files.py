@@ -142,7 +142,7 @@ def test_files_of_an_ended_job_are_those_of_its_sandbox(stack: Stack, tmp_path: 
         assert (refused.returncode, refused.stdout) == (66, b""), path
     for path in ("/etc/passwd", "../x", "out/../../x"):
         assert b"must be in the sandbox" in run(stack, "cat", f"{id}:{path}").stderr
-    assert b"commands run in running jobs alone" in run(stack, "cp", "-", f"{id}:x", data=b"x").stderr
+    assert b"a channel needs a running job" in run(stack, "cp", "-", f"{id}:x", data=b"x").stderr
 
 
 @pytest.mark.long

@@ -116,7 +116,7 @@ def test_standby_refuses_forged_words_of_standbys_and_loops(
     status, _, body = ask(leader, "GET", "/v1/nodes", **{"Mesos-Gpu-Standby-Word": "e30=.00"})
     assert (status, "standby" in body["error"]["message"]) == (403, True)
     status, headers, body = ask(standby, "GET", "/v1/nodes", **{"Mesos-Gpu-Standby-Word": "e30=.00"})
-    assert (status, "not sent on again" in body["error"]["message"]) == (503, True)
+    assert (status, "was forwarded already" in body["error"]["message"]) == (503, True)
     assert int(headers["retry-after"]) > 0
 
 

@@ -94,10 +94,10 @@ def test_copies_are_bounded_per_caller_and_host_from_their_begin_to_their_end() 
     async def copies() -> None:
         first, *_ = [await copy("ann", f"h{number}") for number in range(1, 5)]
         hosts.host = "h5"
-        await full("ann", "4 copies out of sandboxes of 'ann' are under way, the most of one caller")
+        await full("ann", "4 copies out of sandboxes of 'ann' are in progress, the maximum for one caller")
         for number in range(7):
             await copy(f"bob{number}", "h1")
-        await full("eve", "8 copies out of sandboxes at h1 are under way, the most at one host")
+        await full("eve", "8 copies out of sandboxes at h1 are in progress, the maximum for one host")
         await copy("eve", "h2")
 
         async def gone(_message: Message) -> None:

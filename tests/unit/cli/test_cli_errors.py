@@ -51,7 +51,7 @@ def test_refused_request_prints_every_problem(rest: FakeRest) -> None:
 
 
 def test_refused_options_lead_to_the_help_of_their_command(rest: FakeRest) -> None:
-    remedy = "correct what is listed; /v1/openapi.json describes every field"
+    remedy = "correct the listed fields; /v1/openapi.json describes every field"
     error = {"code": "invalid", "message": "no", "remedy": remedy, "problems": []}
     rest.fixed["POST /v1/jobs"] = (422, {"error": error})
     assert call("run", "x").stderr.endswith("To fix: correct the options; see: mesos-gpu run --help\n")

@@ -1,1 +1,1 @@
-"""Who may see and change which apps."""
+"""Rights for apps: changes of the tree of apps, and events."""

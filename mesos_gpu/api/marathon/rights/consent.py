@@ -1,8 +1,8 @@
-"""Whether somebody may change the tree of apps as is asked, and whose the apps are afterwards.
+"""Rights to change the tree of apps, and the owners of the changed apps.
 
-An app that is new, or that runs something else afterwards, belongs to who asked for that, and runs as that name's Unix
-user; whoever only scales or restarts it leaves it its owner. So a right to change apps of others is none to run
-commands as them, nor to read the values of their environments.
+An app that is new, or that runs something else afterwards, belongs to the caller, and runs as the caller's Unix user;
+an app that is only scaled or restarted keeps its owner. A right to change apps of others thus does not permit running
+commands as them, nor reading the values of their environments.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _PATHS: Final = {
 
 
 class Consent:
-    """What one caller may change."""
+    """Checks whether a caller may change the tree of apps, and sets owners and users."""
 
     def __init__(
         self,
@@ -47,13 +47,12 @@ class Consent:
         splits: Sequence[TrafficSplit],
         tree: Tree,
     ) -> None:
-        """Ask these rights.
+        """Set whose rights are checked.
 
         Args:
-            rights: Of the caller.
+            rights: Rights of the caller.
             permits: Permits of the operator.
-            pooled: Whether tasks that name no user get one each on their host.
-            splits: All services.
+            pooled: Whether each task that names no user gets a separate one on its host.
             tree: Tree of queues.
         """
         self._tree, self._permits = tree, permits
@@ -62,17 +61,17 @@ class Consent:
     def given(
         self, seen: Group, wanted: Group, restarts: Collection[str] = (), kills: Collection[str] = ()
     ) -> Group:
-        """The tree as it is to become, each app with its owner and its user.
+        """Return the new tree, with an owner and a user for each app.
 
         Args:
-            seen: The tree as it is.
-            wanted: As it is asked for.
-            restarts: Ids of apps that start anew although their definition stays.
-            kills: Ids of apps whose instances are chosen to go.
+            seen: The current tree.
+            wanted: The requested tree.
+            restarts: Ids of apps that are restarted although their definition stays.
+            kills: Ids of apps some of whose instances are killed.
 
         Raises:
-            Refusal: A right is missing for one of the apps that would change.
-            Refused: The roles do not allow what an app asks for.
+            Refusal: A right is missing for one of the changed apps.
+            Refused: The roles do not allow something in an app.
         """
         old = {app.id: app for app in seen.all_apps()}
         new = {app.id for app in wanted.all_apps()}
@@ -81,51 +80,54 @@ class Consent:
                 self._sight.require(APP_WRITE, app)
         self._require_groups(seen, wanted)
         details: list[Detail] = []
-        made = map_apps(wanted, lambda app: self._of(app, old.get(app.id), details))
-        details += self._of_services(old, made)
+        new_tree = map_apps(wanted, lambda app: self._of(app, old.get(app.id), details))
+        details += self._service_faults(old, new_tree)
         if details:
             raise Refused(
                 403,
                 f"the roles of {self._rights.caller.name} do not allow this",
-                details=[{"path": each.path, "errors": list(each.errors)} for each in details],
+                details=[{"path": detail.path, "errors": list(detail.errors)} for detail in details],
                 remedy=self._rights.who_can_give(),
             )
-        return made
+        return new_tree
 
-    def _of_services(self, old: Mapping[str, App], made: Group) -> Iterator[Detail]:
-        """Labels and ports must not lead requests for others' services here."""
+    def _service_faults(self, old: Mapping[str, App], made: Group) -> Iterator[Detail]:
+        """Yield faults of labels and ports that would attract requests for services of others."""
         changed = [app for app in made.all_apps() if app is not old.get(app.id)]
         if self._rights.is_open or not changed:
             return
         others = Others(self._sight, old, self._splits)
         for app in changed:
             before = old.get(app.id)
-            asked = wanted_by(app) - (wanted_by(before) if before else frozenset())
-            for word in others.have(asked, but=app.id):
-                yield Detail(f"{app.id}/labels", (f"{word} is another's service; name another",))
+            added = wanted_by(app) - (wanted_by(before) if before else frozenset())
+            for claim in others.have(added, but=app.id):
+                yield Detail(
+                    f"{app.id}/labels",
+                    (f"{claim} belongs to a service of another owner; choose another one",),
+                )
 
     def _require_groups(self, seen: Group, wanted: Group) -> None:
-        """A group without apps is changed by who may write apps in it; so are dependencies of groups."""
+        """Check changes of groups without apps, and of dependencies: both need the right for apps in the group."""
         before, after = _plain_groups(seen), _plain_groups(wanted)
         bare = _bare_groups(seen) - after.keys() | _bare_groups(wanted) - before.keys()
         for id in sorted(before.keys() | after.keys()):
-            said = (
+            fields = (
                 before.get(id, ()),
                 after.get(id, ()),
-            )  # groups that say nothing come and go with their apps
-            if (said[0] != said[1] or id in bare) and not self._sight.may_write_below(id):
-                raise _of_group(self._rights, id)
+            )  # groups without such fields come and go with their apps
+            if (fields[0] != fields[1] or id in bare) and not self._sight.may_write_below(id):
+                raise _group_refusal(self._rights, id)
 
     @property
     def _name(self) -> str:
         return self._rights.caller.name
 
     def _of(self, app: App, old: App | None, details: list[Detail]) -> App:
-        """An app of the tree as it is to become."""
+        """Return an app of the new tree with its owner."""
         if app is old:
             return app
         if old is not None:
-            app = replace(app, owner=old.owner, env=_as_before(app, old))
+            app = replace(app, owner=old.owner, env=_restored_env(app, old))
             if app == old:
                 return old
         if self._rights.is_open:
@@ -137,38 +139,41 @@ class Consent:
         return self._changed(app, old, details)
 
     def _changed(self, app: App, old: App | None, details: list[Detail]) -> App:
-        """An app that runs something else from now on."""
+        """Return an app that runs something else from now on, with the caller as its owner."""
         mine = replace(app, owner=self._name)
         require(self._rights, APP_WRITE, subject_of(mine))
         if old is not None and old.owner != self._name:
             if not self._sight.may(APP_ENV, old) and _shares_values(app, old):
-                why = f"its environment has values of {old.owner or 'another'}: give other values, or leave them out"
+                why = f"its environment has values of {old.owner or 'another'}: set other values, or leave them out"
                 details.append(Detail(f"{app.id}/env", (why,)))
             if app.user == old.user == unix_user_of(self._rights.document, old.owner):
                 mine = replace(mine, user=None)
         return self._admitted(mine, details)
 
     def _admitted(self, app: App, details: list[Detail]) -> App:
+        """Check an app against the caller's roles, adding faults to `details`; return it with its Unix user."""
         spec = job_of(app, gpu_options(app), version="")
         if isinstance(spec, str):
             details.append(Detail(app.id, (spec,)))
             return app
-        details += self._of_queue(app)
-        said = admission.problems(self._rights, spec, subject_of(app))
+        details += self._queue_faults(app)
+        faults = admission.problems(self._rights, spec, subject_of(app))
         if spec.user is None and not self._pooled:
-            asked = spec
-            spec, more = admission.with_own_user(self._rights, asked, subject_of(app))
-            said += [*more, *admission.of_own_user(self._permits, asked, spec)]
-        for each in said:
-            head, slash, rest = each.path[1:].partition("/")
+            requested = spec
+            spec, more = admission.with_own_user(self._rights, requested, subject_of(app))
+            faults += [*more, *admission.of_own_user(self._permits, requested, spec)]
+        for fault in faults:
+            head, slash, rest = fault.path[1:].partition("/")
             details.append(
-                Detail(f"{app.id}{_PATHS.get(f'/{head}', each.path)}{slash}{rest}", (each.reason,))
+                Detail(f"{app.id}{_PATHS.get(f'/{head}', fault.path)}{slash}{rest}", (fault.reason,))
             )
         return replace(app, user=spec.user)
 
-    def _of_queue(self, app: App) -> Iterator[Detail]:
-        """An app may stand in a queue that it names only if who asks may run jobs there; that of its group is its
-        own."""
+    def _queue_faults(self, app: App) -> Iterator[Detail]:
+        """Yield a fault if the app names a queue in which the caller may not run jobs.
+
+        The queue of the app's group needs no right.
+        """
         named = gpu_options(app).queue
         if named in (DEFAULT_QUEUE, queue_of_app(self._tree, DEFAULT_QUEUE, app.id)):
             return
@@ -179,8 +184,8 @@ class Consent:
             yield Detail(f"{app.id}/{place}", (self._rights.missing(JOB_RUN, job),))
 
 
-def _as_before(app: App, old: App) -> Mapping[str, str | SecretRef]:
-    """The environment; a value that was shown as hidden, and comes back so, stays what it is."""
+def _restored_env(app: App, old: App) -> Mapping[str, str | SecretRef]:
+    """Return the environment; a value that was shown as hidden, and comes back so, stays unchanged."""
     return {
         name: old.env[name] if value == HIDDEN and name in old.env else value
         for name, value in app.env.items()
@@ -188,28 +193,29 @@ def _as_before(app: App, old: App) -> Mapping[str, str | SecretRef]:
 
 
 def _shares_values(app: App, old: App) -> bool:
+    """Return whether the environment of an app has values of its previous version."""
     return any(name in app.env and app.env[name] == value for name, value in old.env.items())
 
 
 def _plain_groups(group: Group) -> dict[str, tuple[object, ...]]:
-    """What groups say beside their apps, by id."""
+    """Return the fields of groups besides their apps, by id."""
 
     def walk(group: Group) -> Iterator[tuple[str, tuple[object, ...]]]:
-        said: tuple[object, ...] = group.dependencies, group.enforce_role
-        yield group.id, (said if any(said) else ())
-        for each in group.groups:
-            yield from walk(each)
+        fields: tuple[object, ...] = group.dependencies, group.enforce_role
+        yield group.id, (fields if any(fields) else ())
+        for child in group.groups:
+            yield from walk(child)
 
     return dict(walk(group))
 
 
 def _bare_groups(group: Group) -> frozenset[str]:
-    """Groups in which there is nothing: they stand for no app that one could have a right to."""
+    """Return the ids of empty groups: no app's rights apply to them."""
     if not group.apps and not group.groups:
         return frozenset({group.id})
-    return frozenset(id for each in group.groups for id in _bare_groups(each))
+    return frozenset(id for child in group.groups for id in _bare_groups(child))
 
 
-def _of_group(rights: Rights, id: str) -> Refused:
+def _group_refusal(rights: Rights, id: str) -> Refused:
     what = rights.missing(APP_WRITE, Subject(rights.caller.name, app=id))
     return Refused(403, what, remedy=rights.who_can_give())

@@ -1,4 +1,4 @@
-"""What somebody may hear of what happens to apps."""
+"""Visibility of events of apps."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,18 +12,18 @@ from mesos_gpu.wire.job_fields import HIDDEN
 
 
 def heard_by(sight: AppSight, event: ev.AppEvent, apps: Mapping[str, App]) -> ev.AppEvent | None:
-    """An event as somebody hears it; None: not at all.
+    """Return an event without hidden fields; None if it is invisible.
 
     Args:
-        sight: Of who listens.
-        event: What has happened.
-        apps: Those that there are, by id: an app that is gone is nobody's.
+        sight: Visibility for the listener.
+        apps: Existing apps by id; a removed app counts as without owner.
     """
     what = _heard(sight, event.what, apps)
     return event if what is event.what else None if what is None else replace(event, what=what)
 
 
 def _heard(sight: AppSight, what: ev.What, apps: Mapping[str, App]) -> ev.What | None:
+    """Return the visible part of an event; None if it is invisible."""
     match what:
         case ev.Registered() | ev.Disconnected():
             return what
@@ -39,10 +39,10 @@ def _heard(sight: AppSight, what: ev.What, apps: Mapping[str, App]) -> ev.What |
             client = what.client if sight.rights.may(AUDIT_SEE) else ""
             return replace(what, app=sight.shown(what.app), client=client)
         case ev.TaskChanged() | ev.UnhealthyKilled():
-            return _of_task(sight, what, apps)
+            return _task_event(sight, what, apps)
         case ev.InstanceChanged() | ev.HealthChanged():
             return what if sight.rights.may(APP_SEE, _subject(what.subject.app, apps)) else None
-        case ev.CheckFailed():  # with the check, as it is written in the app
+        case ev.CheckFailed():  # contains the check from the app's definition
             return what if sight.rights.may(APP_READ, _subject(what.subject.app, apps)) else None
         case ev.ChecksAdded():
             return what if sight.rights.may(APP_READ, _subject(what.app, apps)) else None
@@ -50,10 +50,10 @@ def _heard(sight: AppSight, what: ev.What, apps: Mapping[str, App]) -> ev.What |
             return what if sight.rights.may(APP_SEE, _subject(what.app, apps)) else None
 
 
-def _of_task(
+def _task_event(
     sight: AppSight, what: ev.TaskChanged | ev.UnhealthyKilled, apps: Mapping[str, App]
 ) -> ev.What | None:
-    """What a task says of itself is for who reads what it runs."""
+    """Return an event of a task, whose message is hidden unless the listener may read the app."""
     subject = _subject(what.subject.app, apps)
     if not sight.rights.may(APP_SEE, subject):
         return None
@@ -68,7 +68,10 @@ def _of_task(
 
 
 def _moved(sight: AppSight, what: ev.DeploymentMoved) -> ev.What | None:
-    """A deployment's step of which nothing is seen is passed over; one that changes nothing is heard by all."""
+    """Return a deployment's event with its visible part; None if it is invisible.
+
+    An event of a deployment without steps is visible to all.
+    """
     if not what.deployment.plan.steps:
         return what
     deployment = sight.deployment(what.deployment)

@@ -1,1 +1,1 @@
-"""What /v1 answers about the cluster as a whole."""
+"""Types of requests and answers about the cluster as a whole."""

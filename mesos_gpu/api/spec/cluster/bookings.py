@@ -1,4 +1,4 @@
-"""What the routes of bookings take and answer, as types."""
+"""Types of requests and answers about bookings, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypedDict
@@ -11,11 +11,13 @@ from mesos_gpu.model.bookings.booking import BOOKING_FIELDS, BookingState
 
 
 class BookingRequest(TypedDict, total=False):
-    """What is to be booked. name, queue, gpus, from and for_s are needed; in a change what is left out stays."""
+    """A booking to create or change. A new one needs name, queue, gpus, from and for_s; in a change, fields that are
+    left out stay.
+    """
 
 
 class BookingTime(TypedDict):
-    """From when to when a booking is there."""
+    """Beginning and end of one occurrence of a booking."""
 
     begins: Moment
     ends: Moment
@@ -29,8 +31,9 @@ class BookingPlace(TypedDict):
 
 
 class Booking(TypedDict):
-    """GPUs that a queue has from one time to another. begins, ends: of its current or next time, or of its last one;
-    times: those that touch what was asked for; of one that has ended the last, as long as it lasted."""
+    """GPUs that are booked for a queue. begins, ends: of the current or next occurrence, else of the last one;
+    times: occurrences that overlap the requested period, for an ended booking only the last one, until its end.
+    """
 
     id: str
     name: str
@@ -48,21 +51,21 @@ class Booking(TypedDict):
     from_guarantee: bool
     purge_after_s: int
     charge: str
-    by: Annotated[str, says(description="the proved name of who made it; empty: nobody was asked")]
+    by: Annotated[str, says(description="authenticated name of its creator; empty: authentication was off")]
     made_at: Moment
     state: Annotated[str, one_of(*BookingState)]
     begins: Moment
     ends: Moment
-    last: Annotated[str, says(description="how its time before went")] | None
-    message: Annotated[str, says(description="how it stands, in words")]
-    places: Annotated[list[BookingPlace], says(description="empty before they are chosen")]
-    used_at: Annotated[float, says(description="when a job last held something of it")] | None
+    last: Annotated[str, says(description="outcome of the previous occurrence")] | None
+    message: Annotated[str, says(description="its state in words")]
+    places: Annotated[list[BookingPlace], says(description="chosen GPUs; empty before the choice")]
+    used_at: Annotated[float, says(description="when a job last used it")] | None
     ended_at: float | None
     times: list[BookingTime]
 
 
 class Bookings(TypedDict):
-    """The bookings that one may see, by their begins, and what was asked for."""
+    """The visible bookings, by their beginnings, and the requested period."""
 
     bookings: list[Booking]
     since: Moment
@@ -81,28 +84,30 @@ _FORM: Final = {
 }
 _MOMENT: Final[dict[str, Any]] = {"type": "number", "minimum": 0, "maximum": 1e11}
 _WINDOW: Final = (
-    in_query("since", _MOMENT, "times that end after this, seconds since the epoch; else now"),
-    in_query("until", _MOMENT, "times that begin before this, seconds since the epoch; else 14 days on"),
+    in_query("since", _MOMENT, "occurrences that end after this, seconds since the epoch; default: now"),
+    in_query(
+        "until", _MOMENT, "occurrences that begin before this, seconds since the epoch; default: in 14 days"
+    ),
 )
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/bookings"): Operation(
         "list_bookings",
-        "Bookings, and when each is there",
+        "List bookings and their occurrences",
         {200: Bookings},
-        query=(*_WINDOW, in_query("past", {"type": "boolean", "default": False}, "ended ones, too")),
+        query=(*_WINDOW, in_query("past", {"type": "boolean", "default": False}, "include ended bookings")),
     ),
     ("POST", "/v1/bookings"): Operation(
         "make_booking",
-        "Book GPUs; 409: it does not fit, and when it would",
+        "Book GPUs; 409: the booking does not fit; the message says when it would",
         {201: Booking},
         (409,),
         body=BookingRequest,
         example=_FORM,
     ),
-    ("GET", "/v1/bookings/{id}"): Operation("show_booking", "A booking", {200: Booking}, query=_WINDOW),
+    ("GET", "/v1/bookings/{id}"): Operation("show_booking", "Show a booking", {200: Booking}, query=_WINDOW),
     ("PUT", "/v1/bookings/{id}"): Operation(
         "change_booking",
-        "Move a booking, or change it; what is left out stays",
+        "Move or change a booking; fields that are left out stay",
         {200: Booking},
         (409,),
         body=BookingRequest,

@@ -1,4 +1,4 @@
-"""What /v1 answers about the map of all cards: as types, and its operation."""
+"""Types of answers about the map of all GPUs, and their operation."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -8,31 +8,29 @@ from mesos_gpu.api.spec.schema import says
 
 
 class NodeCards(TypedDict):
-    """The cards of a node by their indexes; an entry of each of the last four is of one card."""
+    """The GPUs of a node in the order of their indexes. The last four fields have one entry for each GPU."""
 
     hostname: str
     agent_id: str
     lost: bool
     drained: bool
     indexes: Annotated[
-        list[int | None], says(description="as nvidia-smi shows; null: the driver does not list the card now")
+        list[int | None],
+        says(description="indexes in nvidia-smi; null: the driver does not list the GPU now"),
     ]
-    minors: Annotated[list[int], says(description="N of /dev/nvidiaN")]
+    minors: Annotated[list[int], says(description="minor numbers: N of /dev/nvidiaN")]
     cards: Annotated[
         str,
-        says(
-            description="a letter for each: f free, u used, s shared; p suspect, k sick, l lost, y dirty, d drained, "
-            "n unknown, in upper case if a task holds it"
-        ),
+        says(description=", n unknown, in upper case if a task holds it"),
     ]
     held_by: Annotated[
         list[int | None],
-        says(description="where the job that holds all of it stands in the list of jobs; null: none does"),
+        says(description="index in `jobs` of the job that holds the whole GPU; null if none does"),
     ]
 
 
 class CardHolder(TypedDict):
-    """A job that holds cards."""
+    """A job that holds GPUs."""
 
     id: str
     name: str
@@ -40,7 +38,7 @@ class CardHolder(TypedDict):
 
 
 class Cards(TypedDict):
-    """All cards, as small as can be, on large clusters up to 3 s old; jobs that may not be seen are null."""
+    """A compact map of all GPUs, on large clusters up to 3 s old. Invisible jobs are null."""
 
     nodes: list[NodeCards]
     jobs: list[CardHolder | None]
@@ -48,6 +46,6 @@ class Cards(TypedDict):
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/cards"): Operation(
-        "map_cards", "All cards as a map: a letter for each, and the jobs that hold them", {200: Cards}
+        "map_cards", "Show all GPUs as a map: a letter for each, and the jobs that hold them", {200: Cards}
     ),
 }

@@ -1,4 +1,4 @@
-"""What the routes of webhooks take and answer, as types."""
+"""Types of requests and answers about webhooks, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Required, TypedDict
@@ -13,18 +13,24 @@ Kind = Annotated[str, one_of(*EventKind)]
 
 
 class WebhookRequest(TypedDict, total=False):
-    """A webhook as it shall be."""
+    """A webhook to create or replace."""
 
     url: Required[
-        Annotated[str, says(description="https, or http on the scheduler's loopback; as the operator allows")]
+        Annotated[
+            str, says(description="https, or http to the scheduler's loopback; the operator limits the hosts")
+        ]
     ]
-    kinds: Annotated[list[Kind], says(description="of events; none: only those of jobs that name the hook")]
-    queues: Annotated[list[str], says(description="whose events, with those below; none: all")]
+    kinds: Annotated[
+        list[Kind], says(description="kinds of events; empty: only events of jobs that name the webhook")
+    ]
+    queues: Annotated[
+        list[str], says(description="queues whose events are sent, with the queues below; empty: all")
+    ]
     comment: Annotated[str, says(maxLength=200)]
 
 
 class Webhook(TypedDict):
-    """A webhook. Of its address only the host is shown: the rest may be a secret."""
+    """A webhook. Only the host of its address is shown, as the rest may be secret."""
 
     name: str
     url: str
@@ -33,19 +39,19 @@ class Webhook(TypedDict):
     at: Moment
     by: str
     comment: str
-    waiting: Annotated[Count, says(description="deliveries that wait")]
-    dead: Annotated[Count, says(description="deliveries that were given up")]
+    waiting: Annotated[Count, says(description="number of waiting deliveries")]
+    dead: Annotated[Count, says(description="number of failed deliveries")]
 
 
 class Webhooks(TypedDict):
-    """All of them; version: of the whole, which each change makes one more."""
+    """All webhooks. version: of the whole list, increased by each change."""
 
     webhooks: list[Webhook]
     version: Count
 
 
 class WebhookMade(TypedDict):
-    """A webhook that was made or changed. secret: of a new one, or one with a new address; it is not shown again."""
+    """A webhook that was created or changed. secret: for a new webhook, or a new address; it is not shown again."""
 
     webhook: Webhook
     version: Count
@@ -69,19 +75,19 @@ class WebhookVersions(TypedDict):
 
 
 class WebhookTest(TypedDict):
-    """What came of a test."""
+    """Result of a test delivery."""
 
     ok: bool
-    status: Annotated[int, says(description="of the receiver's answer")] | None
+    status: Annotated[int, says(description="HTTP status of the receiver's answer")] | None
     error: str | None
     took_s: Annotated[float, says(minimum=0)]
 
 
 class DeadLetter(TypedDict):
-    """Something that could not be sent, and was given up."""
+    """A delivery that failed after all attempts."""
 
     id: Count
-    event: Annotated[Count, says(description="the number of the event")]
+    event: Annotated[Count, says(description="number of the event")]
     kind: str
     tries: Count
     error: str
@@ -89,49 +95,49 @@ class DeadLetter(TypedDict):
 
 
 class DeadLetters(TypedDict):
-    """What was given up of a webhook, the latest last."""
+    """Failed deliveries of a webhook, the latest last."""
 
     dead: list[DeadLetter]
 
 
 class RetryRequest(TypedDict, total=False):
-    """What is to be tried again."""
+    """Failed deliveries to repeat."""
 
-    ids: Annotated[list[Count], says(description="of dead letters; none: all")] | None
+    ids: Annotated[list[Count], says(description="ids of failed deliveries; null: all")] | None
 
 
 class Retried(TypedDict):
-    """How many are tried again."""
+    """Number of deliveries that are repeated."""
 
     retried: Count
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/v1/webhooks"): Operation("list_webhooks", "Webhooks", {200: Webhooks}, (404,)),
+    ("GET", "/v1/webhooks"): Operation("list_webhooks", "List webhooks", {200: Webhooks}, (404,)),
     ("GET", "/v1/webhook-versions"): Operation(
-        "list_webhook_versions", "Changes of the webhooks", {200: WebhookVersions}, (404,)
+        "list_webhook_versions", "List changes of the webhooks", {200: WebhookVersions}, (404,)
     ),
-    ("GET", "/v1/webhooks/{name}"): Operation("show_webhook", "A webhook", {200: Webhook}),
+    ("GET", "/v1/webhooks/{name}"): Operation("show_webhook", "Show a webhook", {200: Webhook}),
     ("PUT", "/v1/webhooks/{name}"): Operation(
         "put_webhook",
-        "Make a webhook, or change it as a whole; If-Match: the version that was read",
+        "Create or replace a webhook; If-Match: the version that was read",
         {200: WebhookMade, 201: WebhookMade},
         (409,),
         body=WebhookRequest,
         example={"url": "https://hooks.example.com/gpu", "kinds": ["failed", "gpu"]},
     ),
     ("DELETE", "/v1/webhooks/{name}"): Operation(
-        "delete_webhook", "Forget a webhook, and what was to be sent to it", {200: Webhook}, (409,)
+        "delete_webhook", "Delete a webhook and its waiting deliveries", {200: Webhook}, (409,)
     ),
     ("POST", "/v1/webhooks/{name}/test"): Operation(
-        "test_webhook", "Send a test, and say what came of it", {200: WebhookTest}
+        "test_webhook", "Send a test event, and show the result", {200: WebhookTest}
     ),
     ("GET", "/v1/webhooks/{name}/dead"): Operation(
-        "list_dead_letters", "What could not be sent to a webhook", {200: DeadLetters}
+        "list_dead_letters", "List failed deliveries of a webhook", {200: DeadLetters}
     ),
     ("POST", "/v1/webhooks/{name}/retry"): Operation(
         "retry_dead_letters",
-        "Try what was given up again",
+        "Repeat failed deliveries",
         {200: Retried},
         body=RetryRequest,
         example={"ids": [7]},

@@ -1,4 +1,4 @@
-"""What /v1 answers about jobs that wait, as types."""
+"""Types of answers about waiting jobs."""
 
 from typing import Annotated, TypedDict
 
@@ -8,23 +8,23 @@ from mesos_gpu.api.spec.shapes import Estimate, Moment
 
 
 class Reservation(TypedDict):
-    """What no later job may take."""
+    """Capacity reserved for a waiting job, which no later job may take."""
 
-    hostname: Annotated[str, says(description="null: only a share of its queue's limit")] | None
+    hostname: Annotated[str, says(description="null: only a part of the queue's limit is reserved")] | None
     gpu_ids: list[str]
     at: Moment | None
 
 
 class Waiting(TypedDict):
-    """A pending job at its place; `gpus`, `cpus` and `mem_mib` are of all its tasks."""
+    """A pending job at its position in the queue order; `gpus`, `cpus` and `mem_mib` are for all its tasks."""
 
     position: Count
     id: str
     name: str
     owner: str | None
     queue: str
-    app: Annotated[str | None, says(description="the app whose instance it is")]
-    array_id: Annotated[str, says(description="that it is a task of")] | None
+    app: Annotated[str | None, says(description="app whose instance it is")]
+    array_id: Annotated[str, says(description="id of its job array")] | None
     priority: int
     effective_priority: int
     gpus: GpuNumber
@@ -36,19 +36,19 @@ class Waiting(TypedDict):
 
 
 class QueueUse(TypedDict):
-    """A queue, its limit and what it holds."""
+    """A queue with its limit and its usage."""
 
     name: str
     limit_gpus: Annotated[int, says(minimum=0, description="null: no limit")] | None
     used_gpus: GpuNumber
     waiting: Count
     waiting_since: (
-        Annotated[float, says(description="when the first of them was submitted; null: none waits")] | None
+        Annotated[float, says(description="submission of the first waiting job; null: none waits")] | None
     )
 
 
 class Queue(TypedDict):
-    """Pending jobs in the order in which they are tried, and the queues."""
+    """Pending jobs in queue order, and the queues."""
 
     jobs: list[Waiting]
     queues: list[QueueUse]

@@ -1,4 +1,4 @@
-"""What /v1 answers about all nodes and all cards, as types: whole lists, and pages of them."""
+"""Types of answers about all nodes and all GPUs: whole lists and pages, and their operations."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,12 +8,12 @@ from mesos_gpu.api.spec.operation import Operation, in_query, of_patterns
 from mesos_gpu.api.spec.schema import says
 from mesos_gpu.api.spec.shapes import Gpu, Node
 
-_Total = Annotated[int, says(minimum=0, description="how many there are with those of other pages")]
-MAX: Final = 1_000_000  # of a page
+_Total = Annotated[int, says(minimum=0, description="number of entries on all pages")]
+MAX: Final = 1_000_000  # entries of a page
 
 
 class NodeOrder(StrEnum):
-    """How nodes are listed."""
+    """Order in which nodes are listed."""
 
     HOSTNAME = "hostname"
     STATE = "state"
@@ -24,49 +24,54 @@ class NodeOrder(StrEnum):
 
 
 class GpuPage(TypedDict):
-    """GPUs, each once, by host name and index."""
+    """GPUs, each listed once, by host name and index."""
 
     gpus: list[Gpu]
     total: _Total | None
 
 
 class NodePage(TypedDict):
-    """Nodes."""
+    """A list of nodes, or a page of it."""
 
     nodes: list[Node]
     total: _Total | None
 
 
 def _page(what: str) -> tuple[Any, ...]:
+    """Return the query parameters of a page."""
     return (
         in_query(
             "skip",
             {"type": "integer", "minimum": 0, "maximum": MAX, "default": 0},
-            "leave out so many of the first",
+            "number of entries to skip at the beginning",
         ),
-        in_query("limit", {"type": "integer", "minimum": 1, "maximum": MAX}, f"so many {what}; default: all"),
+        in_query(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": MAX},
+            f"maximum number of {what}; default: all",
+        ),
     )
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/gpus"): Operation(
         "list_gpus",
-        "All GPUs, or a page of them",
+        "List all GPUs, or a page of them",
         {200: GpuPage},
-        query=(of_patterns("node", "the node, or its first parts"), *_page("GPUs")),
+        query=(of_patterns("node", "the host name, or its first parts"), *_page("GPUs")),
     ),
     ("GET", "/v1/nodes"): Operation(
         "list_nodes",
-        "All nodes, or a page of them",
+        "List all nodes, or a page of them",
         {200: NodePage},
         query=(
-            in_query("search", {"type": "string"}, "a part of its host name, agent or state"),
+            in_query("search", {"type": "string"}, "part of the host name, the agent id or the state"),
             in_query(
                 "order",
                 {"type": "string", "enum": [*NodeOrder], "default": NodeOrder.HOSTNAME},
-                "used, sick: by how many of its GPUs are",
+                "used, sick: by the number of such GPUs",
             ),
-            in_query("descending", {"type": "boolean", "default": False}, "the largest first"),
+            in_query("descending", {"type": "boolean", "default": False}, "in descending order"),
             *_page("nodes"),
         ),
     ),

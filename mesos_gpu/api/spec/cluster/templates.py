@@ -1,4 +1,4 @@
-"""What the routes of templates take and answer, as types, and their operations."""
+"""Types of requests and answers about templates, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypedDict
@@ -12,19 +12,21 @@ Value = str | float | list[str] | None
 
 
 class TemplateParameter(TypedDict):
-    """A value of a template that is meant to change."""
+    """A parameter of a template."""
 
     type: Annotated[str, says(enum=[*KINDS])]
-    default: Annotated[Value, says(description="null: nothing stands there, or it is required")]
+    default: Annotated[Value, says(description="null: no default, or a required parameter")]
     required: bool
-    secret: Annotated[bool, says(description="forms do not show what is written into it")]
-    example: Annotated[Value, says(description="of one that is required")]
+    secret: Annotated[bool, says(description="whether forms should hide the input")]
+    example: Annotated[Value, says(description="example of a required value")]
     description: str
-    paths: Annotated[list[str], says(description="JSON pointers to its places in the definition")]
+    paths: Annotated[
+        list[str], says(description="JSON pointers to the places of the value in the definition")
+    ]
 
 
 class Template(TypedDict):
-    """A template; route: where the definition that comes of it is sent to, by POST."""
+    """A template. route: path to which the rendered definition is sent by POST."""
 
     name: str
     kind: Annotated[str, says(enum=["app", "group"])]
@@ -41,15 +43,18 @@ class Templates(TypedDict):
 
 
 class TemplateRequest(TypedDict, total=False):
-    """Values of parameters, by their names; those that are left out keep their defaults."""
+    """Values of parameters by name; parameters that are left out keep their defaults."""
 
     values: Annotated[
-        dict[str, str] | None, says(maxProperties=MAX_ENTRIES, description="as texts; a list has commas")
+        dict[str, str] | None,
+        says(
+            maxProperties=MAX_ENTRIES, description="values as text; items of a list are separated by commas"
+        ),
     ]
 
 
 class Rendered(TypedDict):
-    """A definition for Marathon's interface, and where it is to be sent by POST."""
+    """A definition for Marathon's interface, and the path to which it is sent by POST."""
 
     route: Annotated[str, says(enum=["/v2/apps", "/v2/groups"])]
     document: dict[str, Any]
@@ -57,11 +62,11 @@ class Rendered(TypedDict):
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/templates"): Operation(
-        "list_templates", "Apps and groups to start from, and what can be set", {200: Templates}
+        "list_templates", "List templates of apps and groups, with their parameters", {200: Templates}
     ),
     ("POST", "/v1/templates/{name}/render"): Operation(
         "render_template",
-        "A template with values of one's own, checked as Marathon would; nothing is started",
+        "Render a template with the given values, and check it as a definition; nothing is started",
         {200: Rendered},
         body=TemplateRequest,
         example={"values": {"gpus": "2", "gpu_models": "A100,H100"}},

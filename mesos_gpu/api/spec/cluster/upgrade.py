@@ -1,4 +1,4 @@
-"""What /v1/upgrade answers, as types: what runs on hosts, and what a newer scheduler has to know of this one."""
+"""Types of answers of /v1/upgrade: programs on hosts, and facts about this scheduler that a newer one must know."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -10,61 +10,61 @@ from mesos_gpu.api.spec.shapes import Moment
 
 
 class Program(TypedDict):
-    """A program of a host, as it says itself."""
+    """A program of a host, as it reports itself."""
 
     version: str
-    wire: Annotated[int, says(minimum=1, description="the newest version of messages that it speaks")]
-    oldest: Annotated[int, says(minimum=1, description="the oldest")]
+    wire: Annotated[int, says(minimum=1, description="newest version of messages that it supports")]
+    oldest: Annotated[int, says(minimum=1, description="oldest version of messages that it supports")]
     digest: (
-        Annotated[str, says(description="SHA-256 of its archive, or of the list of what is installed")] | None
+        Annotated[str, says(description="SHA-256 of its archive, or of the list of installed files")] | None
     )
 
 
 class NodeProgram(TypedDict):
-    """What runs as the monitor of a node, and what is to be done about it."""
+    """The program that runs as the monitor of a node, and whether it must be replaced."""
 
     hostname: str
     agent_id: str
-    program: Annotated[Program | None, says(description="null: it does not say it, as of wire 1")]
-    outdated: Annotated[str | None, says(description="why it is to be replaced; null: it is not")]
-    unfit: Annotated[str | None, says(description="why nothing is launched there; null: no such reason")]
+    program: Annotated[Program | None, says(description="null: not reported, as by programs of wire 1")]
+    outdated: Annotated[str | None, says(description="why it must be replaced; null: it need not be")]
+    unfit: Annotated[str | None, says(description="why nothing is launched on the node; null: no reason")]
     replaced_now: bool
-    problem: Annotated[str | None, says(description="why its replacement does not come to an end")]
+    problem: Annotated[str | None, says(description="why its replacement does not finish")]
 
 
 class Executors(TypedDict):
-    """Executors of one kind: of jobs that run."""
+    """Executors of one version, of running jobs."""
 
-    version: Annotated[str | None, says(description="null: they do not say it")]
-    wire: Annotated[int, says(minimum=1, description="the newest version of messages that they speak")]
+    version: Annotated[str | None, says(description="null: not reported")]
+    wire: Annotated[int, says(minimum=1, description="newest version of messages that they support")]
     tasks: Count
-    unlimited: Annotated[int, says(minimum=0, description="of those, without a time limit")]
-    last_ends_at: Annotated[Moment | None, says(description="when the last of the others has ended")]
+    unlimited: Annotated[int, says(minimum=0, description="tasks without a time limit")]
+    last_ends_at: Annotated[Moment | None, says(description="when the last task with a time limit ends")]
 
 
 class Flag(TypedDict):
-    """An option of a scheduler's command line. What it was given is not told."""
+    """An option of the scheduler's command line; its value is not shown."""
 
     name: str
-    given: Annotated[bool, says(description="on the command line, or by a variable")]
-    default: Annotated[str | None, says(description="null: there is none that is always the same")]
+    given: Annotated[bool, says(description="whether it is set on the command line, or by a variable")]
+    default: Annotated[str | None, says(description="null: no constant default")]
 
 
 class Upgrade(TypedDict):
-    """This scheduler, and what runs on hosts, as the next release must know it."""
+    """This scheduler and the programs on hosts, as the next release must know them."""
 
     version: str
     wire: Annotated[int, says(minimum=1)]
     oldest: Annotated[int, says(minimum=1)]
-    schema: Annotated[int, says(minimum=1, description="of its state")]
+    schema: Annotated[int, says(minimum=1, description="schema version of its state")]
     nodes: list[NodeProgram]
-    replaced: Annotated[int, says(minimum=0, description="monitors, since this scheduler started")]
+    replaced: Annotated[int, says(minimum=0, description="monitors replaced since this scheduler started")]
     executors: list[Executors]
     flags: list[Flag]
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/upgrade"): Operation(
-        "show_upgrade", "What runs on hosts, and what a newer scheduler has to know", {200: Upgrade}
+        "show_upgrade", "Show programs on hosts, and facts that a newer scheduler must know", {200: Upgrade}
     ),
 }

@@ -1,1 +1,1 @@
-"""What routes say of GPUs, as types."""
+"""Types of answers about GPUs."""

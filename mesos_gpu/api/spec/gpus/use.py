@@ -1,4 +1,4 @@
-"""What routes say of the use of cards, as types. null: nobody can say; that is never 0."""
+"""Types of answers about utilization of GPUs. null means not known; that is never 0."""
 
 from typing import Annotated, TypedDict
 
@@ -8,12 +8,13 @@ _Moment = Annotated[float, says(description="seconds since the epoch")]
 _Count = Annotated[int, says(minimum=0)]
 _Percent = Annotated[float, says(minimum=0, maximum=100)]
 _Busy = Annotated[
-    float, says(minimum=0, maximum=100, description="part of the last minute at work, in percent")
+    float,
+    says(minimum=0, maximum=100, description="part of the last minute in which kernels ran, in percent"),
 ]
 
 
 class Meters(TypedDict):
-    """What the meters of a card showed at its host's latest look."""
+    """Values of a GPU's meters, as its host read them last."""
 
     gpu_pct: _Count | None
     memory_pct: _Count | None
@@ -40,50 +41,59 @@ class Meters(TypedDict):
 
 
 class GpuUse(Meters):
-    """How a GPU is used."""
+    """Current use of a GPU."""
 
-    at: Annotated[float, says(description="when its host looked, by its clock; seconds since the epoch")]
+    at: Annotated[float, says(description="time of the sample by the host's clock, seconds since the epoch")]
     busy_pct: _Busy | None
     processes: _Count | None
-    xid: Annotated[int, says(minimum=0, description="the latest one")] | None
+    xid: Annotated[int, says(minimum=0, description="latest XID error")] | None
 
 
 class JobUse(TypedDict):
-    """How a job uses the GPUs that it holds now."""
+    """Current use of a job's GPUs."""
 
     busy_pct: (
-        Annotated[float, says(minimum=0, maximum=100, description="as of a GPU, the mean of all")] | None
+        Annotated[
+            float,
+            says(
+                minimum=0,
+                maximum=100,
+                description="mean of all its GPUs: part of the last minute in which kernels ran, in percent",
+            ),
+        ]
+        | None
     )
-    memory_mib: Annotated[int, says(minimum=0, description="of all together")] | None
+    memory_mib: Annotated[int, says(minimum=0, description="sum of all its GPUs")] | None
     processes: _Count | None
     idle_s: (
-        Annotated[float, says(minimum=0, description="for so long all were seen idle at each look")] | None
+        Annotated[float, says(minimum=0, description="time for which all its GPUs were idle in each sample")]
+        | None
     )
 
 
 class UseSeries(TypedDict):
-    """Means over spans of time, oldest first; the last span is not over."""
+    """Means over time steps, oldest first; the last step is incomplete."""
 
     step_s: float
     until: _Moment
     busy_pct: list[_Percent | None]
     memory_mib: list[float | None]
-    power_w: Annotated[list[float | None], says(description="of GPUs")]
+    power_w: Annotated[list[float | None], says(description="power of GPUs")]
 
 
 class ClusterUse(TypedDict):
-    """Use of all GPUs in the last day: means over spans of time, oldest first; the last span is not over."""
+    """Utilization of all GPUs in the last day: means over time steps, oldest first; the last step is incomplete."""
 
     step_s: float
     until: _Moment
     gpus_total: list[float | None]
     gpus_used: Annotated[list[float | None], says(description="allocated GPUs")]
     busy_pct: Annotated[list[_Percent | None], says(description="mean utilization of GPUs with samples")]
-    power_w: Annotated[list[float | None], says(description="of GPUs with samples")]
+    power_w: Annotated[list[float | None], says(description="power of GPUs with samples")]
 
 
 class UseOverTime(TypedDict):
-    """How something was used since its scheduler began, as far back as is kept."""
+    """Utilization since the scheduler began, as far back as it is stored."""
 
     fine: UseSeries
     coarse: UseSeries

@@ -1,1 +1,1 @@
-"""What /v1 takes and says of running tasks."""
+"""Types of requests and answers about tasks."""

@@ -7,8 +7,9 @@ from mesos_gpu.api.spec.shapes import Job
 
 
 class Array(TypedDict):
-    """A job array as a job, those of its tasks that are asked for by how far they are, each as indexes ("": none), and
-    the first jobs among them; tasks that wait need not be jobs yet. total: so many jobs are among them."""
+    """A job array as a job; the requested tasks by progress, each field as indexes ("" for none); and the first jobs
+    among them, as waiting tasks need not be jobs yet. total: number of jobs among them.
+    """
 
     array: Job
     waiting: str

@@ -1,4 +1,4 @@
-"""What /v1 takes and says of commands in running jobs: as types, and its operation."""
+"""Types of requests and answers about channels into running jobs, and their operations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -20,8 +20,9 @@ class _Command(TypedDict):
 
 
 class ExecRequest(_Command, total=False):
-    """A command for a running task: `argv` in the task's own surroundings, with a terminal (`tty`) of that size, and
-    with what the client sends as its `stdin`."""
+    """A command to run inside a running task: `argv` in the task's own environment, with a terminal of the given
+    size if `tty` is set, and with the client's input as `stdin`.
+    """
 
     rank: Annotated[int, says(minimum=0, maximum=(1 << 20) - 1, default=0)] | None
     stdin: bool | None
@@ -36,7 +37,7 @@ class _Ports(TypedDict):
 
 
 class ForwardRequest(_Ports, total=False):
-    """Ports of a running task to which connections are to go, of its own addresses."""
+    """Ports of a running task, at its own addresses, to which connections are forwarded."""
 
     rank: Annotated[int, says(minimum=0, maximum=(1 << 20) - 1, default=0)] | None
 
@@ -46,8 +47,10 @@ class _FileOrder(TypedDict):
 
 
 class FilesRequest(_FileOrder, total=False):
-    """Files of a running task: what is at a `path` of its view, from its sandbox, is listed, or comes, or what is sent
-    goes there under its `name`. Records go over the channel as mesos_gpu/wire/channel/tree.py has them."""
+    """Files of a running task. `path` is relative to its sandbox, in the task's view: it is listed, read, or the
+    client's files are written there as `name`. Records on the channel are those of
+    mesos_gpu/wire/channel/tree.py.
+    """
 
     rank: Annotated[int, says(minimum=0, maximum=(1 << 20) - 1, default=0)] | None
     path: Annotated[str, says(pattern="^[^\\x00]*$", maxLength=MAX_PATH)] | None
@@ -55,7 +58,7 @@ class FilesRequest(_FileOrder, total=False):
 
 
 class Channel(TypedDict):
-    """Where to go by WebSocket, and the proof to show there, once: `Authorization: Bearer PROOF`."""
+    """Path to connect to by WebSocket, and the proof to show there, once: `Authorization: Bearer PROOF`."""
 
     path: str
     proof: str
@@ -73,15 +76,17 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("GET", "/v1/jobs/{id}/files"): Operation(
         "kept_files_of_job",
-        "What a job that has ended left in its sandbox, as records of mesos_gpu/wire/channel/tree.py",
+        "Read files in the sandbox of an ended job, as records of mesos_gpu/wire/channel/tree.py",
         {200: "application/octet-stream"},
         (409, 429, 503),
         (
             in_query(
-                "what", {"type": "string", "enum": [LIST, GET], "default": LIST}, "a list, or all of it"
+                "what",
+                {"type": "string", "enum": [LIST, GET], "default": LIST},
+                "list: names and sizes; get: contents, too",
             ),
-            in_query("path", {"type": "string"}, "in the sandbox"),
-            in_query("rank", {"type": "integer", "minimum": 0, "maximum": (1 << 20) - 1}, "of several tasks"),
+            in_query("path", {"type": "string"}, "path in the sandbox"),
+            in_query("rank", {"type": "integer", "minimum": 0, "maximum": (1 << 20) - 1}, "rank of the task"),
         ),
     ),
     ("POST", "/v1/jobs/{id}/files"): Operation(

@@ -1,4 +1,4 @@
-"""What /v1/history answers, as types."""
+"""Types of answers of /v1/history."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
@@ -14,38 +14,38 @@ MAX: Final = 10_000  # jobs of an answer
 
 
 class PastJob(TypedDict):
-    """A job that has ended, be it remembered by the scheduler still or not."""
+    """A job that has ended, whether or not it is still in the scheduler's state."""
 
     id: str
     name: str
     user: (
-        Annotated[str, says(description="a proved name; with a ?: the UNIX user, whom nobody has proved")]
+        Annotated[str, says(description="an authenticated name; with a ?: the Unix user, not authenticated")]
         | None
     )
     queue: str
-    app: Annotated[str, says(description="of which it was an instance")] | None
+    app: Annotated[str, says(description="app whose instance it was")] | None
     job_class: str | None
     state: Annotated[str, one_of(*(state for state in JobState if state.ended))]
     exit_code: int | None
     submitted_at: Moment
-    started_at: Annotated[float, says(description="of its latest attempt; null: it never ran")] | None
+    started_at: Annotated[float, says(description="start of its latest attempt; null: it never ran")] | None
     ended_at: Moment
     attempts: Count
     tasks: Count
-    gpus: Annotated[float, says(minimum=0, description="of each task, as limits count them")]
+    gpus: Annotated[float, says(minimum=0, description="GPUs of each task, as limits count them")]
     gpu_models: list[str]
-    gpu_hours: Annotated[float, says(minimum=0, description="that it held, of all attempts")]
+    gpu_hours: Annotated[float, says(minimum=0, description="GPU hours of all attempts")]
     lost_gpu_hours: Annotated[
-        float, says(minimum=0, description="of that, of work that was lost with its task")
+        float, says(minimum=0, description="part of gpu_hours whose work was lost with its task")
     ]
-    idle_gpu_hours: Annotated[float, says(minimum=0, description="of that, of GPUs that did nothing")]
+    idle_gpu_hours: Annotated[float, says(minimum=0, description="part of gpu_hours in which GPUs were idle")]
     hostnames: list[str]
-    labels: Annotated[dict[str, str], says(description="for who may read what jobs run; else empty")]
-    message: Annotated[str, says(description="for who may read what jobs run")] | None
+    labels: Annotated[dict[str, str], says(description="empty if the caller may not read what jobs run")]
+    message: Annotated[str, says(description="null if the caller may not read what jobs run")] | None
 
 
 class History(TypedDict):
-    """Jobs that have ended, the latest first; cursor: to ask for those before with; null: there are none."""
+    """Jobs that have ended, the latest first. cursor: for the request of earlier ones; null: there are none."""
 
     jobs: list[PastJob]
     cursor: str | None
@@ -55,34 +55,44 @@ _MOMENT: Final = {"type": "number", "minimum": 0.0, "maximum": 1e11}
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/history"): Operation(
         "show_history",
-        "Jobs that have ended, also those that the scheduler has forgotten",
+        "List ended jobs, including those that are no longer in the scheduler's state",
         {200: History},
         (404, 503),
         query=(
             in_query(
-                "state", {"type": "array", "items": {"type": "string", "enum": [*ENDED]}}, "any of these"
+                "state",
+                {"type": "array", "items": {"type": "string", "enum": [*ENDED]}},
+                "jobs in one of these states",
             ),
-            of_patterns("named", "its name"),
-            of_patterns("user", "whom it is put down to; one that nobody has proved too"),
-            of_patterns("queue", "its queue; those below it too"),
-            of_patterns("app", "its app; without its slash too"),
-            of_patterns("node", "where it ran last; the first part of its name is enough"),
+            of_patterns("named", "name of the job"),
+            of_patterns("user", "user that it is charged to; matches users that are not authenticated, too"),
+            of_patterns("queue", "its queue; matches queues below it, too"),
+            of_patterns("app", "its app; the first slash may be left out"),
+            of_patterns("node", "host where it ran last; the first part of the name is enough"),
             in_query(
                 "label",
                 MANY_PATTERNS,
-                "a key, or key=value, in whose value * stands for anything; all of these",
+                "a key, or key=value, where * in the value matches anything; jobs must match all of them",
             ),
-            in_query("since", {**_MOMENT, "default": 0.0}, "ended from then on, in seconds since the epoch"),
-            in_query("until", {**_MOMENT, "default": 1e11}, "ended before that"),
+            in_query(
+                "since",
+                {**_MOMENT, "default": 0.0},
+                "jobs that ended at this time or later, in seconds since the epoch",
+            ),
+            in_query(
+                "until",
+                {**_MOMENT, "default": 1e11},
+                "jobs that ended before this time, in seconds since the epoch",
+            ),
             in_query(
                 "limit",
                 {"type": "integer", "minimum": 1, "maximum": MAX, "default": 1000},
-                "so many at most",
+                "maximum number of jobs",
             ),
             in_query(
                 "cursor",
                 {"type": "string", "pattern": "^[0-9]{1,15}\\.[a-z0-9._-]{1,255}$"},
-                "as of the answer before",
+                "cursor of the previous answer",
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""The answer to a request that submits a job, as a type."""
+"""Type of the answer to a request that submits a job."""
 
 from typing import Annotated
 
@@ -12,6 +12,6 @@ class SubmittedJob(Job):
     warnings: Annotated[
         list[str],
         says(
-            description="what the request may not have meant: models of GPUs that no node has; the job waits for one"
+            description="possible mistakes in the request, such as GPU models that no node has; the job waits for one"
         ),
     ]

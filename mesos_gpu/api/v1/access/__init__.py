@@ -1,1 +1,1 @@
-"""Who may do what, and tokens, over REST."""
+"""Routes of access documents and tokens."""

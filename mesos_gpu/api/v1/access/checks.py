@@ -1,4 +1,4 @@
-"""Answers to the question whether somebody may do something."""
+"""Answers to questions whether a caller may do something."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from mesos_gpu.wire.access.check import Question
 
 
 def answer(rights: Rights, asked: Question) -> dict[str, Any]:
-    """Whether it is allowed, by what; or what is missing, and who can give it."""
+    """Return whether it is allowed, and by what; or what is missing, and who can grant it."""
     allowed = rights.may(asked.right, asked.subject)
     return {
         "name": rights.caller.shown,
@@ -21,8 +21,9 @@ def answer(rights: Rights, asked: Question) -> dict[str, Any]:
 
 
 def _reasons(rights: Rights, asked: Question) -> list[dict[str, Any]]:
+    """Return the reasons why something is allowed."""
     if rights.is_open:
-        return [_reason("nobody is asked who they are: everything is allowed")]
+        return [_reason("authentication is off: everything is allowed")]
     bindings = list(rights.document.bindings)
     reasons = []
     for binding, role in rights.because(asked.right, asked.subject):
@@ -34,7 +35,7 @@ def _reasons(rights: Rights, asked: Question) -> list[dict[str, Any]]:
             index = bindings.index(binding)
             reasons.append(_reason(f"binding {index} has the role {role.name}", role.name, index))
     if not reasons and asked.subject is not None:
-        reasons.append(_reason(f"queue {asked.subject.queue} shows it to its members"))
+        reasons.append(_reason(f"queue {asked.subject.queue} permits this for jobs of its members"))
     return reasons
 
 

@@ -1,4 +1,4 @@
-"""The document that says who may do what: read, changed as a whole, its versions, and what it means for a name."""
+"""Routes of the access document: reading and replacing it, its versions, and questions about rights."""
 
 from dataclasses import replace
 from typing import Final
@@ -40,42 +40,41 @@ ACCESS: Final = Versioned(
 
 
 class AccessDocuments(Documents[AccessDocument]):
-    """Handlers of the routes below /v1/access."""
+    """HTTP handlers of the routes below /v1/access."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
         super().__init__(scheduler, ACCESS)
 
     async def show(self, _request: Request) -> Response:
-        """GET /v1/access."""
+        """GET /v1/access: the latest version."""
         return self.shown(self._scheduler.access)
 
     async def put(self, request: Request) -> Response:
-        """PUT /v1/access: as a whole, by who has read the version that is the latest."""
+        """PUT /v1/access: replace the document, if its latest version was read."""
         force, rights = FORCE.of(request), rights_of(request)
-        wanted, expected = await self.asked(request)
+        new_document, expected = await self.asked(request)
         latest = self._scheduler.access
         if expected != latest.version or (not rights.is_open and rights.document is not latest):
             raise stale(latest.version, expected, READ_AGAIN)
-        _check_reach(rights, latest, wanted, force=force)
+        _check_reach(rights, latest, new_document, force=force)
         by = rights.caller.name
-        now = await result_of(self._scheduler.request(AccessChanged(replace(wanted, by=by), expected)))
+        now = await result_of(self._scheduler.request(AccessChanged(replace(new_document, by=by), expected)))
         note.about("access", str(now.version))
         return self.shown(now, {"warnings": _warnings(rights, now)})
 
     async def check(self, request: Request) -> Response:
-        """POST /v1/access/check: whether a name may do something. What one may oneself, everybody may ask."""
-        asked = valid(check.decode(await read_of(request, object_of)))
+        """POST /v1/access/check: whether a name may do something. Every caller may ask this about itself."""
+        question = valid(check.decode(await read_of(request, object_of)))
         rights = rights_of(request)
-        is_self = not asked.name or (asked.name == rights.caller.name and not asked.groups)
+        is_self = not question.name or (question.name == rights.caller.name and not question.groups)
         if not is_self:
             require(rights, ACCESS_SEE)
-            whom = Caller(asked.name, frozenset(asked.groups), Proof.TOKEN)
+            whom = Caller(question.name, frozenset(question.groups), Proof.TOKEN)
             rights = Rights(self._scheduler.access, whom)
-        return json_answer(answer(rights, asked))
+        return json_answer(answer(rights, question))
 
     async def rights(self, _request: Request) -> Response:
-        """GET /v1/access/rights: all rights that there are, and the roles that are always there."""
+        """GET /v1/access/rights: all rights, and the built-in roles."""
         return json_answer(
             {
                 "rights": [
@@ -94,46 +93,44 @@ class AccessDocuments(Documents[AccessDocument]):
 
 
 def _check_reach(rights: Rights, old: AccessDocument, new: AccessDocument, *, force: bool) -> None:
-    """Let pass what gives nobody more than who asks has, and leaves somebody who can change it.
+    """Check that a document gives no one more than the caller has, and can still be changed by someone.
 
     Raises:
-        Refusal: 403 or 409.
+        Refusal: It gives more (403), or no one could change it (409).
     """
     beyond = giving.overreach(rights, old, new)
     if beyond:
         raise Refusal(
             403,
             "forbidden",
-            "the document gives rights that you have not yourself",
+            "the document gives rights that you do not have yourself",
             remedy=rights.who_can_give(),
-            problems=[Problem(*each) for each in beyond],
+            problems=[Problem(*fault) for fault in beyond],
         )
     if not giving.givers(new) and not force and not rights.caller.local_admin:
         raise Refusal(
             409,
             "locked-out",
-            f"by this document nobody has the right {ACCESS_WRITE.name}, so that nobody could change it again",
-            remedy="bind the role admin to a name or a group; or say force=true: root on the scheduler's host can "
+            f"with this document no user has the right {ACCESS_WRITE.name}, so that no one could change it again",
+            remedy="bind the role admin to a name or a group; or use force=true: root on the scheduler's host can "
             "change it then",
         )
 
 
 def _warnings(rights: Rights, now: AccessDocument) -> list[str]:
-    """What follows from a document that somebody may not have meant."""
-    said = [
-        f"bindings/{index} lets everybody with a proved name change this document"
+    """Return warnings about possible mistakes in a document."""
+    warnings = [
+        f"bindings/{index} lets every authenticated user change this document"
         for index in giving.givers(now)
         if EVERYTHING in now.bindings[index].names
     ]
     caller = rights.caller
     if rights.is_open:
-        said.append(
-            "nobody is asked who they are: this document has no effect until the scheduler asks for proofs"
-        )
+        warnings.append("authentication is off: this document has no effect until it is set up")
     elif not Rights(now, caller).may(ACCESS_WRITE):
-        said.append(f"{caller.shown} may not change it again")
+        warnings.append(f"{caller.shown} may not change it again")
     elif not giving.givers(now):
-        said.append(
-            "nobody has the right access:write: only root on the scheduler's host can change it again"
+        warnings.append(
+            "no user has the right access:write: only root on the scheduler's host can change it again"
         )
-    return said
+    return warnings

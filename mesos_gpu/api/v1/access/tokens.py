@@ -1,4 +1,4 @@
-"""Tokens: made, shown once, listed, revoked."""
+"""Routes of tokens: creating, listing and revoking them; a token's secret is shown once."""
 
 import secrets
 import time
@@ -27,18 +27,21 @@ from mesos_gpu.wire.access import token as wire
 from mesos_gpu.wire.access.token import TokenRequest
 from mesos_gpu.wire.checking import Problem, object_of
 
-FRESH_S: Final = 900.0  # a browser's session makes tokens so long: they outlive it
+FRESH_S: Final = 900.0  # of a browser's session that may create tokens, which outlive it
 
 
 class TokenHandlers:
-    """Handlers of the routes below /v1/tokens."""
+    """HTTP handlers of the routes below /v1/tokens.
+
+    Args:
+        longest_s: Longest lifetime of a token, in seconds.
+    """
 
     def __init__(self, scheduler: SchedulerApi, longest_s: float) -> None:
-        """Serve a scheduler. `longest_s`: that a token may live."""
         self._scheduler, self._longest_s = scheduler, longest_s
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/tokens: those that one may see, the newest first."""
+        """GET /v1/tokens: the visible tokens, the newest first."""
         rights, name = rights_of(request), request.query_params.get("name")
         shown = [
             token
@@ -49,25 +52,27 @@ class TokenHandlers:
         return json_answer({"tokens": [wire.encode(token) for token in shown]})
 
     async def create(self, request: Request) -> Response:
-        """POST /v1/tokens: the answer alone has what proves it."""
-        asked = valid(wire.decode(await read_of(request, object_of), self._longest_s))
-        wanted, until = _wanted(rights_of(request), asked)  # as they are when all of the body is there
+        """POST /v1/tokens: create a token; its secret is in this answer only."""
+        request_body = valid(wire.decode(await read_of(request, object_of), self._longest_s))
+        new_token, until = _new_token(
+            rights_of(request), request_body
+        )  # rights at the time when the whole body has come
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
-        kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
-        made = await result_of(self._scheduler.request(TokenCreated(kept, asked.lifetime_s, until)))
-        note.about("token", made.id)
-        note.about("name", made.name)
-        headers = {"Location": f"/v1/tokens/{made.id}", "Cache-Control": "no-store"}
-        warnings = [] if rights_of(request).is_open else _warnings(self._scheduler.access, made)
-        body = {"secret": text_of(made.id, secret), "token": wire.encode(made), "warnings": warnings}
+        stored = replace(new_token, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
+        token = await result_of(self._scheduler.request(TokenCreated(stored, request_body.lifetime_s, until)))
+        note.about("token", token.id)
+        note.about("name", token.name)
+        headers = {"Location": f"/v1/tokens/{token.id}", "Cache-Control": "no-store"}
+        warnings = [] if rights_of(request).is_open else _warnings(self._scheduler.access, token)
+        body = {"secret": text_of(token.id, secret), "token": wire.encode(token), "warnings": warnings}
         return json_answer(body, 201, headers)
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/tokens/{id}."""
+        """GET /v1/tokens/{id}: a token without its secret."""
         return json_answer(wire.encode(self._seen(request)))
 
     async def revoke(self, request: Request) -> Response:
-        """DELETE /v1/tokens/{id}: it is refused from the answer on, and those that were made with it."""
+        """DELETE /v1/tokens/{id}: revoke a token, and the tokens created with it, with immediate effect."""
         token = self._seen(request)
         note.about("token", token.id)
         note.about("name", token.name)
@@ -76,7 +81,7 @@ class TokenHandlers:
         return json_answer(wire.encode(token))
 
     def _seen(self, request: Request) -> Token:
-        """The token that a path names, unless who asks may not know of it."""
+        """Return the token that a path names, if the caller may see it."""
         id, rights = str(request.path_params["id"]), rights_of(request)
         token = self._scheduler.tokens.get(id)
         about = None if token is None else Subject(token.name)
@@ -86,30 +91,31 @@ class TokenHandlers:
 
 
 def _warnings(document: AccessDocument, token: Token) -> list[str]:
-    """What follows from a token that somebody may not have meant: root has its rights by the socket alone."""
+    """Return warnings about possible mistakes. Root is not considered: it has its rights by the socket only."""
     if Rights(document, Caller(token.name, frozenset(token.groups), Proof.TOKEN)).held():
         return []
-    what = f"{token.name} may do nothing with it: no binding names {token.name} or its groups"
+    what = f"{token.name} can do nothing with this token: no binding names {token.name} or its groups"
     return [f"{what}; bind a role to it (mesos-gpu access apply)"]
 
 
-def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
-    """The token that is asked for, without id and secret, and when it ends at the latest.
+def _new_token(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
+    """Return the requested token without id and secret, and its latest end; None for no such end.
 
     Raises:
-        Refusal: Who asks may not make it: one of another name, or one that is good for more than his own proof.
+        Refusal: The caller may not create it: it is for another name, or permits more than the caller's own
+            credentials.
     """
     caller = rights.caller
     if caller.session and time.time() - caller.session_since > FRESH_S:
         what = f"this session began more than {FRESH_S / 60:.0f} minutes ago, and a token would outlive it"
-        raise Refusal(403, "forbidden", what, remedy="log in again, then make it")
+        raise Refusal(403, "forbidden", what, remedy="log in again, then create it")
     name = asked.name or caller.name
     if not name:
         raise invalid(Problem("/name", "name the user of the token, as ann: the request itself has no user"))
     require(rights, r.TOKEN_CREATE, Subject(name))
     is_own = name == caller.name
     if not is_own and not has_everything(rights):
-        what = f"a token of {name} is good for all that {name} may do: it is for those to make who may do everything"
+        what = f"a token of {name} permits all that {name} may do: only callers with all rights may create it"
         raise Refusal(403, "forbidden", what, remedy=rights.who_can_give())
     if is_own and asked.groups is not None and not caller.groups.issuperset(asked.groups):
         lacking = ", ".join(group for group in asked.groups if group not in caller.groups)
@@ -134,21 +140,24 @@ def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
 
 
 def _narrowing(rights: Rights, asked: TokenRequest, *, is_own: bool) -> Narrowing:
-    """What the token is good for.
+    """Return the restriction of a new token.
 
     Raises:
-        Refusal: For more than the proof of who asks, or for a right that he has for nothing.
+        Refusal: The token would permit more than the caller's credentials, or has a right that the caller has for
+            nothing.
     """
     own = rights.caller.narrowing
     narrowing = asked.narrowing or own or Narrowing()
     if not is_narrower(own, narrowing):
-        what = f"the token would be good for more than the {rights.caller.proof.value} that you send"
+        what = (
+            f"the token would permit more than the credentials of this request ({rights.caller.proof.value})"
+        )
         raise Refusal(
-            403, "forbidden", what, remedy="narrow it as much, or log in with a proof that is good for all"
+            403, "forbidden", what, remedy="restrict it as much, or log in with unrestricted credentials"
         )
     if is_own and not rights.is_open:
         for text in narrowing.rights:
-            given = parse(text).rights
-            if not any(rights.may_some(right) for right in given):
-                raise refusal(rights, min(given, key=lambda right: right.name))
+            named_rights = parse(text).rights
+            if not any(rights.may_some(right) for right in named_rights):
+                raise refusal(rights, min(named_rights, key=lambda right: right.name))
     return narrowing

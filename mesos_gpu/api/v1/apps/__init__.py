@@ -1,1 +1,1 @@
-"""Apps as /v1 has them: templates to start from."""
+"""Routes of templates of apps."""

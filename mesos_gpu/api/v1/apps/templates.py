@@ -1,4 +1,4 @@
-"""/v1/templates: apps and groups to start from. What is rendered is started by Marathon's interface, as any other."""
+"""Routes of templates of apps and groups. Rendered definitions are created with Marathon's interface, as all others."""
 
 import re
 from typing import Final
@@ -19,15 +19,15 @@ _NAME: Final = re.compile(r"[^\s=\0]+")
 
 
 class TemplateHandlers:
-    """The routes' functions. Files are read, and definitions checked, beside the loop."""
+    """HTTP handlers of templates. Files are read and definitions checked on other threads than the event loop's."""
 
     async def list(self, _request: Request) -> Response:
-        """GET /v1/templates."""
+        """GET /v1/templates: list templates."""
         templates = await run_in_threadpool(load_all)
-        return json_answer({"templates": [described(each) for each in templates]})
+        return json_answer({"templates": [described(template) for template in templates]})
 
     async def render(self, request: Request) -> Response:
-        """POST /v1/templates/{name}/render."""
+        """POST /v1/templates/{name}/render: a definition with the given values."""
         values = await read_of(request, _values)
         return json_answer(await run_in_threadpool(_rendered, str(request.path_params["name"]), values))
 
@@ -41,11 +41,11 @@ def _values(body: bytes) -> dict[str, str]:
 
 
 def _rendered(name: str, values: dict[str, str]) -> shapes.Rendered:
-    """A definition.
+    """Return a definition with the given values.
 
     Raises:
         NotFound: There is no such template.
-        Refusal: 422, with the values that are at fault.
+        Refusal: Values are not valid (422, with all faults).
     """
     template = load(name)
     try:

@@ -1,1 +1,1 @@
-"""Nodes and cards, listed."""
+"""Lists of nodes and GPUs."""

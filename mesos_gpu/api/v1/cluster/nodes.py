@@ -1,4 +1,4 @@
-"""Lists of nodes and of cards, whole or a page of them."""
+"""Lists of nodes and of GPUs, whole or a page of them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -34,30 +34,30 @@ _KEYS: Final[Mapping[lists.NodeOrder, Callable[[shapes.Node], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which part of a list is asked for; `limit` None: all that comes after `skip`."""
+    """A page of a list; without `limit` it has all entries after `skip`."""
 
     skip: int
     limit: int | None
 
     @classmethod
     def of(cls, request: Request) -> "Part":
-        """What a query asks for.
+        """Return the page that a query describes.
 
         Raises:
-            Refusal: It is no such number.
+            Refusal: A number is not valid.
         """
         limit = int(asked.MAX_LISTED.of(request)) if asked.MAX_LISTED.name in request.query_params else None
         return cls(int(asked.SKIP.of(request)), limit)
 
     @property
     def end(self) -> int | None:
-        """Where it ends; None: where the list does."""
+        """End of the page; None for the end of the list."""
         return None if self.limit is None else self.skip + self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class NodeListing:
-    """A request for a list of nodes. `search`: a part of a node's host name, agent or state; empty: all."""
+    """A request for a list of nodes. `search`: part of a host name, agent id or state; empty for all."""
 
     part: Part
     search: str
@@ -66,27 +66,30 @@ class NodeListing:
 
     @classmethod
     def of(cls, request: Request) -> "NodeListing":
-        """What a query asks for.
+        """Return the listing that a query describes.
 
         Raises:
-            Refusal: A limit that is none, or an order that there is not.
+            Refusal: A number or the order is not valid.
         """
         text = request.query_params.get("order", lists.NodeOrder.HOSTNAME.value)
-        orders = [each.value for each in lists.NodeOrder]
+        orders = [order.value for order in lists.NodeOrder]
         if text not in orders:
-            raise invalid(Problem("/order", f"{text[:40]!r} is no order; there are {', '.join(orders)}"))
+            raise invalid(Problem("/order", f"{text[:40]!r} is not an order; orders are {', '.join(orders)}"))
         search = request.query_params.get("search", "").strip().lower()
         return cls(Part.of(request), search, lists.NodeOrder(text), _DESCENDING.of(request))
 
     @property
     def is_whole(self) -> bool:
-        """Whether all nodes are asked for, as they stand in the list of all."""
+        """Whether all nodes are requested in their default order."""
         whole = Part(0, None), "", lists.NodeOrder.HOSTNAME, False
         return (self.part, self.search, self.order, self.descending) == whole
 
     def select(self, view: View, whole: Callable[[View], Sequence[shapes.Node]]) -> lists.NodePage:
-        """The nodes that are asked for, and how many match. Others are not looked at where names are enough to choose;
-        `whole`: the list of all."""
+        """Return the requested page of nodes, and the number of all matching ones.
+
+        Where names are enough to choose nodes, details of others are not computed. `whole`: returns the list of all
+        nodes.
+        """
         if self.is_whole:
             nodes = list(whole(view))
             return {"nodes": nodes, "total": len(nodes)}
@@ -94,8 +97,8 @@ class NodeListing:
         if self.order is lists.NodeOrder.HOSTNAME:
             matching.sort(key=lambda node: (node.hostname, node.id), reverse=self.descending)
             return {"nodes": shown(view, self._cut(matching)), "total": len(matching)}
-        wanted = {node.id for node in matching}
-        listed = [node for node in whole(view) if node["agent_id"] in wanted]
+        agent_ids = {node.id for node in matching}
+        listed = [node for node in whole(view) if node["agent_id"] in agent_ids]
         listed.sort(key=_KEYS[self.order], reverse=self.descending)
         return {"nodes": list(self._cut(listed)), "total": len(listed)}
 
@@ -110,13 +113,13 @@ class NodeListing:
 
 
 def all_nodes(view: View, hostname: str | None = None) -> list[shapes.Node]:
-    """All nodes, or the agents of a host, by host name."""
-    asked = [node for node in view.nodes.values() if hostname in (None, node.hostname)]
-    return shown(view, sorted(asked, key=lambda node: (node.hostname, node.id)))
+    """Return all nodes by host name, or the agents of one host."""
+    nodes = [node for node in view.nodes.values() if hostname in (None, node.hostname)]
+    return shown(view, sorted(nodes, key=lambda node: (node.hostname, node.id)))
 
 
 def shown(view: View, nodes: Sequence[Node]) -> list[shapes.Node]:
-    """Nodes as the interface has them."""
+    """Return nodes as the REST interface shows them."""
     agents = {node.id for node in nodes}
     live = Counter(
         task.agent_id
@@ -132,7 +135,9 @@ def shown(view: View, nodes: Sequence[Node]) -> list[shapes.Node]:
 
 
 def cards(view: View, on: Callable[[str], bool] | None, part: Part, sight: Sight) -> lists.GpuPage:
-    """A part of all cards, by host name and index, and how many there are. `on`: whether those of a host are asked for,
-    by its name; None: of each."""
+    """Return a page of all GPUs by host name and index, and their number.
+
+    `on`: returns whether the GPUs of a host are requested, by its name; None for all hosts.
+    """
     statuses, total = gpu_page(view, on, part.skip, part.limit)
     return {"gpus": [views.gpu(view, status, sight) for status in statuses], "total": total}

@@ -1,1 +1,1 @@
-"""Files of submitters: what they send along with jobs."""
+"""Routes of users' files: archives that are uploaded for jobs, and named volumes."""

@@ -1,4 +1,4 @@
-"""/v1/volumes: named volumes of jobs, listed and removed by their owners."""
+"""Routes of named volumes of jobs, which their owners list and remove."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,31 +24,30 @@ from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.mounts import NAME_FORM
 
 ALL_USERS: Final = Flag("all_users")
-_LIST: Final = "see them: mesos-gpu storage list"
+_LIST: Final = "list them with: mesos-gpu storage list"
 
 
 class NamedVolumes:
-    """The routes' functions."""
+    """HTTP handlers of named volumes."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/volumes: list one's own volumes, or those of all owners."""
+        """GET /v1/volumes: list the caller's volumes, or those of all owners."""
         rights, all_users = rights_of(request), ALL_USERS.of(request)
         if all_users:
             require(rights, JOB_READ)  # names of volumes are a part of what jobs run
         owner = None if all_users or rights.is_open else rights.caller.name
 
         def look(view: View) -> spec.NamedVolumes:
-            seen = [_shown(*each) for each in named_volumes(view) if owner in (None, each[0].owner)]
-            return {"volumes": seen, "owner_limit_mib": limit_of_volumes_mib(view)}
+            visible = [_shown(*entry) for entry in named_volumes(view) if owner in (None, entry[0].owner)]
+            return {"volumes": visible, "owner_limit_mib": limit_of_volumes_mib(view)}
 
         return json_answer(await result_of(self._scheduler.read(look)))
 
     async def remove(self, request: Request) -> Response:
-        """DELETE /v1/volumes/{name}: have a volume removed from its host."""
+        """DELETE /v1/volumes/{name}: remove a volume from its host."""
         rights, name = rights_of(request), str(request.path_params["name"])
         if not VOLUME_NAME.fullmatch(name):
             raise invalid(Problem("/name", f"must be {NAME_FORM}, got {name[:80]!r}"))
@@ -66,7 +65,7 @@ def _to_remove(view: View, rights: Rights, name: str, user: str | None) -> Persi
 
     Raises:
         NotFound: The owner has no such volume.
-        Conflict: The request has no proved name, and several owners have such a volume.
+        Conflict: Authentication is off, and several owners have such a volume.
     """
     named = [volume for volume, _ in named_volumes(view) if volume.name == name and not volume.unwanted]
     if user is not None or not rights.is_open:

@@ -1,1 +1,1 @@
-"""GPUs as JSON."""
+"""Conversion of programs and utilization of GPUs to JSON."""

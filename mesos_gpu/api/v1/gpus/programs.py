@@ -1,4 +1,4 @@
-"""What an upgrade has to know of the scheduler that runs, and of the programs of hosts."""
+"""Routes for upgrades: facts about the running scheduler and the programs on hosts."""
 
 from collections.abc import Iterator
 
@@ -21,18 +21,18 @@ from mesos_gpu.policy.explain.silence import unfit
 
 
 class UpgradeHandlers:
-    """The routes' functions."""
+    """HTTP handlers of facts for upgrades."""
 
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
-        """Serve a scheduler."""
         self._scheduler, self._settings = scheduler, settings
         self._seen = Kept(self._made)
 
     async def show(self, _request: Request) -> Response:
-        """GET /v1/upgrade."""
+        """GET /v1/upgrade: facts about this scheduler and the programs on hosts."""
         return json_answer(await result_of(self._scheduler.read_copy(self._seen.of)))
 
     def _made(self, view: View) -> shapes.Upgrade:
+        """Return the facts for an upgrade."""
         return {
             "version": self._settings.version,
             "wire": WIRE,
@@ -46,8 +46,9 @@ class UpgradeHandlers:
 
 
 def _nodes(view: View) -> Iterator[shapes.NodeProgram]:
-    seen = rolling_of(view)
-    outdated, problems = dict(seen.outdated), dict(seen.problems)
+    """Yield the programs of nodes that have monitors."""
+    rolling = rolling_of(view)
+    outdated, problems = dict(rolling.outdated), dict(rolling.problems)
     for node in sorted(view.nodes.values(), key=lambda node: (node.hostname, node.id)):
         if node.lost_at is not None or not node.monitor_launches:
             continue
@@ -58,7 +59,7 @@ def _nodes(view: View) -> Iterator[shapes.NodeProgram]:
             "program": None if program is None else _shown(program),
             "outdated": outdated.get(node.id),
             "unfit": unfit(node) or None,
-            "replaced_now": node.id in seen.under_way,
+            "replaced_now": node.id in rolling.under_way,
             "problem": problems.get(node.id),
         }
 
@@ -73,12 +74,12 @@ def _shown(program: Program) -> shapes.Program:
 
 
 def _executors(view: View) -> list[shapes.Executors]:
-    """Executors of jobs whose tasks have not ended, by what they say that they are."""
+    """Return the executors of jobs whose tasks have not ended, by reported version."""
     kinds: dict[tuple[str | None, int], list[Task]] = {}
     for task in view.tasks.values():
         if task.job_id is not None and not task.ended:
-            said = task.program
-            kind = (said.version, said.wire) if said is not None else (None, SILENT)
+            program = task.program
+            kind = (program.version, program.wire) if program is not None else (None, SILENT)
             kinds.setdefault(kind, []).append(task)
     ends = {kind: _ends(view, tasks) for kind, tasks in kinds.items()}
     return [
@@ -94,7 +95,7 @@ def _executors(view: View) -> list[shapes.Executors]:
 
 
 def _ends(view: View, tasks: list[Task]) -> list[float | None]:
-    """When each has ended at the latest; None: it has no time limit."""
+    """Return the latest end of each task; None for a task without a time limit."""
     ends: list[float | None] = []
     for task in tasks:
         job = view.jobs.get(task.job_id) if task.job_id is not None else None

@@ -1,4 +1,4 @@
-"""The use of cards as JSON: how they are used now, and were of late."""
+"""Utilization of GPUs as JSON: current and recent."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -16,16 +16,18 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.gpus.use_series import RECENT_S, Ring, Series, mean
 
 _METERS = tuple(field.name for field in fields(Meters))
-_DIGITS = 2  # of means, behind the point
+_DIGITS = 2  # decimals of means
 
 
 def gpu_use(view: View, node: Node, gpu_id: GpuId) -> shapes.GpuUse | None:
-    """How a card of a node is used; None: its host does not say it."""
-    said = node.inventory.gpu_uses if node.inventory else ()
-    use = next((use for use in said if use.gpu_id == gpu_id), None)
+    """Return the current use of a GPU; None if its host does not report it."""
+    uses = node.inventory.gpu_uses if node.inventory else ()
+    use = next((use for use in uses if use.gpu_id == gpu_id), None)
     if use is None:
         return None
-    meters: Any = {name: getattr(use.meters, name) for name in _METERS}  # of ten thousand cards at each look
+    meters: Any = {
+        name: getattr(use.meters, name) for name in _METERS
+    }  # fast, as there may be ten thousand GPUs
     return {
         **cast("shapes.Meters", meters),
         "at": use.at,
@@ -36,13 +38,13 @@ def gpu_use(view: View, node: Node, gpu_id: GpuId) -> shapes.GpuUse | None:
 
 
 def is_metered(node: Node, gpu_id: GpuId) -> bool:
-    """Whether the host of a card says how busy it is."""
-    said = node.inventory.gpu_uses if node.inventory else ()
-    return any(use.gpu_id == gpu_id and use.work is not None for use in said)
+    """Return whether the host of a GPU reports its utilization."""
+    uses = node.inventory.gpu_uses if node.inventory else ()
+    return any(use.gpu_id == gpu_id and use.work is not None for use in uses)
 
 
 def job_use(view: View, tasks: Iterable[Task]) -> shapes.JobUse | None:
-    """How the living tasks of a job use what they hold; None: their hosts do not say it of all."""
+    """Return how the live tasks of a job use their GPUs; None if it is not known of all of them."""
     living = [task for task in tasks if task.gpus and not task.ended]
     uses = [use for task in living for use in _uses(view, task)]
     if not uses or len(uses) < sum(len(task.gpus) for task in living):
@@ -53,21 +55,21 @@ def job_use(view: View, tasks: Iterable[Task]) -> shapes.JobUse | None:
         "busy_pct": None if busy is None else round(busy, _DIGITS),
         "memory_mib": _sum(use.memory_mib for use in uses),
         "processes": _sum(use.processes for use in uses),
-        "idle_s": None if None in idle else min(each for each in idle if each is not None),
+        "idle_s": None if None in idle else min(seconds for seconds in idle if seconds is not None),
     }
 
 
 def over_time(view: View, series: Iterable[Series | None]) -> shapes.UseOverTime:
-    """The past of a card, or of all tasks of a job: the mean of what they did, the sum of what they had."""
-    known = [each for each in series if each is not None] or [Series()]
+    """Return the past of a GPU, or of all tasks of a job: means of utilization, sums of memory and power."""
+    histories = [history for history in series if history is not None] or [Series()]
     return {
-        "fine": _series(view.now, [each.fine for each in known]),
-        "coarse": _series(view.now, [each.coarse for each in known]),
+        "fine": _series(view.now, [history.fine for history in histories]),
+        "coarse": _series(view.now, [history.coarse for history in histories]),
     }
 
 
 def cluster_use(view: View) -> shapes.ClusterUse:
-    """Return the use of all GPUs in the last day."""
+    """Return the utilization of all GPUs in the last day."""
     ring = view.use_history.cluster
     total, used, busy, power = ring.read(view.now)
     return {
@@ -81,31 +83,33 @@ def cluster_use(view: View) -> shapes.ClusterUse:
 
 
 def _uses(view: View, task: Task) -> list[TaskUse]:
-    """What its node last said of a task."""
+    """Return the use by a task as its node last reported it."""
     node = view.nodes.get(task.agent_id)
-    said = node.inventory.task_uses if node and node.inventory else ()
-    return [use for use in said if use.task_id == task.id and use.gpu_id in task.gpus]
+    uses = node.inventory.task_uses if node and node.inventory else ()
+    return [use for use in uses if use.task_id == task.id and use.gpu_id in task.gpus]
 
 
 def _recent(view: View, series: Series | None) -> float | None:
+    """Return the mean utilization of the last minute, in percent."""
     busy = series.fine.recent(view.now, RECENT_S) if series else None
     return None if busy is None else round(busy, _DIGITS)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Add values up that are all known; None: one is not."""
+    """Return the sum of values; None if one is not known."""
     all_ = list(values)
     return None if None in all_ else sum(value or 0 for value in all_)
 
 
 def _series(now: float, rings: list[Ring]) -> shapes.UseSeries:
+    """Return means of utilization, and sums of memory and power, of several series."""
     busy, memory, power = zip(*(ring.read(now) for ring in rings), strict=True)
     return {
         "step_s": rings[0].step_s,
         "until": now,
-        "busy_pct": [_rounded(mean(each)) for each in zip(*busy, strict=True)],
-        "memory_mib": [_total(each) for each in zip(*memory, strict=True)],
-        "power_w": [_total(each) for each in zip(*power, strict=True)],
+        "busy_pct": [_rounded(mean(step)) for step in zip(*busy, strict=True)],
+        "memory_mib": [_total(step) for step in zip(*memory, strict=True)],
+        "power_w": [_total(step) for step in zip(*power, strict=True)],
     }
 
 
@@ -118,18 +122,18 @@ def _total(values: tuple[float | None, ...]) -> float | None:
 
 
 def job_idle(view: View, job: Job) -> JobIdle | None:
-    """How far a job is on the way from idle GPUs to its end; None: it is not, and nobody keeps it from that."""
+    """Return the state of a job with idle GPUs, or that is protected from being ended for them; None for other jobs."""
     shown = idle_of(view, job)
     if shown is None:
         return None
-    known, rules = shown
+    idle, rules = shown
     return {
-        "state": known.state.value,
-        "since": known.since,
-        "idle_s": known.idle_ms / 1000,
+        "state": idle.state.value,
+        "since": idle.since,
+        "idle_s": idle.idle_ms / 1000,
         "warn_after_s": rules.warn_after_s,
         "return_after_s": rules.return_after_s,
         "policy": rules.policy.value,
-        "keep_until": known.keep_until,
-        "kept_by": known.kept_by or None,
+        "keep_until": idle.keep_until,
+        "kept_by": idle.kept_by or None,
     }

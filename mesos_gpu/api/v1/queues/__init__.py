@@ -1,1 +1,1 @@
-"""The tree of queues: its document, its queues each for itself, and what a change would do."""
+"""Routes of the tree of queues: its document, single queues, shares, and effects of changes."""

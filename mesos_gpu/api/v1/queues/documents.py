@@ -1,4 +1,4 @@
-"""The tree of queues: read, and changed as a whole or a queue at a time."""
+"""Routes of the tree of queues: reading it, and changing the whole tree or a single queue."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,85 +43,87 @@ DRY_RUN: Final = Flag("dry_run")
 
 
 class QueueDocuments(Documents[QueueDocument]):
-    """Handlers of the routes of the document and of its queues."""
+    """HTTP handlers of the document of queues and of single queues."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
         super().__init__(scheduler, QUEUES)
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/queues."""
-        seen = seen_queues(rights_of(request), await self.latest())
-        return self.shown(seen, await self._in_force(seen))
+        """GET /v1/queues: the latest version of the tree."""
+        visible = seen_queues(rights_of(request), await self.latest())
+        return self.shown(visible, await self._in_force(visible))
 
     async def put(self, request: Request) -> Response:
-        """PUT /v1/queues: as a whole, by who has read the version that is the latest."""
-        wanted, expected = await self.asked(request)
+        """PUT /v1/queues: replace the tree, if its latest version was read."""
+        new_document, expected = await self.asked(request)
         latest = await self.latest()
-        now, more = await self._change(request, latest, wanted, expected)
+        now, more = await self._change(request, latest, new_document, expected)
         return self.shown(now, {**more, **await self._in_force(now)})
 
     async def show_one(self, request: Request) -> Response:
-        """GET /v1/queues/{queue}."""
+        """GET /v1/queues/{queue}: a queue."""
         path = str(request.path_params["queue"])
         return _one(seen_queues(rights_of(request), await self.latest()), path)
 
     async def put_one(self, request: Request) -> Response:
-        """PUT /v1/queues/{queue}: a queue as a whole; one that is not there is made."""
+        """PUT /v1/queues/{queue}: create or replace a queue."""
         return await self._set(request, is_patch=False)
 
     async def patch_one(self, request: Request) -> Response:
-        """PATCH /v1/queues/{queue}: what is left out stays."""
+        """PATCH /v1/queues/{queue}: change fields of a queue."""
         return await self._set(request, is_patch=True)
 
     async def delete_one(self, request: Request) -> Response:
-        """DELETE /v1/queues/{queue}: without jobs in it and queues below it."""
+        """DELETE /v1/queues/{queue}: delete a queue that has no jobs and no queues below it."""
         path, read = str(request.path_params["queue"]), int(READ.of(request))
         expected = expected_version(request, {"version": read} if read >= 0 else {}, QUEUES.route)
         latest = await self.latest()
-        _known(latest, path)
+        _require_queue(latest, path)
         note.about("queue", path)
         if expected is None:
             raise invalid(not_read({}))
-        wanted = replace(valid(document.without_queue(latest, path)), comment="")
-        now, more = await self._change(request, latest, wanted, expected)
+        new_document = replace(valid(document.without_queue(latest, path)), comment="")
+        now, more = await self._change(request, latest, new_document, expected)
         return json_answer({**_queue_of(latest, path), "version": now.version, **more}, headers=tag_of(now))
 
     async def plan(self, request: Request) -> Response:
-        """POST /v1/plan/queues: what a document would change, whatever version it was made of."""
-        wanted = valid(document.decode(await read_of(request, object_of)))
-        warnings = await self._warnings(wanted)
-        return json_answer({**await self._planned(wanted), "warnings": warnings})
+        """POST /v1/plan/queues: what a document would change, whatever version it is based on."""
+        new_document = valid(document.decode(await read_of(request, object_of)))
+        warnings = await self._warnings(new_document)
+        return json_answer({**await self._planned(new_document), "warnings": warnings})
 
     async def _set(self, request: Request, *, is_patch: bool) -> Response:
+        """Replace or change a queue, and answer with it."""
         path, value = str(request.path_params["queue"]), await read_of(request, object_of)
         note.about("queue", path)
         expected = expected_version(request, value, f"{QUEUES.route}/{path}")
         latest = await self.latest()
         if is_patch:
-            _known(latest, path)
+            _require_queue(latest, path)
         fields = {key: item for key, item in value.items() if key not in _READ_WITH}
-        said = document.decode({"comment": value.get("comment")})
-        wanted = document.with_queue(latest, path, fields, is_patch=is_patch)
+        comment_document = document.decode({"comment": value.get("comment")})
+        new_document = document.with_queue(latest, path, fields, is_patch=is_patch)
         problems = [
-            *(said if isinstance(said, list) else []),
-            *(_at_queue(path, wanted) if isinstance(wanted, list) else []),
+            *(comment_document if isinstance(comment_document, list) else []),
+            *(_at_queue(path, new_document) if isinstance(new_document, list) else []),
         ]
         if expected is None:
             problems = [not_read(value), *problems]
-        if isinstance(wanted, list) or isinstance(said, list) or expected is None:
+        if isinstance(new_document, list) or isinstance(comment_document, list) or expected is None:
             raise invalid(*problems)
-        now, more = await self._change(request, latest, replace(wanted, comment=said.comment), expected)
+        now, more = await self._change(
+            request, latest, replace(new_document, comment=comment_document.comment), expected
+        )
         return _one(now, path, more)
 
     async def _change(
         self, request: Request, latest: QueueDocument, wanted: QueueDocument, expected: int
     ) -> tuple[QueueDocument, dict[str, Any]]:
-        """Let the document be so, unless it is only tried; what it is then, and what else there is to say.
+        """Change the document unless the request is a dry run; return the new document, and more fields of the answer.
 
         Raises:
-            Refusal: 422: it does not fit the nodes.
-            Conflict: Another version is the latest, or jobs would be in no leaf.
+            Refusal: It does not fit the nodes (422).
+            Conflict: Another version is the latest, or jobs would be in a queue that is no leaf.
         """
         after_s, dry = RECLAIM_AFTER_S.of(request), DRY_RUN.of(request)
         _require_secrets(rights_of(request), latest, wanted)
@@ -137,19 +139,19 @@ class QueueDocuments(Documents[QueueDocument]):
         return now, more
 
     async def _warnings(self, wanted: QueueDocument) -> list[str]:
-        """What follows from a document that somebody may not have meant.
+        """Return warnings about possible mistakes in a document.
 
         Raises:
-            Refusal: 422: it does not fit the nodes.
-            Conflict: Jobs would be in no leaf.
+            Refusal: It does not fit the nodes (422).
+            Conflict: Jobs would be in a queue that is no leaf.
         """
         findings = await result_of(self._scheduler.read_copy(lambda view: check_queues(view, wanted)))
         if findings.faults:
-            raise invalid(*(Problem(*each) for each in findings.faults))
+            raise invalid(*(Problem(*fault) for fault in findings.faults))
         return list(findings.warnings)
 
     async def _in_force(self, seen: QueueDocument) -> dict[str, Any]:
-        """What the hours of a document make of it now, and next."""
+        """Return the figures of queues with hours that are in force now and next."""
         paths = [path for path, spec in seen.queues.items() if spec.hours]
         if not paths:
             return {"in_force": None}
@@ -169,7 +171,7 @@ class QueueDocuments(Documents[QueueDocument]):
 
 
 def _require_secrets(rights: Rights, latest: QueueDocument, wanted: QueueDocument) -> None:
-    """See that the caller may use the secrets that queues get, which users of those queues use without that right.
+    """Check that the caller may use the secrets of queues, which users of these queues use without that right.
 
     Raises:
         Refusal: The right is missing for one of them.
@@ -181,12 +183,12 @@ def _require_secrets(rights: Rights, latest: QueueDocument, wanted: QueueDocumen
             require(rights, SECRET_USE, Subject(rights.caller.name, path, name=name))
 
 
-#: What stands beside a queue's fields when it is read.
+#: Fields that are read beside a queue's own fields, and ignored.
 _READ_WITH: Final = ("version", "path", "comment", "plan", "warnings")
 
 
 def _one(latest: QueueDocument, path: str, more: Mapping[str, Any] | None = None) -> Response:
-    _known(latest, path)
+    _require_queue(latest, path)
     return json_answer({**_queue_of(latest, path), **(more or {})}, headers=tag_of(latest))
 
 
@@ -200,17 +202,17 @@ def _queue_of(latest: QueueDocument, path: str) -> dict[str, Any]:
     }
 
 
-def _known(latest: QueueDocument, path: str) -> None:
+def _require_queue(latest: QueueDocument, path: str) -> None:
     if path not in latest.queues:
         raise NotFound(f"there is no queue {path}", remedy="list them with: mesos-gpu queue list")
 
 
 def _at_queue(path: str, problems: list[Problem]) -> list[Problem]:
-    """Problems of the queue that was sent, by their places in it; those of others by their places in the document."""
+    """Return problems of the requested queue with paths inside it, and others with paths in the whole document."""
     place = document.place_of(path)
     return [
-        Problem(each.path.removeprefix(place) or "/", each.reason)
-        if each.path == place or each.path.startswith(f"{place}/")
-        else each
-        for each in problems
+        Problem(problem.path.removeprefix(place) or "/", problem.reason)
+        if problem.path == place or problem.path.startswith(f"{place}/")
+        else problem
+        for problem in problems
     ]

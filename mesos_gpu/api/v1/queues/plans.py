@@ -1,4 +1,4 @@
-"""What a change of the tree of queues would do, as JSON."""
+"""Effects of a change of the tree of queues, as JSON."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from mesos_gpu.model.shares.units import number_of
 
 
 def shown(plan: QueuePlan) -> dict[str, Any]:
-    """A plan as an answer."""
+    """Return the effects of a change as an answer."""
     return {
-        "queues": [_queue(each) for each in plan.queues],
+        "queues": [_queue(queue) for queue in plan.queues],
         "borrowers": list(plan.borrowers),
-        "reclaims": [_reclaim(each) for each in plan.reclaims],
+        "reclaims": [_reclaim(reclaim) for reclaim in plan.reclaims],
         "blocks": [
-            {"kind": each.kind.value, "name": each.name, "queue": each.queue, "reason": each.reason}
-            for each in plan.blocks
+            {"kind": block.kind.value, "name": block.name, "queue": block.queue, "reason": block.reason}
+            for block in plan.blocks
         ],
     }
 

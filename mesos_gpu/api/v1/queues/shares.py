@@ -1,4 +1,4 @@
-"""What queues are due, and why."""
+"""Routes of fair shares of queues, and their explanation."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,25 +16,24 @@ from mesos_gpu.model.queue_share import QueueShare, UserShare
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.tenancy.tree import lineage
 
-_OF_HOUR = 3600 * 1000  # thousandths of cost times seconds, of an hour of a GPU of cost 1
+_OF_HOUR = 3600 * 1000  # thousandths of cost times seconds, for an hour of a GPU of cost 1
 
 
 class QueueShares:
-    """Handlers of their routes."""
+    """HTTP handlers of fair shares."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/queue-shares: of the queues that one may see, and those above them."""
+        """GET /v1/queue-shares: shares of the visible queues."""
         rights = rights_of(request)
         shares = await result_of(self._scheduler.read_copy(lambda view: queue_shares(view)))
-        seen = _seen(rights, [share.path for share in shares])
-        return json_answer({"shares": [_share(share) for share in shares if share.path in seen]})
+        visible = _seen(rights, [share.path for share in shares])
+        return json_answer({"shares": [_share(share) for share in shares if share.path in visible]})
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/queue-shares/{queue}."""
+        """GET /v1/queue-shares/{queue}: the steps to the share of a queue, and its users."""
         path = str(request.path_params["queue"])
         require(rights_of(request), QUEUE_SEE, Subject(queue=path))
         share = await result_of(self._scheduler.read_copy(lambda view: path_share(view, path)))
@@ -49,7 +48,7 @@ class QueueShares:
 def _seen(rights: Rights, paths: list[str]) -> set[str]:
     if rights.may(QUEUE_SEE):
         return set(paths)
-    return {each for path in paths if sees_queue(rights, path) for each in lineage(path)}
+    return {ancestor for path in paths if sees_queue(rights, path) for ancestor in lineage(path)}
 
 
 def _share(share: QueueShare) -> shapes.QueueShare:

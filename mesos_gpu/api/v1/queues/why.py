@@ -1,4 +1,4 @@
-"""Why the jobs of queues wait."""
+"""Route that explains why the jobs of a queue wait."""
 
 from typing import cast
 
@@ -22,14 +22,13 @@ from mesos_gpu.model.shares.units import number_of
 
 
 class QueueWhys:
-    """The route's function."""
+    """HTTP handler of explanations of queues."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/queue-why/{queue}."""
+        """GET /v1/queue-why/{queue}: explain why the jobs of a queue, and of queues below it, wait."""
         path, sight = str(request.path_params["queue"]), Sight.of(request)
         require(rights_of(request), QUEUE_SEE, Subject(queue=path))
         return json_answer(
@@ -40,12 +39,12 @@ class QueueWhys:
 
 
 def _shown(view: View, why: QueueWhy, sight: Sight) -> shapes.QueueWhy:
-    """An answer as somebody sees it: jobs that he does not see are named nowhere."""
+    """Return the JSON of an explanation without invisible jobs."""
     shown: shapes.QueueWhy = {
         "path": why.path,
         "summary": why.summary,
-        "pools": [_pool(each) for each in why.pools],
-        "waits": [_wait(each, told=_sees(view, sight, each.first)) for each in why.waits],
+        "pools": [_pool(pool) for pool in why.pools],
+        "waits": [_wait(group, told=_sees(view, sight, group.first)) for group in why.waits],
         "first": views.why(view, why.first, sight)
         if why.first is not None and _sees(view, sight, why.first.job_id)
         else None,
@@ -72,6 +71,7 @@ def _sees(view: View, sight: Sight, job_id: JobId) -> bool:
 
 
 def _wait(group: WaitGroup, *, told: bool) -> shapes.QueueWait:
+    """Return the JSON of a group of waiting jobs; `told`: whether its first job is visible."""
     return {
         "reason": group.reason,
         "jobs": group.jobs,

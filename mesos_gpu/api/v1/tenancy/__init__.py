@@ -1,1 +1,1 @@
-"""What jobs have used, and what they may use still."""
+"""Routes of usage, budgets, bookings, history, events and webhooks."""

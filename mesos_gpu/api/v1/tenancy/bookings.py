@@ -1,4 +1,4 @@
-"""/v1/bookings: GPUs that queues have from one time to another."""
+"""Routes of bookings: GPUs that queues have at given times."""
 
 import uuid
 from collections.abc import Mapping
@@ -27,30 +27,29 @@ PAST: Final = Flag("past")
 SINCE: Final = Number("since", -1, 0, 1e11, whole=False)
 UNTIL: Final = Number("until", -1, 0, 1e11, whole=False)
 _WINDOW_S: Final = 14 * DAY_S
-_MAX_TIMES: Final = 400  # of one booking in an answer
+_MAX_TIMES: Final = 400  # occurrences of one booking in an answer
 
 
 class BookingHandlers:
-    """The routes' functions."""
+    """HTTP handlers of bookings."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler's bookings."""
         self._scheduler = scheduler
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/bookings."""
+        """GET /v1/bookings: the visible bookings."""
         rights, past = rights_of(request), PAST.of(request)
 
         def look(view: View) -> dict[str, Any]:
             since, until = _window(request, view)
-            seen = [
-                each
-                for each in view.bookings.values()
-                if (past or not each.state.ended) and sees_booking(rights, each)
+            bookings = [
+                booking
+                for booking in view.bookings.values()
+                if (past or not booking.state.ended) and sees_booking(rights, booking)
             ]
-            seen.sort(key=lambda each: (each.state.ended, each.begins, each.id))
+            bookings.sort(key=lambda booking: (booking.state.ended, booking.begins, booking.id))
             return {
-                "bookings": [shown(each, since, until) for each in seen],
+                "bookings": [shown(booking, since, until) for booking in bookings],
                 "since": since,
                 "until": until,
             }
@@ -58,11 +57,11 @@ class BookingHandlers:
         return json_answer(await result_of(self._scheduler.read(look)))
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/bookings/{id}."""
+        """GET /v1/bookings/{id}: a booking."""
         return json_answer(await self._shown(request, (await self._known(request)).id))
 
     async def make(self, request: Request) -> Response:
-        """POST /v1/bookings."""
+        """POST /v1/bookings: make a booking."""
         spec = valid(decode(await read_of(request, object_of)))
         rights = rights_of(request)
         require(rights, BOOKING_WRITE, Subject(queue=spec.queue))
@@ -73,7 +72,7 @@ class BookingHandlers:
         return json_answer(body, 201, {"Location": f"/v1/bookings/{booking_id}"})
 
     async def change(self, request: Request) -> Response:
-        """PUT /v1/bookings/{id}: what is left out stays."""
+        """PUT /v1/bookings/{id}: change a booking; fields that are left out stay."""
         old = await self._known(request, write=True)
         value: Mapping[str, Any] = await read_of(request, object_of)
         spec = valid(decode({**encode_spec(old.spec), **value}))
@@ -82,22 +81,24 @@ class BookingHandlers:
         return json_answer(await self._shown(request, old.id))
 
     async def cancel(self, request: Request) -> Response:
-        """DELETE /v1/bookings/{id}."""
+        """DELETE /v1/bookings/{id}: cancel a booking."""
         old = await self._known(request, write=True)
         await result_of(self._scheduler.request(ev.BookingCancelled(old.id)))
         return json_answer(await self._shown(request, old.id))
 
     async def _known(self, request: Request, *, write: bool = False) -> Booking:
-        """The booking that a request names.
+        """Return the booking that a request names.
 
         Raises:
-            NotFound: There is none that who asks may see.
-            Refusal: It may not be changed by who asks.
+            NotFound: There is no such visible booking.
+            Refusal: The caller may not change it.
         """
-        wanted, rights = str(request.path_params["id"]), rights_of(request)
-        booking = await result_of(self._scheduler.read(lambda view: find_booking(view, wanted)))
+        booking_name, rights = str(request.path_params["id"]), rights_of(request)
+        booking = await result_of(self._scheduler.read(lambda view: find_booking(view, booking_name)))
         if booking is None or not sees_booking(rights, booking):
-            raise NotFound(f"there is no booking {wanted}", remedy="list them with: mesos-gpu reserve list")
+            raise NotFound(
+                f"there is no booking {booking_name}", remedy="list them with: mesos-gpu reserve list"
+            )
         note.about("booking", booking.id)
         if write:
             require(rights, BOOKING_WRITE, Subject(queue=booking.spec.queue))
@@ -111,25 +112,25 @@ class BookingHandlers:
 
 
 def sees_booking(rights: Rights, booking: Booking) -> bool:
-    """Whether somebody may see a booking: that of a queue whose bookings he sees, or his own."""
+    """Return whether the caller sees a booking: it is the caller's own, or of a queue whose bookings are visible."""
     mine = bool(booking.by) and booking.by == rights.caller.name
     return mine or rights.may(BOOKING_SEE, Subject(queue=booking.spec.queue))
 
 
 def shown(booking: Booking, since: float, until: float) -> dict[str, Any]:
-    """A booking as the interface shows it, with its times that touch a window."""
+    """Return the JSON of a booking, with its occurrences in a time window."""
     spans = [span for span in [_latest(booking)] if span[0] < until and span[1] > since]
     if not booking.state.ended:
         spans += [
-            (each.begins, each.ends)
-            for each in times(booking.spec, max(since, booking.begins), until)
-            if each.day > booking.day
+            (occurrence.begins, occurrence.ends)
+            for occurrence in times(booking.spec, max(since, booking.begins), until)
+            if occurrence.day > booking.day
         ]
     return encode(booking, spans[:_MAX_TIMES])
 
 
 def _latest(booking: Booking) -> tuple[float, float]:
-    """The time that a booking has now, or had last: as booked, or until it ended if that was in between."""
+    """Return the current or last occurrence of a booking: as booked, or until it ended early."""
     begins, ends, ended_at = booking.begins, booking.ends, booking.ended_at
     if booking.state.ended and ended_at is not None and begins < ended_at < ends:
         return begins, ended_at
@@ -137,6 +138,7 @@ def _latest(booking: Booking) -> tuple[float, float]:
 
 
 def _window(request: Request, view: View) -> tuple[float, float]:
+    """Return the time window in a request: beginning and end, in seconds since the epoch."""
     since = SINCE.of(request)
     since = view.now if since < 0 else since
     until = UNTIL.of(request)

@@ -1,4 +1,4 @@
-"""Budgets: how they stand, and what is granted beside their amounts."""
+"""Routes of budgets: their standings, and additional grants."""
 
 from typing import Any, Final
 
@@ -27,33 +27,43 @@ _MAX_LENGTH: Final = 256  # of a name
 
 
 class BudgetHandlers:
-    """The routes' functions."""
+    """HTTP handlers of budgets."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler's budgets."""
         self._scheduler = scheduler
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/budgets."""
+        """GET /v1/budgets: the visible budgets."""
         rights = rights_of(request)
         past = PAST.of(request)
-        every = await result_of(
+        standings = await result_of(
             self._scheduler.read_copy(lambda view: budget_periods(view) if past else budget_standings(view))
         )
-        body: shapes.Budgets = {"budgets": [shown(each) for each in every if sees_budget(rights, each.use)]}
+        body: shapes.Budgets = {
+            "budgets": [shown(standing) for standing in standings if sees_budget(rights, standing.use)]
+        }
         return json_answer(body)
 
     async def grant(self, request: Request) -> Response:
-        """POST /v1/budgets/grants."""
+        """POST /v1/budgets/grants: add to a budget in its current period."""
         queue, user, hours = _granted(await read_of(request, object_of))
         await result_of(self._scheduler.request(BudgetGranted(queue, user, round(hours * _HOUR))))
-        every = await result_of(self._scheduler.read_copy(lambda view: budget_standings(view)))
+        standings = await result_of(self._scheduler.read_copy(lambda view: budget_standings(view)))
         return json_answer(
-            next(shown(each) for each in every if (each.use.queue, each.use.user) == (queue, user))
+            next(
+                shown(standing)
+                for standing in standings
+                if (standing.use.queue, standing.use.user) == (queue, user)
+            )
         )
 
 
 def _granted(body: dict[str, Any]) -> tuple[str, str, float]:
+    """Return queue, user and GPU hours of a grant.
+
+    Raises:
+        Refusal: The body is not valid.
+    """
     problems = [Problem(f"/{key}", "there is no such field") for key in body if key not in _KNOWN]
     queue, user, hours = body.get("queue"), body.get("user"), body.get("gpu_hours")
     for key, value in (("queue", queue), ("user", user)):
@@ -69,7 +79,7 @@ def _granted(body: dict[str, Any]) -> tuple[str, str, float]:
 
 
 def shown(standing: Standing) -> shapes.BudgetStanding:
-    """Show how a budget stands as the interface does."""
+    """Return the standing of a budget as the REST interface shows it."""
     use, budget, empty_at = standing.use, standing.budget, standing.empty_at_ms()
     return {
         "queue": use.queue,

@@ -1,4 +1,4 @@
-"""/v1/events: what has befallen jobs, budgets, cards, nodes and apps: the latest, at once or when there is one."""
+"""Route of events of jobs, budgets, GPUs, nodes and apps: the latest ones, at once or when there are any."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,16 +32,19 @@ Wanted = Callable[[LogEvent], bool]
 
 
 class EventHandlers:
-    """The route's function."""
+    """HTTP handler of events.
+
+    Args:
+        changes: Changes of jobs, for waiting.
+    """
 
     def __init__(self, scheduler: SchedulerApi, changes: Changes) -> None:
-        """Serve a scheduler. `changes`: of its jobs."""
         self._scheduler, self._changes = scheduler, changes
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/events, waiting for one if `after` says which was the last that is known."""
+        """GET /v1/events: recent events; waits for one if `after` has the number of the last known one."""
         after, wait_s = int(asked.AFTER.of(request)), asked.WAIT_S.of(request)
-        most, newest, wanted = int(MAX.of(request)), NEWEST.of(request), _wanted(request)
+        most, newest, is_wanted = int(MAX.of(request)), NEWEST.of(request), _filter_of(request)
         deadline = time.monotonic() + (wait_s if asked.AFTER.name in request.query_params else 0.0)
         while True:
             news = self._changes.any()
@@ -50,7 +53,7 @@ class EventHandlers:
             matching = [
                 event
                 for event in self._scheduler.happened.after(after)
-                if event.number <= last and wanted(event) and sight.sees(event)
+                if event.number <= last and is_wanted(event) and sight.sees(event)
             ]
             left_s = deadline - time.monotonic()
             if matching or left_s <= 0 or not await self._changes.until(news, left_s):
@@ -69,7 +72,7 @@ class EventHandlers:
     async def _shown(
         self, request: Request, events: Sequence[LogEvent], sight: EventSight
     ) -> Sequence[shapes.Event]:
-        """Events as the interface has them: what they say names no job and no queue that is not seen."""
+        """Return events as the REST interface shows them, without invisible jobs and queues in their texts."""
         if not events:
             return []
 
@@ -80,15 +83,15 @@ class EventHandlers:
         return await result_of(self._scheduler.read(shown))
 
 
-def _wanted(request: Request) -> Wanted:
-    """Whether an event is asked for.
+def _filter_of(request: Request) -> Wanted:
+    """Return the filter that a query describes.
 
     Raises:
-        Refusal: A kind that there is not, or more patterns than are taken.
+        Refusal: A kind is not valid, or there are too many patterns.
     """
-    kinds, known = set(request.query_params.getlist("kind")), {kind.value for kind in EventKind}
-    if kinds - known:
-        why = f"{min(kinds - known)[:40]!r} is no kind of event; there are {', '.join(sorted(known))}"
+    kinds, kind_names = set(request.query_params.getlist("kind")), {kind.value for kind in EventKind}
+    if kinds - kind_names:
+        why = f"{min(kinds - kind_names)[:40]!r} is not a kind of event; kinds are {', '.join(sorted(kind_names))}"
         raise invalid(Problem("/kind", why))
     job, since, patterns = (
         request.query_params.get("job", ""),
@@ -111,6 +114,7 @@ def _values(event: LogEvent) -> Mapping[By, Sequence[str]]:
 
 
 def _body(view: View, event: LogEvent, sight: EventSight, jobs: Sight) -> shapes.Event:
+    """Return the JSON of an event, without invisible parts."""
     notice = views.notice(view, [event.notice] if event.notice else [], jobs)
     return {
         "number": event.number,

@@ -1,4 +1,4 @@
-"""/v1/history: jobs that have ended, from their records."""
+"""Route of the history: jobs that have ended, from their records."""
 
 import re
 from collections.abc import Callable
@@ -27,25 +27,28 @@ from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.listing.filters import By, Values, labels_of, passes
 
 MAX: Final = Number("limit", 1000, 1, shapes.MAX)
-_LOOKED_AT: Final = 100_000  # jobs, for one answer
+_LOOKED_AT: Final = 100_000  # jobs that are checked for one answer
 _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([a-z0-9._-]{1,255})")
 _HOUR: Final = WHOLE * MS * 3600
 _May = Callable[[Right, PastJob], bool]
 
 
 class HistoryHandlers:
-    """The route's function."""
+    """HTTP handler of the history.
+
+    Args:
+        records: Records of usage; None if there are none.
+    """
 
     def __init__(self, scheduler: SchedulerApi, records: UseRecords | None) -> None:
-        """Serve what is on record; None: nothing is."""
         self._scheduler, self._kept = scheduler, records
 
     async def list(self, request: Request) -> Response:
-        """GET /v1/history."""
+        """GET /v1/history: list ended jobs."""
         states, patterns = _states(request), patterns_of(request, {**PATTERNS, "label": By.LABEL})
         since_ms, until_ms = int(SINCE.of(request) * MS), int(UNTIL.of(request) * MS)
         most, before, records = int(MAX.of(request)), _cursor(request), on_record(self._kept, "job")
-        may = _judge(rights_of(request))
+        may = _cached_rights(rights_of(request))
 
         def wanted(job: PastJob) -> bool:
             if (states and job.state.value not in states) or not may(JOB_SEE, job):
@@ -64,49 +67,61 @@ class HistoryHandlers:
                     jobs.append(job)
                 last = job
             else:
-                last = last if left == 0 else None  # that was all
-            held = records.held_by([job.id for job in jobs])
+                last = last if left == 0 else None  # no more jobs
+            held_by_job = records.held_by([job.id for job in jobs])
             return {
-                "jobs": [_shown(job, held.get(job.id, Held()), reads=may(JOB_READ, job)) for job in jobs],
+                "jobs": [
+                    _shown(job, held_by_job.get(job.id, Held()), reads=may(JOB_READ, job)) for job in jobs
+                ],
                 "cursor": None if last is None else f"{int(last.ended_at * MS)}.{last.id}",
             }
 
         answer, sight = await run_in_threadpool(asked), Sight.of(request)
-        said = [job["message"] for job in answer["jobs"]]
-        veiled = await result_of(self._scheduler.read(lambda view: sight.veiled(view, said)))
+        messages = [job["message"] for job in answer["jobs"]]
+        veiled = await result_of(self._scheduler.read(lambda view: sight.veiled(view, messages)))
         for job, message in zip(answer["jobs"], veiled, strict=True):
             job["message"] = message
         return json_answer(answer)
 
 
 def _states(request: Request) -> set[str]:
+    """Return the states in a query.
+
+    Raises:
+        Refusal: A state is not valid.
+    """
     states = set(request.query_params.getlist("state"))
     if states - {*shapes.ENDED}:
-        known = ", ".join(shapes.ENDED)
-        why = f"{min(states - {*shapes.ENDED})[:40]!r} is no state of a job that has ended; there are {known}"
+        states_text = ", ".join(shapes.ENDED)
+        why = f"{min(states - {*shapes.ENDED})[:40]!r} is not a state of ended jobs; states are {states_text}"
         raise invalid(Problem("/state", why))
     return states
 
 
 def _cursor(request: Request) -> tuple[int, str] | None:
+    """Return time in milliseconds and job id of a query's cursor; None without one.
+
+    Raises:
+        Refusal: The cursor is not valid.
+    """
     text = request.query_params.get("cursor")
     if text is None:
         return None
     parts = _CURSOR.fullmatch(text)
     if parts is None:
-        raise invalid(Problem("/cursor", "must be one of an answer before"))
+        raise invalid(Problem("/cursor", "must be the cursor of a previous answer"))
     return int(parts[1]), parts[2]
 
 
-def _judge(rights: Rights) -> _May:
-    """Who asks may do something with a job; each kind of job is judged once."""
-    known: dict[tuple[Right, Subject], bool] = {}
+def _cached_rights(rights: Rights) -> _May:
+    """Return a function that tells whether the caller has a right for a job, with cached decisions."""
+    decisions: dict[tuple[Right, Subject], bool] = {}
 
     def may(right: Right, job: PastJob) -> bool:
         key = right, Subject(job.owner, job.queue, job.app)
-        if key not in known:
-            known[key] = rights.may(*key)
-        return known[key]
+        if key not in decisions:
+            decisions[key] = rights.may(*key)
+        return decisions[key]
 
     return may
 
@@ -123,6 +138,7 @@ def _values(job: PastJob) -> Values:
 
 
 def _shown(job: PastJob, held: Held, *, reads: bool) -> shapes.PastJob:
+    """Return the JSON of an ended job; `reads`: whether the caller may read what it ran."""
     return {
         "id": job.id,
         "name": job.name,

@@ -1,4 +1,4 @@
-"""/v1/webhooks: who is told what happens, and what could not be told."""
+"""Routes of webhooks: which URLs are sent events, and failed deliveries."""
 
 import re
 from collections.abc import Sequence
@@ -35,15 +35,19 @@ _MAX_IDS: Final = 1000
 
 
 class HookHandlers:
-    """The routes' functions. What touches the disk or the network is done beside the loop."""
+    """HTTP handlers of webhooks. Disk and network are used on other threads than the event loop's.
+
+    Args:
+        kept: Storage of webhooks; None if there are none.
+        sender: Delivery to webhooks; None if there are none.
+    """
 
     def __init__(self, scheduler: SchedulerApi, kept: HookStore | None, sender: Sender | None) -> None:
-        """Serve webhooks; None: there are none here."""
         self._scheduler, self._store, self._sender = scheduler, kept, sender
         self._threads = HostPlaces("trials of webhooks", most=16, of_host=4, of_caller=2)
 
     async def list(self, _request: Request) -> Response:
-        """GET /v1/webhooks."""
+        """GET /v1/webhooks: list webhooks."""
         store = self._kept
 
         def asked() -> shapes.Webhooks:
@@ -55,33 +59,33 @@ class HookHandlers:
         return json_answer(body, headers=_tag(body["version"]))
 
     async def versions(self, _request: Request) -> Response:
-        """GET /v1/webhook-versions."""
-        kept = await run_in_threadpool(self._kept.versions)
+        """GET /v1/webhook-versions: list changes of webhooks."""
+        versions = await run_in_threadpool(self._kept.versions)
         body: shapes.WebhookVersions = {
             "versions": [
                 {
-                    "version": each.version,
-                    "at": each.at,
-                    "by": each.by,
-                    "what": each.what,
-                    "webhooks": [hook.name for hook in each.hooks],
+                    "version": version.version,
+                    "at": version.at,
+                    "by": version.by,
+                    "what": version.what,
+                    "webhooks": [hook.name for hook in version.hooks],
                 }
-                for each in kept
+                for version in versions
             ]
         }
         return json_answer(body)
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/webhooks/{name}."""
+        """GET /v1/webhooks/{name}: a webhook."""
         return json_answer(await run_in_threadpool(self._one, _name(request)))
 
     async def put(self, request: Request) -> Response:
-        """PUT /v1/webhooks/{name}."""
+        """PUT /v1/webhooks/{name}: create or replace a webhook."""
         store, name, value = self._kept, _name(request), await read_of(request, object_of)
         note.about("webhook", name)
         if not NAME.fullmatch(name):
             raise invalid(Problem("/name", "must be 1 to 63 of a-z, 0-9, '.' and '-'"))
-        hook = self._asked(name, value, request)
+        hook = self._hook_of(name, value, request)
         expected, before = _expected(request), store.latest.hook(name)
         secret = new_secret()
         version, fresh = await run_in_threadpool(store.put, hook, secret, expected)
@@ -96,7 +100,7 @@ class HookHandlers:
         return json_answer(body, 200, headers)
 
     async def delete(self, request: Request) -> Response:
-        """DELETE /v1/webhooks/{name}."""
+        """DELETE /v1/webhooks/{name}: delete a webhook."""
         name = _name(request)
         note.about("webhook", name)
         before = await run_in_threadpool(self._one, name)
@@ -104,46 +108,46 @@ class HookHandlers:
         return json_answer(before)
 
     async def test(self, request: Request) -> Response:
-        """POST /v1/webhooks/{name}/test: send something now, once."""
+        """POST /v1/webhooks/{name}/test: send a test event now, once."""
         store, name = self._kept, _name(request)
         note.about("webhook", name)
         hook, sender = store.hook(name), self._sender
-        assert sender is not None, "with hooks there is what sends to them"
+        assert sender is not None, "a store of webhooks comes with a sender"
         at = store.now()
         body, secret = trial_body(name, at), await run_in_threadpool(store.secret, name)
         id, host = f"msg_test_{int(at * 1000)}", urlsplit(hook.url).netloc
         with self._threads.place(host, key_of(request.scope)) as place:
-            came = await place.run(lambda: sender.send(hook.url, id, body, secret))
+            outcome = await place.run(lambda: sender.send(hook.url, id, body, secret))
         answer: shapes.WebhookTest = {
-            "ok": not came.error,
-            "status": came.status,
-            "error": came.error or None,
-            "took_s": came.took_s,
+            "ok": not outcome.error,
+            "status": outcome.status,
+            "error": outcome.error or None,
+            "took_s": outcome.took_s,
         }
         return json_answer(answer)
 
     async def dead(self, request: Request) -> Response:
-        """GET /v1/webhooks/{name}/dead."""
+        """GET /v1/webhooks/{name}/dead: list failed deliveries."""
         store, name = self._kept, _name(request)
         store.hook(name)
-        kept = await run_in_threadpool(store.dead, name)
+        letters = await run_in_threadpool(store.dead, name)
         body: shapes.DeadLetters = {
             "dead": [
                 {
-                    "id": each.id,
-                    "event": each.event,
-                    "kind": each.kind,
-                    "tries": each.tries,
-                    "error": each.error,
-                    "given_up_at": each.dead_at or 0.0,
+                    "id": letter.id,
+                    "event": letter.event,
+                    "kind": letter.kind,
+                    "tries": letter.tries,
+                    "error": letter.error,
+                    "given_up_at": letter.dead_at or 0.0,
                 }
-                for each in kept
+                for letter in letters
             ]
         }
         return json_answer(body)
 
     async def retry(self, request: Request) -> Response:
-        """POST /v1/webhooks/{name}/retry."""
+        """POST /v1/webhooks/{name}/retry: repeat failed deliveries."""
         store, name, value = self._kept, _name(request), await read_of(request, object_of)
         note.about("webhook", name)
         store.hook(name)
@@ -153,17 +157,29 @@ class HookHandlers:
 
     @property
     def _kept(self) -> HookStore:
+        """Return the storage of webhooks.
+
+        Raises:
+            NotFound: This scheduler has none.
+        """
         if self._store is None:
-            raise NotFound("there are no webhooks here", remedy="the scheduler's state must be a file")
+            raise NotFound(
+                "this scheduler has no webhooks", remedy="webhooks need a scheduler whose state is a file"
+            )
         return self._store
 
     def _one(self, name: str) -> shapes.Webhook:
         return _shown(self._kept.hook(name), *self._kept.counts().get(name, (0, 0)))
 
-    def _asked(self, name: str, value: dict[str, Any], request: Request) -> Hook:
+    def _hook_of(self, name: str, value: dict[str, Any], request: Request) -> Hook:
+        """Return the webhook in a request's body.
+
+        Raises:
+            Refusal: The body is not valid.
+        """
         check = Check(value, _KNOWN)
         url = value.get("url")
-        wrong = self._wrong(url)
+        wrong = self._url_fault(url)
         if wrong:
             check.problem("url", wrong)
         kinds = _texts(check, value, "kinds", tuple(_KINDS), len(_KINDS))
@@ -182,7 +198,8 @@ class HookHandlers:
             comment or "",
         )
 
-    def _wrong(self, url: object) -> str:
+    def _url_fault(self, url: object) -> str:
+        """Return why a URL cannot be a webhook's; "" if it can."""
         if not isinstance(url, str) or self._sender is None:
             return f"must be a URL, got {show(url)}"
         fault = self._sender.receivers.wrong(url)
@@ -192,11 +209,11 @@ class HookHandlers:
 def wrong_receivers(
     store: HookStore | None, sender: Sender | None, receivers: Sequence[str]
 ) -> Sequence[Problem]:
-    """What is wrong with whom a job wants told: there is no such webhook, or the operator does not allow the URL."""
+    """Return problems of a job's receivers of events: unknown webhooks, and URLs that the operator does not allow."""
     problems = []
     for index, receiver in enumerate(receivers):
         if store is None or sender is None:
-            why = "there are no webhooks here"
+            why = "this scheduler has no webhooks"
         elif is_url(receiver):
             fault = sender.receivers.wrong(receiver)
             why = fault.with_remedy if fault else ""
@@ -222,25 +239,34 @@ def _tag(version: int) -> dict[str, str]:
 def _texts(
     check: Check, value: dict[str, Any], key: str, known: tuple[str, ...] | None, most: int
 ) -> list[str]:
-    """A list of texts, each once."""
-    given = value.get(key) or []
-    if not isinstance(given, list) or len(given) > most or not all(isinstance(each, str) for each in given):
-        check.problem(key, f"must be a list of at most {most} texts, got {show(given)}")
+    """Return the distinct texts of a list field, adding faults to `check`."""
+    texts = value.get(key) or []
+    if not isinstance(texts, list) or len(texts) > most or not all(isinstance(item, str) for item in texts):
+        check.problem(key, f"must be a list of at most {most} texts, got {show(texts)}")
         return []
-    for index, each in enumerate(given):
-        if known is not None and each not in known:
-            check.problem(f"{key}/{index}", f"{show(each)} is no kind of event; there are {', '.join(known)}")
-        elif not 0 < len(each) <= _MAX_QUEUE or not each.isprintable():
+    for index, text in enumerate(texts):
+        if known is not None and text not in known:
+            check.problem(
+                f"{key}/{index}", f"{show(text)} is not a kind of event; kinds are {', '.join(known)}"
+            )
+        elif not 0 < len(text) <= _MAX_QUEUE or not text.isprintable():
             check.problem(f"{key}/{index}", f"must be 1 to {_MAX_QUEUE} characters on one line")
-    return list(dict.fromkeys(given))
+    return list(dict.fromkeys(texts))
 
 
 def _ids(value: dict[str, Any]) -> list[int]:
+    """Return the ids of failed deliveries in a body; empty for all.
+
+    Raises:
+        Refusal: The body is not valid.
+    """
     check = Check(value, ("ids",))
     ids = [] if value.get("ids") is None else value["ids"]
-    good = isinstance(ids, list) and all(type(each) is int and 0 < each < 1 << 62 for each in ids)
+    good = isinstance(ids, list) and all(type(number) is int and 0 < number < 1 << 62 for number in ids)
     if not good or len(ids) > _MAX_IDS:
-        check.problem("ids", f"must be a list of at most {_MAX_IDS} numbers of dead letters, got {show(ids)}")
+        check.problem(
+            "ids", f"must be a list of at most {_MAX_IDS} ids of failed deliveries, got {show(ids)}"
+        )
     if check.problems:
         raise invalid(*check.problems)
     return list(ids)
@@ -261,7 +287,7 @@ def _shown(hook: Hook, waiting: int, dead: int) -> shapes.Webhook:
 
 
 def shown_url(url: str) -> str:
-    """An address without what may be a secret in it."""
+    """Return an address without its path and query, which may contain secrets."""
     parts = urlsplit(url)
     rest = "/…" if parts.path not in ("", "/") or parts.query else ""
     return f"{parts.scheme}://{parts.netloc}{rest}"

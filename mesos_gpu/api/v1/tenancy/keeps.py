@@ -1,4 +1,4 @@
-"""Jobs that are kept from being ended for GPUs that do nothing."""
+"""Routes that protect jobs from being ended for idle GPUs."""
 
 from typing import Any, Final
 
@@ -22,26 +22,27 @@ _MAX: Final = {"for_s": MAX_S, "until": 1e11}
 
 
 class Keeps:
-    """The routes' functions."""
+    """HTTP handlers of jobs' protection from being ended for idle GPUs."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler's jobs."""
         self._scheduler = scheduler
 
     async def keep(self, request: Request) -> Response:
-        """PUT /v1/jobs/{id}/keep."""
-        for_s, until = _asked(await read_of(request, object_of))
+        """PUT /v1/jobs/{id}/keep: protect a job for a time, or until a time."""
+        for_s, until = _time_of(await read_of(request, object_of))
         job_id = await self._job_id(request)
         return await self._answer(request, KeepAsked(job_id, for_s, until, rights_of(request).caller.name))
 
     async def withdraw(self, request: Request) -> Response:
-        """DELETE /v1/jobs/{id}/keep."""
+        """DELETE /v1/jobs/{id}/keep: end the protection of a job."""
         return await self._answer(request, KeepWithdrawn(await self._job_id(request)))
 
     async def _job_id(self, request: Request) -> JobId:
-        """The job that the path names, which who asks may keep."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
-        read = self._scheduler.read(lambda view: sight.require(JOB_KEEP, job_of(view, wanted, sight.sees)).id)
+        """Return the id of the job that the path names, which the caller may protect."""
+        job_name, sight = request.path_params["id"], Sight.of(request)
+        read = self._scheduler.read(
+            lambda view: sight.require(JOB_KEEP, job_of(view, job_name, sight.sees)).id
+        )
         job_id = await result_of(read)
         note.about("job", job_id)
         return job_id
@@ -53,19 +54,19 @@ class Keeps:
         return json_answer(await result_of(shown))
 
 
-def _asked(body: dict[str, Any]) -> tuple[float | None, float | None]:
-    """For how long, or until when; one of them is None."""
-    unknown = f"there is no such field; there are {' and '.join(_MAX)}"
+def _time_of(body: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Return the duration, or the end, of a protection; the other is None."""
+    unknown = f"there is no such field; fields are {' and '.join(_MAX)}"
     problems = [Problem(f"/{key}", unknown) for key in body if key not in _MAX]
-    given = {key: body[key] for key in _MAX if body.get(key) is not None}
-    if len(given) != 1:
+    fields = {key: body[key] for key in _MAX if body.get(key) is not None}
+    if len(fields) != 1:
         problems.append(
-            Problem("", "must say either for_s, in seconds, or until, in seconds since the epoch")
+            Problem("", "must have either for_s, in seconds, or until, in seconds since the epoch")
         )
-    for key, value in given.items():
+    for key, value in fields.items():
         if not is_number(value) or not 0 < value <= _MAX[key]:
             why = f"must be a number of seconds above 0, at most {_MAX[key]:g}, got {show(value)}"
             problems.append(Problem(f"/{key}", why))
     if problems:
         raise invalid(*problems)
-    return given.get("for_s"), given.get("until")
+    return fields.get("for_s"), fields.get("until")

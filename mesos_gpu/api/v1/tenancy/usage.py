@@ -1,4 +1,4 @@
-"""What jobs have used: sums for reports, and records one by one."""
+"""Routes of usage by jobs: sums for reports, and single records."""
 
 import asyncio
 import csv
@@ -31,9 +31,9 @@ from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.plain import clean
 
 WAITS: Final = Flag("waits")
-DEPTH: Final = Number("depth", 0, 1, 16)  # of queues; 0: as deep as they are
+DEPTH: Final = Number("depth", 0, 1, 16)  # levels of queues; 0 for all
 PERIODS: Final = tuple(each for each in Period if each is not Period.ONCE)
-MAX_PERIODS: Final = 400  # of an answer, the latest
+MAX_PERIODS: Final = 400  # latest periods in an answer
 MAX_LENGTH: Final = {
     Period.DAY: 1,
     Period.WEEK: 7,
@@ -43,37 +43,43 @@ MAX_LENGTH: Final = {
 }  # days
 _DAY_S: Final = DAY_MS // MS
 _HOUR: Final = 1000 * MS * 3600  # thousandths times milliseconds
-_AT_ONCE: Final = 2  # reports: each may take a processor for a second
+_AT_ONCE: Final = 2  # reports, each of which may use a CPU for a second
 _PERCENTS: Final = (50, 90, 99)
 _CSV: Final = "text/csv; charset=utf-8"
-_FORMULA: Final = "=+-@\t\r"  # as which a spreadsheet takes a text that begins so
+_FORMULA: Final = "=+-@\t\r"  # a spreadsheet takes a text that begins with one of these for a formula
 
 Sees = Callable[[Account], bool]
 
 
 def on_record(kept: UseRecords | None, what: str) -> UseRecords:
-    """What is on record.
+    """Return the records of usage.
 
     Raises:
-        NotFound: Nothing is: the state is no file.
+        NotFound: There are none, as the state is not a file.
     """
     if kept is None:
-        raise NotFound(f"no {what} is on record here", remedy="the scheduler's state must be a file")
+        raise NotFound(
+            f"this scheduler does not record {what}", remedy="records need a scheduler whose state is a file"
+        )
     return kept
 
 
 class UsageHandlers:
-    """The routes' functions."""
+    """HTTP handlers of usage.
+
+    Args:
+        records: Records of usage; None if there are none.
+        clock: Clock, in seconds since the epoch.
+    """
 
     def __init__(
         self, scheduler: SchedulerApi, records: UseRecords | None, clock: Callable[[], float] = time.time
     ) -> None:
-        """Serve what is on record, None: nothing is; and what jobs of the scheduler wait for."""
         self._scheduler, self._kept, self._clock = scheduler, records, clock
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/usage."""
+        """GET /v1/usage: sums of usage by groups."""
         by, spans, waits = _by(request), self._periods(request), WAITS.of(request)
         sees, records, depth = _sees(request), self._records, int(DEPTH.of(request))
         unmet = await result_of(self._scheduler.read_copy(lambda view: unmet_demand(view)))
@@ -88,9 +94,9 @@ class UsageHandlers:
             days = [spans[0][1], *(last for _, _, last in spans)]
             rows: list[shapes.UsageRow] = []
             for (begins, first, last), use in zip(spans, records.use(days, now_ms, waits=waits), strict=True):
-                # Who waits still does so now.
-                every = [*use, *unmet] if first * DAY_MS <= now_ms < last * DAY_MS else use
-                for key, sums in accounts.grouped(seen(every), by).items():
+                # Demand that is still waiting is not recorded yet.
+                figures = [*use, *unmet] if first * DAY_MS <= now_ms < last * DAY_MS else use
+                for key, sums in accounts.grouped(seen(figures), by).items():
                     rows.append(_row(begins, dict(zip(by, key, strict=True)), sums, waits))
             return {
                 "since": spans[0][1] * _DAY_S,
@@ -103,7 +109,7 @@ class UsageHandlers:
             return json_answer(await run_in_threadpool(asked))
 
     async def export(self, request: Request) -> Response:
-        """GET /v1/usage/export."""
+        """GET /v1/usage/export: single records, as JSON or CSV."""
         form = request.query_params.get("format", "json")
         if form not in ("json", "csv"):
             raise invalid(Problem("/format", f"must be json or csv, got {form[:40]!r}"))
@@ -115,7 +121,7 @@ class UsageHandlers:
         async with self._turn:
             first = await run_in_threadpool(
                 lambda: [*islice(rest, 1)]
-            )  # an error comes before the answer begins
+            )  # raises an error before the answer begins
             rows = (row for record in chain(first, rest) for row in _shown(record, sees))
             if form == "json":
                 return await large_answer({"records": rows})
@@ -126,11 +132,15 @@ class UsageHandlers:
         return on_record(self._kept, "use")
 
     def _periods(self, request: Request) -> list[tuple[float | None, int, int]]:
-        """When each begins, and its first day and the one after its last, each after the other; None: all in one."""
+        """Return the requested periods, in order.
+
+        Each has its beginning in seconds since the epoch (None if all days are one period), its first day, and the day
+        after its last one.
+        """
         now, text = self._clock(), request.query_params.get("period")
-        if text is not None and text not in [each.value for each in PERIODS]:
-            known = ", ".join(each.value for each in PERIODS)
-            raise invalid(Problem("/period", f"{text[:40]!r} is none of {known}"))
+        if text is not None and text not in [period.value for period in PERIODS]:
+            periods_text = ", ".join(period.value for period in PERIODS)
+            raise invalid(Problem("/period", f"{text[:40]!r} is not one of {periods_text}"))
         since, until = SINCE.of(request), min(UNTIL.of(request), now + _DAY_S)
         first = int((since if SINCE.name in request.query_params else now - 30 * _DAY_S) // _DAY_S)
         last = max(int(-(-until // _DAY_S)), first + 1)
@@ -146,28 +156,34 @@ class UsageHandlers:
 
 
 def _by(request: Request) -> tuple[str, ...]:
+    """Return the fields by which a query groups usage.
+
+    Raises:
+        Refusal: A field is not known.
+    """
     names = tuple(dict.fromkeys(request.query_params.get("by", "queue").split(",")))
     unknown = [name for name in names if name not in accounts.GROUPS]
     if unknown:
-        raise invalid(Problem("/by", f"{unknown[0][:40]!r} is none of {', '.join(accounts.GROUPS)}"))
+        raise invalid(Problem("/by", f"{unknown[0][:40]!r} is not one of {', '.join(accounts.GROUPS)}"))
     return names
 
 
 def _sees(request: Request) -> Sees:
-    """Whether who asks sees the jobs of an account; each is judged once."""
-    rights, known = rights_of(request), dict[tuple[str, str, str], bool]()
+    """Return a function that tells whether the caller sees the jobs of an account, with cached decisions."""
+    rights, decisions = rights_of(request), dict[tuple[str, str, str], bool]()
 
     def sees(account: Account) -> bool:
         owner = "" if account.owner.endswith(PROOFLESS) else account.owner
         key = owner, account.queue, account.app if account.app.startswith("/") else ""
-        if key not in known:
-            known[key] = rights.may(JOB_SEE, Subject(*key))
-        return known[key]
+        if key not in decisions:
+            decisions[key] = rights.may(JOB_SEE, Subject(*key))
+        return decisions[key]
 
     return sees
 
 
 def _row(begins: float | None, names: dict[str, str], sums: accounts.Figures, waits: bool) -> shapes.UsageRow:
+    """Return the JSON of a group's usage."""
     p50, p90, p99 = [_seconds(accounts.percentile_ms(sums.waits, percent)) for percent in _PERCENTS]
     return {
         "period": begins,
@@ -203,6 +219,7 @@ def _seconds(wait_ms: int | None) -> float | None:
 
 
 def _shown(record: Closed, sees: Sees) -> Iterator[shapes.UsageRecord]:
+    """Yield the records of a span's visible parts, one for each GPU model."""
     span = record.span
     held_ms = record.ends_ms - span.begins_ms
     for part in span.parts:
@@ -235,7 +252,7 @@ def _shown(record: Closed, sees: Sees) -> Iterator[shapes.UsageRecord]:
 
 
 def _lines(records: Iterator[shapes.UsageRecord]) -> Iterator[str]:
-    """CSV, its header first."""
+    """Yield the lines of a CSV file, the header first."""
     names = list(shapes.UsageRecord.__annotations__)
     yield _line(names)
     for record in records:
@@ -243,7 +260,7 @@ def _lines(records: Iterator[shapes.UsageRecord]) -> Iterator[str]:
 
 
 def _cell(value: Any) -> Any:
-    """A text that a spreadsheet takes for a text."""
+    """Return a cell of CSV, quoted if a spreadsheet would take its text for a formula."""
     if not isinstance(value, str):
         return value
     value = clean(value)
