@@ -1,4 +1,4 @@
-"""The file that describes a cluster: checked as a whole, with all that is wrong at once."""
+"""Decoder of the file that describes a cluster; it reports all problems at once."""
 
 import os
 import re
@@ -19,15 +19,15 @@ from mesos_gpu.wire.checking import Check, Problem, escaped, is_text, show
 
 T = TypeVar("T")
 MAX_HOSTS: Final = 10_000
-#: Names of hosts are in names of files and on command lines.
+#: Host names occur in file names and on command lines.
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?")
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _PROGRAM: Final = re.compile(r"/[\w./+-]+")
 _MESOS_ROLE: Final = re.compile(r"\*|[A-Za-z0-9_][\w.-]{0,127}")
 _VALUE: Final = re.compile(r"[^'\0\r\n]*")
-#: What a file may say to ssh beside what it has fields for. Others, which run commands or turn checks off, belong into
-#: the user's own ~/.ssh/config.
+#: SSH options that the file may set besides its own fields. Other options, which run commands or turn checks off,
+#: belong in the user's ~/.ssh/config.
 SSH_OPTIONS: Final = frozenset({
     "AddressFamily", "BindAddress", "CheckHostIP", "Ciphers", "Compression", "HostKeyAlgorithms", "HostKeyAlias",
     "IdentitiesOnly", "KexAlgorithms", "MACs", "ProxyJump", "PubkeyAcceptedAlgorithms", "ServerAliveInterval",
@@ -37,7 +37,7 @@ _HOSTS: Final = (
     "address", "roles", "ssh", "gpus", "cgroups", "settings", "master_flags", "agent_flags", "options", "tls",
 )  # fmt: skip
 _TOP: Final = ("package", "hosts", "ssh", "role", "people", "firewall", "zookeeper_heap_mib", "ca")
-#: Fields of a host that say something about one role alone.
+#: Fields of a host that apply to one role only.
 _OF_ROLE: Final = {
     "gpus": Role.AGENT,
     "cgroups": Role.AGENT,
@@ -50,28 +50,28 @@ _OF_ROLE: Final = {
 
 
 def decode(value: Mapping[str, Any], base: Path, record: Record) -> Cluster | list[Problem]:
-    """A cluster, or all that is wrong with it.
+    """Return the described cluster, or all problems of the description.
 
     Args:
-        value: What the file says.
-        base: The file's directory, from which its paths begin.
-        record: Of the last apply.
+        value: Content of the file.
+        base: Directory of the file, to which its paths are relative.
+        record: Record of the last apply.
     """
-    made = _Decoded.of(value, Files(base))
-    if made.problems:
-        # Rules between hosts hold whether the files of the package and of certificates are there or not.
+    decoded = _Decoded.of(value, Files(base))
+    if decoded.problems:
+        # Report problems between hosts even if files of the package or certificates are missing.
         others = _Decoded.of(value, Files(base, looked_for=False))
-        return [*made.problems, *([] if others.problems else rules.faults(others.cluster, record))]
-    return list(rules.faults(made.cluster, record)) or made.cluster
+        return [*decoded.problems, *([] if others.problems else rules.faults(others.cluster, record))]
+    return list(rules.faults(decoded.cluster, record)) or decoded.cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files that a description names.
+    """Lookup of files that a description names.
 
     Attributes:
-        base: Directory from which their paths begin.
-        looked_for: Whether a file that is missing is a problem.
+        base: Directory to which paths are relative.
+        looked_for: Whether a missing file is a problem.
     """
 
     base: Path
@@ -79,7 +79,7 @@ class Files:
 
 
 class _Decoded(NamedTuple):
-    """A cluster, and what is wrong with its parts."""
+    """A decoded cluster, with the problems of its fields."""
 
     cluster: Cluster
     problems: list[Problem]
@@ -110,11 +110,11 @@ def _listed(check: Check, key: str, kind: Callable[[str], T], form: str) -> Iter
     if not isinstance(given, list):
         check.problem(key, f"must be a list, got {show(given)}")
         return
-    for i, each in enumerate(given):
+    for i, item in enumerate(given):
         try:
-            yield kind(each if isinstance(each, str) else "")
+            yield kind(item if isinstance(item, str) else "")
         except ValueError:
-            check.problem(f"{key}/{i}", f"must be {form}, got {show(each)}")
+            check.problem(f"{key}/{i}", f"must be {form}, got {show(item)}")
 
 
 def _inner(check: Check, key: str, known: tuple[str, ...]) -> Check:
@@ -132,7 +132,7 @@ def _ssh(check: Check, key: str, default: Ssh, base: Files) -> Ssh:
         inner.problem(
             f"options/{escaped(name)}", f"must be one of {', '.join(sorted(SSH_OPTIONS))}; or ~/.ssh/config"
         )
-    made = Ssh(
+    ssh = Ssh(
         host=inner.text("host", default.host or None, _HOST, "a host's name or address") or "",
         user=inner.text("user", default.user, _USER, "the name of a user") or default.user,
         port=inner.integer("port", default.port, (1, 65535)),
@@ -141,11 +141,11 @@ def _ssh(check: Check, key: str, default: Ssh, base: Files) -> Ssh:
         options={**default.options, **options},
     )
     check.take(key, inner)
-    return made
+    return ssh
 
 
 def _path(check: Check, key: str, base: Files, *, is_directory: bool = False) -> Path | None:
-    """A file, or a directory, that is there."""
+    """Return the path in a field if the file (or directory) exists; otherwise record a problem."""
     given = check.given.get(key)
     if given is None:
         return None
@@ -162,7 +162,7 @@ def _path(check: Check, key: str, base: Files, *, is_directory: bool = False) ->
 
 def _package(check: Check, base: Files) -> Package:
     inner = _inner(check, "package", ("wheel", "requirements", "wheels", "deb", "agent_deb", "program"))
-    made = Package(
+    package = Package(
         wheel=_path(inner, "wheel", base),
         requirements=_path(inner, "requirements", base),
         wheels=_path(inner, "wheels", base, is_directory=True),
@@ -178,13 +178,15 @@ def _package(check: Check, base: Files) -> Package:
     for name, way in (("requirements", "wheel"), ("wheels", "wheel"), ("agent_deb", "deb")):
         if len(ways) == 1 and ways != [way] and name in inner.given:
             inner.problem(name, f"is for a {way}: leave it out")
-    made = replace(made, release=_release(inner, made) if base.looked_for and not inner.problems else None)
+    package = replace(
+        package, release=_release(inner, package) if base.looked_for and not inner.problems else None
+    )
     check.take("package", inner)
-    return made
+    return package
 
 
 def _release(check: Check, package: Package) -> Release | None:
-    """What the files of a package say of themselves."""
+    """Read the release from the package files, and record files that are no valid package or do not match."""
 
     def said(key: str, read: Callable[[], Release]) -> Release | None:
         try:
@@ -199,13 +201,13 @@ def _release(check: Check, package: Package) -> Release | None:
         return said("wheel", lambda: release.of_wheel(wheel))
     if (deb := package.deb) is None:
         return None
-    made = said("deb", lambda: release.of_deb(deb, release.PROGRAM))
+    deb_release = said("deb", lambda: release.of_deb(deb, release.PROGRAM))
     if (agent := package.agent_deb) is not None:
-        other = said("agent_deb", lambda: release.of_deb(agent, release.AGENT))
-        if made and other and made.version != other.version:
-            what = f"is of release {other.version}, and deb of {made.version}"
+        agent_release = said("agent_deb", lambda: release.of_deb(agent, release.AGENT))
+        if deb_release and agent_release and deb_release.version != agent_release.version:
+            what = f"is of release {agent_release.version}, and deb of {deb_release.version}"
             check.problem("agent_deb", f"{what}: name two of one build")
-    return made
+    return deb_release
 
 
 def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
@@ -221,10 +223,10 @@ def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
             check.problem(place, f"must be an object, got {show(value)}")
         else:
             inner = Check(value, _HOSTS)
-            made = _host(inner, name, common, base)
+            host = _host(inner, name, common, base)
             check.take(place, inner)
-            if made is not None:
-                yield made
+            if host is not None:
+                yield host
 
 
 def _host(check: Check, name: str, common: Ssh, base: Files) -> Host | None:
@@ -266,8 +268,8 @@ def _tls(check: Check, base: Files) -> Tls | None:
 def _roles(check: Check) -> tuple[Role, ...]:
     given = check.given.get("roles")
     if not isinstance(given, list) or not given or set(map(str, given)) - set(Role):
-        known = ", ".join(Role)
-        check.problem("roles", f"must be a list of one or more of {known}, got {show(given)}")
+        names = ", ".join(Role)
+        check.problem("roles", f"must be a list of one or more of {names}, got {show(given)}")
         return ()
     return tuple(role for role in Role if role in given)
 

@@ -1,4 +1,4 @@
-"""What must hold between the hosts of a cluster, so that it can come up and outlive a failure. Pure."""
+"""Rules between the hosts of a cluster, so that it can start and survive a failure. Pure."""
 
 import shlex
 from collections import Counter
@@ -10,7 +10,7 @@ from mesos_gpu.install.cluster.description import Cluster, Role
 from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.wire.checking import Problem
 
-#: Flags that no file may change: where a host is, whom it believes, what is kept.
+#: Flags that the file may not set: addresses, credentials and storage.
 OWN_FLAGS: Final[Mapping[Role, frozenset[str]]] = {
     Role.MASTER: frozenset({"ip", "hostname", "port", "zk", "quorum", "registry", "work_dir", *master.AUTHENTICATION}),
     Role.AGENT: frozenset({
@@ -19,7 +19,7 @@ OWN_FLAGS: Final[Mapping[Role, frozenset[str]]] = {
     }),
 }  # fmt: skip
 
-#: Options of `mesos-gpu scheduler` that are the plan's.
+#: Options of `mesos-gpu scheduler` that the plan sets.
 OWN_OPTIONS: Final = frozenset({
     "--executor-archive", "--ha", "--journal", "--master", "--mesos-credentials", "--role", "--socket",
     "--state", "--user",
@@ -28,7 +28,7 @@ _OF_TLS: Final = {"--tls-cert", "--tls-key", "--insecure-plain-http"}
 
 
 def faults(cluster: Cluster, record: Record) -> Iterator[Problem]:
-    """All that is wrong. `record`: of the last apply."""
+    """Yield all violated rules. `record`: record of the last apply."""
     yield from _addresses(cluster)
     counts = Counter(role for host in cluster.hosts for role in host.roles)
     yield from _numbers(counts)
@@ -62,7 +62,7 @@ def _numbers(counts: Mapping[Role, int]) -> Iterator[Problem]:
 
 
 def _even_numbers(cluster: Cluster, record: Record) -> Iterator[Problem]:
-    """An even number is on the way from one more to one less: hosts leave one after the other."""
+    """Yield roles with an even number of hosts, unless hosts are leaving one after the other."""
     for role in (Role.MASTER, Role.ZOOKEEPER):
         names = {host.name for host in cluster.of(role)}
         if names and len(names) % 2 == 0 and not names <= {*record.with_role(role)}:

@@ -65,7 +65,7 @@ def test_release_of_a_package_built_by_dpkg_is_read(tmp_path: Path, compression:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: b"PK" + data, "no archive of ar"),
+        (lambda data: b"PK" + data, "not an ar archive"),
         (lambda data: data[:100], "no Debian package"),
         (lambda data: data.replace(b"control.tar", b"another.tar"), "no control"),
         (lambda data: data[:150] + b"\0" * 20 + data[170:], "no Debian package"),
