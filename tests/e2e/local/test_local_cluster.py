@@ -292,7 +292,7 @@ def test_a_paused_agent_goes_on(cluster: Cluster) -> None:
 
 
 def test_master_that_runs_is_not_started_twice(cluster: Cluster) -> None:
-    with pytest.raises(Conflict, match="runs already"):
+    with pytest.raises(Conflict, match="is already running"):
         cluster.master.start()
 
 
