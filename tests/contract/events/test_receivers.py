@@ -36,7 +36,7 @@ NUMBERS = ["10.1.0.0/16:*", "127.0.0.1:9000", "[2001:db8::1]:443"]
         ("https://user:word@hooks.example.com/", "no user"),
         ("https://hooks.example.com/#a", "no fragment"),
         ("https://hooks.example.com\\@10.2.0.1/", "no user"),
-        ("https://hooks.example.com:99999/", "is no URL"),
+        ("https://hooks.example.com:99999/", "is not a URL"),
         ("https://hooks.example.com/ x", "without blanks"),
         ("https://bücher.example/", "of ASCII"),
         ("ftp://hooks.example.com/", "must begin with https"),

@@ -78,7 +78,7 @@ def test_ssh_without_an_accepted_key_asks_for_nothing(host: RemoteHost, tmp_path
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     with pytest.raises(Unavailable, match="Permission denied") as refusal:
         replace(host.ssh, identity=tmp_path / "other").run("true", timeout_s=60)
-    assert "nobody is asked for passwords" in refusal.value.remedy
+    assert "passwords are not supported" in refusal.value.remedy
 
 
 def test_a_port_where_nobody_listens_is_told(host: RemoteHost) -> None:

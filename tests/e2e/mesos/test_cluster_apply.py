@@ -266,7 +266,7 @@ def test_cluster_apply_changes_nothing_while_a_host_is_away(described: Described
     described.write()
     assert told.exit_code == 69
     assert "nothing was changed: b: " in told.output
-    assert "let the key of `identity`, or of the SSH agent, in as nobody-of-ours" in told.output
+    assert "authorize the key of `identity`, or of the SSH agent, for nobody-of-ours" in told.output
     assert "nothing to change" in described.applied("--host", "a")
 
 
