@@ -92,7 +92,7 @@ def test_a_master_that_is_not_believed_gets_nothing(
         (other.server(), "unable to get local issuer certificate"),
         (ca.server("late", life=-DAY), "certificate has expired"),
         (ca.server("named", "master.example.com"), "IP address mismatch"),
-        (None, "it speaks no TLS (see --mesos-tls)"),
+        (None, "it does not use TLS (see --mesos-tls)"),
     ]
     for made, why in cases:
         caplog.clear()
@@ -145,7 +145,7 @@ def test_mesos_tls_options_are_heeded(ca: Authority) -> None:
         MesosTlsOptions(mesos_cacert=ca.cert).context("m:5050")
     context = client_context(Trust(ca.cert))
     for address, tls in (("http://m:5050", context), ("https://m:5050", None)):
-        with pytest.raises(BadConfiguration, match="asked for"):
+        with pytest.raises(BadConfiguration, match="the scheduler uses"):
             pd.PymesosDriver(FRAMEWORK, address, Inbox(), tls=tls)
 
 

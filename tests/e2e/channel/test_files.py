@@ -97,9 +97,9 @@ def test_cp_that_fails_names_the_cause_and_leaves_no_partial_file(
     assert nowhere.returncode == 74
     assert b"there is no directory no/dir" in nowhere.stderr
     device = run(stack, "cp", "-", f"{job}:/dev/null", data=b"x")
-    assert b"something of that name that is no file" in device.stderr
+    assert b"belongs to something that is not a file" in device.stderr
     local = run(stack, "cp", f"{job}:runs/1/params", "/dev/full")
-    assert b"something of that name that is no file" in local.stderr
+    assert b"belongs to something that is not a file" in local.stderr
     assert run(stack, "cp", "a", "b").returncode == 2
     assert run(stack, "cp", "nobody-1:x", ".").returncode == 66
 
