@@ -89,7 +89,7 @@ def test_high_water_older_state_may_be_accepted_by_an_operator(
     store.close()
     store = SqliteStore(path, accept_older=True)
     assert not store.load().doubtful
-    assert "take it away" in caplog.text
+    assert "remove it" in caplog.text
     store.close()
 
 

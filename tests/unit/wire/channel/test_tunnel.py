@@ -86,7 +86,7 @@ def test_tunnel_refuses_data_beyond_the_window() -> None:
     with ours, theirs:
         connection = Connection(1, ours)
         connection.hold(bytes(WINDOW))
-        with pytest.raises(ValueError, match="bytes ahead"):
+        with pytest.raises(ValueError, match="bytes in advance"):
             connection.hold(b"x")
 
 
