@@ -1,7 +1,7 @@
-"""A host's side of HPKE by the libcrypto that its Python uses, where the package cryptography is not installed.
+"""A host's side of HPKE by the libcrypto of its Python, if the package cryptography is not installed.
 
-The same suite as `envelope`: X25519, HKDF-SHA256, ChaCha20-Poly1305, mode "base" (RFC 9180, sections 4.1, 5.1 and 6.1).
-What is secret is computed with OpenSSL 3 and Python's hmac; here is only what joins them.
+The suite is that of `envelope`: X25519, HKDF-SHA256, ChaCha20-Poly1305, mode "base" (RFC 9180, sections 4.1, 5.1 and
+6.1). All cryptographic operations are done by OpenSSL 3 and Python's hmac; this module only combines them.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Final
 
 from mesos_gpu.errors import Unavailable
 
-KEY_BYTES: Final = 32  # of a key, private or public, and of the key that a message begins with
+KEY_BYTES: Final = 32  # of private and public keys, and of the key at the start of a message
 TAG_BYTES: Final = 16
 _X25519: Final = 1034  # NID_X25519, openssl/obj_mac.h
 _SET_TAG: Final = 0x11  # EVP_CTRL_AEAD_SET_TAG, openssl/evp.h
@@ -41,21 +41,21 @@ _FUNCTIONS: Final = {
 
 
 class Refused(ValueError):
-    """A key or a message is not what it is to be."""
+    """A key or a message is invalid."""
 
 
 def new_key() -> bytes:
-    """A private key."""
+    """Generate a private key."""
     _library()
     return os.urandom(KEY_BYTES)
 
 
 def public_of(private: bytes) -> bytes:
-    """The public key of a private one.
+    """Return the public key of a private key.
 
     Raises:
         Unavailable: There is no OpenSSL 3.
-        Refused: It is no key.
+        Refused: The private key is invalid.
     """
     library, length = _library(), c_size_t(KEY_BYTES)
     public = ctypes.create_string_buffer(KEY_BYTES)
@@ -66,16 +66,16 @@ def public_of(private: bytes) -> bytes:
 
 
 def decrypt(sealed: bytes, private: bytes, info: bytes) -> bytes:
-    """What was sealed to a key.
+    """Decrypt a message.
 
     Args:
-        sealed: An ephemeral public key, and what was encrypted with it.
-        private: The key.
-        info: What the message is for.
+        sealed: Ephemeral public key, followed by the encrypted data.
+        private: Private key of this host.
+        info: Purpose of the message.
 
     Raises:
         Unavailable: There is no OpenSSL 3.
-        Refused: It was sealed to another key, or for another purpose, or was changed.
+        Refused: The message was encrypted to another key, or for another purpose, or was changed.
     """
     theirs, body = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
     if len(body) < TAG_BYTES:
@@ -96,13 +96,13 @@ def _extract(suite: bytes, salt: bytes, label: bytes, key: bytes) -> bytes:
 
 
 def _expand(suite: bytes, key: bytes, label: bytes, info: bytes, length: int) -> bytes:
-    """HKDF's expansion to one block of SHA-256 at most."""
+    """Return HKDF's expansion to at most one block of SHA-256."""
     text = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
     return hmac.digest(key, text + b"\x01", "sha256")[:length]
 
 
 def _exchanged(private: bytes, public: bytes) -> bytes:
-    """X25519. OpenSSL refuses points of small order, as RFC 9180 asks for in section 7.1.4."""
+    """Return the X25519 shared secret. OpenSSL refuses points of small order, as RFC 9180 requires in section 7.1.4."""
     library, length = _library(), c_size_t(KEY_BYTES)
     secret = ctypes.create_string_buffer(KEY_BYTES)
     with _key("private", private) as mine, _key("public", public) as theirs:
@@ -122,7 +122,7 @@ def _exchanged(private: bytes, public: bytes) -> bytes:
 
 
 def _opened(body: bytes, tag: bytes, key: bytes, nonce: bytes) -> bytes:
-    """ChaCha20-Poly1305; nothing comes out before its tag was seen to be right."""
+    """Decrypt by ChaCha20-Poly1305; nothing is returned unless the tag is right."""
     library, length = _library(), c_int(0)
     plain = ctypes.create_string_buffer(len(body) + 1)
     context = library.EVP_CIPHER_CTX_new()
