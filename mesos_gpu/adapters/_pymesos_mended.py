@@ -322,6 +322,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         method: str = "POST",
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        """Send a call on the connection for calls, and wait for its answer."""
         kind, data = body["type"], json.dumps(body).encode()
         with self._call_lock:
             link = self._link
@@ -398,6 +399,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
                 os.close(fd)
 
     def _keep_subscribed(self) -> None:
+        """Run subscriptions one after another, with pauses after failures, until the driver stops."""
         failures, leader = 0, None
         while self._goes_on():
             home = self._new_master

@@ -158,6 +158,7 @@ class Control:
     def _run(
         self, arguments: tuple[str, ...], what: str, text: str = ""
     ) -> "subprocess.CompletedProcess[str]":
+        """Run the control program with arguments (protocol 3) or input (protocol 2)."""
         try:
             return subprocess.run(
                 [self.program, *arguments],

@@ -130,6 +130,7 @@ class Prober:
     # --- private methods below run on the thread, except `_order`
 
     def _run(self) -> None:
+        """Run the thread's loop: events of attempts, orders of other threads, timers."""
         try:
             while not self._stopping:
                 for ready, _ in self._selector.select(self._until_next()):

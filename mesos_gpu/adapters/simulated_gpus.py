@@ -151,6 +151,7 @@ _Look = tuple[int | None, int]  # times of the previous and this survey, in mill
 
 
 def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Survey:
+    """Return the survey that the parsed inventory file describes."""
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
         raise ValueError('must be an object with a list "gpus"')
     for name in ("driver_version", "cuda_version"):
@@ -186,6 +187,7 @@ def _misdescribed(item: Any, why: str) -> Reading:
 
 
 def _reading(item: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Reading:
+    """Return the reading that an entry of the inventory file describes."""
     said = {name: item[name] for name in _SAID if name in item} if isinstance(item, dict) else {}
     for name, value in said.items():
         if not isinstance(value, _SAID[name]) or (isinstance(value, bool) and name != "hang"):

@@ -57,6 +57,7 @@ class SqliteStore:
             self._begin(accept_older)
 
     def _begin(self, accept_older: bool) -> None:
+        """Lock the state, check it against its mark, and open it."""
         path = self._path
         files.make_private(path)
         self._lock = files.lock_of(path)
@@ -146,6 +147,7 @@ class SqliteStore:
                 self._do(seal.fact(name, value))
 
     def _opened(self) -> sqlite3.Connection:
+        """Open the database, check its integrity, and bring it to the latest schema."""
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             with self._refusing_damage():
@@ -333,6 +335,7 @@ def restore(source: Path, path: Path) -> tuple[Placed, bool]:
     followed = False
 
     def prepare(copy: Path) -> None:
+        """Make a state that a scheduler can start on of a copy of the backup."""
         nonlocal followed
         logger.disabled = True  # its warnings would be about the requested restore, with the name of a copy
         try:
@@ -352,6 +355,7 @@ def restore(source: Path, path: Path) -> tuple[Placed, bool]:
 
 
 def _older(path: Path, here: Mark, mark: Mark) -> BadConfiguration:
+    """Return the error for a state that is older than its mark, or of another framework."""
     if here.framework_id not in (None, mark.framework_id):
         what = f"{path} is the state of framework {here.framework_id}, and {mark.framework_id} was here"
     else:

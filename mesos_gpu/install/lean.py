@@ -217,6 +217,7 @@ class _Lean(ast.NodeTransformer):
         )
 
     def _write(self, node: ast.ClassDef, kind: str) -> None:
+        """Write a class out as plain code, unless it has a field that is not understood."""
         fields = self._fields(node)
         if fields is None:
             return
@@ -266,6 +267,7 @@ def _is_tuple(base: ast.expr) -> bool:
 
 
 def _dataclass(fields: list[_Field], *, frozen: bool, post: bool) -> list[ast.stmt]:
+    """Return the statements that replace the body of a dataclass."""
     names = [field.name for field in fields]
     mine, others = (_row(f"{who}.{name}" for name in names) for who in ("self", "other"))
     lines = [f"__slots__ = __match_args__ = {_row(map(repr, names))}"]

@@ -40,6 +40,7 @@ def unpack(archive: str, target: str) -> None:
 
 
 def _fill(archive: str, part: str, target: str) -> None:
+    """Extract the archive's files into a directory, and compile them for their final place."""
     with zipfile.ZipFile(archive) as packed:
         for member in packed.infolist():
             if not member.filename.startswith(PREFIX) or member.is_dir():

@@ -79,6 +79,7 @@ def main(path: str, flags: list[str]) -> int:
 
 
 def _start(lib: Mesos, argv: list[str]) -> int:
+    """Create the agent's objects and start it. Return the address of the Slave."""
     lib.do_without_curl()
     given = program.given(argv, NOT_WIRED)
     for needed in ("master", "work_dir"):

@@ -182,6 +182,7 @@ def _single(master: str) -> Iterator[Finding]:
 
 
 def _servers(where: ZooKeeper) -> Iterator[Finding]:
+    """Check that a majority of ZooKeeper's servers answers."""
     servers = where.servers.split(",")
     dead: list[str] = []
     for server in servers:
@@ -242,6 +243,7 @@ def _candidates(where: ZooKeeper, flags: Mapping[str, str], *, reached: bool) ->
 
 
 def _quorum(flags: Mapping[str, str], masters: int) -> Iterator[Finding]:
+    """Check that --quorum is a majority of the masters."""
     quorum = flags.get("quorum", "")
     if "zk" not in flags or flags.get("registry") == "in_memory":
         return

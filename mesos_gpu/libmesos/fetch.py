@@ -165,6 +165,7 @@ def egg(cache: Path) -> Path:
 
 
 def _download(target: Path) -> None:
+    """Download the distribution from the package index that pip uses."""
     import requests
     from pypi_simple import PYPI_SIMPLE_ENDPOINT, DigestMismatchError, NoSuchProjectError, PyPISimple
 

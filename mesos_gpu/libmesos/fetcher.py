@@ -61,6 +61,7 @@ def _become(user: str | None, cache: str) -> None:
 
 
 def _fetch(item: Mapping[str, Any], sandbox: str, cache: str) -> None:
+    """Fetch one URI into the sandbox, through the cache if requested, and extract or copy it."""
     uri = item["uri"]
     target = os.path.join(sandbox, uri.get("output_file") or uri["value"].rpartition("/")[2])
     os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -79,6 +80,7 @@ def _fetch(item: Mapping[str, Any], sandbox: str, cache: str) -> None:
 
 
 def _download(uri: str, target: str) -> None:
+    """Download a URI, or copy a local file, to a path."""
     if not uri.lower().startswith(_NET):
         if "://" in uri and not uri.startswith("file://"):
             raise Failed("the embedded Mesos has no Hadoop client, which would fetch it")

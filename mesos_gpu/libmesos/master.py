@@ -97,6 +97,7 @@ def main(path: str, flags: list[str]) -> int:
 
 
 def _start(lib: Mesos, argv: list[str]) -> int:
+    """Create the master's objects and start it. Return the address of the Master."""
     given = program.given(argv, NOT_WIRED)
     # master::Flags : virtual logging::Flags : virtual flags::FlagsBase
     flags = lib.new(MASTER + "5FlagsC1Ev")

@@ -50,6 +50,7 @@ def _open_to(acls: Sequence[Any], acl: Sequence[Any]) -> bool:
 
 
 def _owned(client: KazooClient, path: str, acl: list[Any], note: Callable[[str], None]) -> bool:
+    """Create or restrict the node. Return False if another client created it at that moment."""
     try:
         if client.exists(path) is None:
             client.ensure_path(path.rpartition("/")[0] or "/", acl)

@@ -79,6 +79,7 @@ def _needed(elf: Any, libc: int) -> Iterator[Write]:
 
 
 def _versions(elf: Any, file: BinaryIO, strings: Any, libc: int) -> Iterator[Write]:
+    """Yield the writes that redirect and weaken version requirements of libraries in DROP."""
     offset = elf.get_section_by_name(".gnu.version_r")["sh_offset"]
     while True:
         file.seek(offset)

@@ -182,6 +182,7 @@ class Cluster:
         return tuple(servers)
 
     def _master(self, number: int, host: Host | None, port: int | None, more: Mapping[str, str]) -> Master:
+        """Create the handle of a master, with its flags."""
         ip = host.ip if host else self.ip
         directory = self.directory / (f"master-{number}" if self._elects else "master")
         port = port or (5050 if host else self._free_port(ip))
@@ -213,6 +214,7 @@ class Cluster:
         }
 
     def _agent(self, spec: AgentSpec, agents: int) -> Agent:
+        """Create the handle of an agent, with its resources and flags."""
         number = len(self.agents) + 1
         directory = self.directory / f"agent-{number}"
         host = self.network.add(f"a{number}") if self.network else None

@@ -243,7 +243,7 @@ class Stack:
         port: Port of the REST interface; None for a free one.
         scheduler_arguments: Additional options of each scheduler.
         executor_environment: Variables of executors that override those of the stack.
-        allow_root: Where jobs may run as root.
+        allow_root: Places in which jobs may run as root.
         isolation: Isolation of containers, as for `Cluster`.
         images: Directory of image archives, as for `Cluster`.
         devices: Provider of device cgroups, as for `Cluster`.
@@ -327,6 +327,7 @@ class Stack:
             yield self._scheduler(number, free, host)
 
     def _scheduler(self, number: int, port: int, host: Host | None) -> SchedulerProcess:
+        """Create the handle of a scheduler, with its options."""
         directory = self.directory / ("scheduler" if number == 1 else f"scheduler-{number}")
         socket = (
             self.socket if number == 1 or self.socket is None else self.directory / f"run-{number}/api.sock"
@@ -391,6 +392,7 @@ class Stack:
     def _agent(
         self, number: int, spec: NodeSpec, more: Mapping[str, str], allow_root: Root, *, hosts: bool
     ) -> AgentSpec:
+        """Return the specification of a node's agent, with the environment of its executors."""
         environment = {
             "MESOS_GPU_INVENTORY": str(self.inventory(number)),
             "MESOS_GPU_NODE_DIR": str(self.directory / "nodes" / str(number)),

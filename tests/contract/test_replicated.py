@@ -292,7 +292,7 @@ def test_a_batch_of_a_later_version_is_not_guessed_at(make: Make) -> None:
     first, second = make("first"), make("second")
     first.lead()
     first.log.append(1, b"no batch", first.term)
-    with pytest.raises(Damaged, match="run the leader.s version of mesos_gpu"):
+    with pytest.raises(Damaged, match="leader's version of mesos_gpu"):
         second.lead()
 
 

@@ -143,6 +143,7 @@ class AuditLog:
     # --- called on the writer's thread
 
     def _run(self) -> None:
+        """Write batches of records until `close`."""
         go_on = True
         while go_on:
             batch, go_on = self._collect()
@@ -187,6 +188,7 @@ class AuditLog:
             self._inbox.put((record, Future()))
 
     def _write(self, stream: Stream, items: Sequence[_Item]) -> None:
+        """Write and, for changes, sync records; their futures are completed also if that fails."""
         is_changes = stream is self._changes
         records = [record for record, _ in items]
         if is_changes and self._unsaid:

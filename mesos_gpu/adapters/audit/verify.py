@@ -50,6 +50,7 @@ def verify(path: Path) -> tuple[Verified, ...]:
 
 
 def _verified(directory: Directory, kind: str) -> Verified:
+    """Follow one chain through its files, and return the result."""
     mark = directory.mark(kind)  # read before the lines, as a writer only adds lines
     with ExitStack() as opened:
         files = _opened(directory, kind, opened)

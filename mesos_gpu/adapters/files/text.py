@@ -55,6 +55,8 @@ def _too_many(name: str) -> BadFile:
 
 
 def _parsed(text: str, name: str) -> Any:
+    """Return the value of a text: as JSON, or else as YAML unless the name ends in .json."""
+
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key, value in pairs:
@@ -87,6 +89,7 @@ def _twice(name: str, key: str, place: str = "") -> KeyTwice:
 
 
 def _loader(name: str) -> Any:
+    """Return a class of YAML loaders for a file with this name."""
     import yaml
 
     class Loader(yaml.SafeLoader):

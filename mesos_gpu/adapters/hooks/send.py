@@ -118,6 +118,7 @@ class Sender:
         return Answer(answer.error, answer.status, time.monotonic() - begin)
 
     def _to(self, receiver: Receiver, headers: dict[str, str], body: bytes, deadline: float) -> Answer:
+        """Send a request to checked addresses, and read the status of the answer."""
         try:
             with (
                 contextlib.closing(self._connected(receiver, deadline)) as connection,

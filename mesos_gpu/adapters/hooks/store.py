@@ -382,6 +382,7 @@ class HookStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        """Run a transaction; turn errors of SQLite into `NoRoom` or `Damaged`."""
         with self.lock:
             try:
                 self._db.execute("BEGIN IMMEDIATE")

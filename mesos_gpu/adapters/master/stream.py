@@ -50,7 +50,7 @@ def of_tls(error: ssl.SSLError) -> str:
     if error.reason in PLAIN:
         return "it does not use TLS (see --mesos-tls)"
     if isinstance(error, ENDED):
-        return "it ended the TLS handshake: it does not use TLS (see --mesos-tls), or needs a certificate (--mesos-cert)"
+        return "it ended the TLS handshake: it has no TLS (see --mesos-tls), or wants a certificate (--mesos-cert)"
     return f"TLS failed: {error.reason or error} (it may require a certificate: see --mesos-cert)"
 
 

@@ -187,6 +187,7 @@ def _text(value: Any) -> str:
 
 
 def _links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]]) -> tuple[Link, ...]:
+    """Return the links of a card to all others, by NVLink or by the topology of the host."""
     names = {
         nvml.NVML_TOPOLOGY_INTERNAL: "PIX",
         nvml.NVML_TOPOLOGY_SINGLE: "PIX",

@@ -160,6 +160,7 @@ class _Profiles:
 
 
 def _read_profiles(nvml: Any, ask: Any, handle: Any) -> _Profiles:
+    """Return all profiles of GPU instances that a card supports."""
     infos = []
     for number in range(getattr(nvml, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)):
         # Version 2 of the answer has the name (driver 510).

@@ -36,6 +36,7 @@ class UseReader:
         return replace(reading, meters=self._meters(handle), span=span, process_busy_ms=busy_ms)
 
     def _meters(self, handle: Any) -> Meters:
+        """Return the current meters of a card, None for those that it does not have."""
         nvml, ask = self._nvml, self._ask
         rates, memory = ask(handle, "UtilizationRates"), self._memory(handle)
         encoder, decoder = ask(handle, "EncoderUtilization"), ask(handle, "DecoderUtilization")

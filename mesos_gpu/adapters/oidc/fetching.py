@@ -67,6 +67,7 @@ class Fetcher:
     def _send(
         self, verb: str, url: str, form: Mapping[str, str] | None, basic: tuple[str, str] | None = None
     ) -> Answer:
+        """Send a request, within the limits of time and size."""
         with _Clock(WHOLE_S) as clock, requests.Session() as session:
             session.trust_env = not is_loopback_host(urlsplit(url).hostname or "")  # proxies
             session.auth = _as_it_is  # otherwise requests uses ~/.netrc
@@ -135,6 +136,7 @@ def _late() -> str:
 
 
 def _answer(url: str, response: requests.Response) -> Answer:
+    """Return status and body of a response, unless it redirects, is encoded or too large."""
     if response.is_redirect or response.is_permanent_redirect:
         raise IssuerError(
             f"{url} redirects to elsewhere: not followed", remedy="name the issuer's own address"

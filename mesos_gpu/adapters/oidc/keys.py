@@ -100,6 +100,7 @@ def _distinct(keys: Iterable[Key]) -> list[Key]:
 
 
 def _key(entry: Mapping[str, Any]) -> Key | None:
+    """Return the key of an entry (JWK); None if it is not usable for signatures."""
     reader, key_id, use, operations = (entry.get(name) for name in ("kty", "kid", "use", "key_ops"))
     if not isinstance(reader, str) or reader not in _READERS or use not in (None, "sig") or "d" in entry:
         return None

@@ -85,6 +85,7 @@ class Passwords:
     async def _look(
         self, given: NameAndPassword, line: str | None, lines: Mapping[str, str], address: str, now: float
     ) -> bool:
+        """Check a password against a line, or a decoy, within the limits; return whether it is right."""
         _refuse(self._guesses.ask(address, given.name, now), given.name)
         if self._waiting.total() >= MAX_WAITING or self._waiting[address] >= MAX_OF_ADDRESS:
             raise WrongProof("too many passwords are being checked", given.name, guessed=False, retry_s=1)

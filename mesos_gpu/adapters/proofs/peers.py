@@ -72,6 +72,7 @@ def local_peer_of(connection: socket.socket) -> LocalPeer | None:
 
 
 def _refused(connection: socket.socket, pid: int) -> str:
+    """Return why a process gets no name; "" if it gets one."""
     if pid <= 0:
         return "its process is not visible here, like those of containers"
     pidfd = _pidfd(connection)

@@ -89,6 +89,7 @@ class SecretDirectory:
             ) from error
 
     def _value(self, file: int, source: str) -> bytes:
+        """Return the content of an open file, after checks of its type, mode and size."""
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise Unavailable(
                 f"the secret {source} in {self._path} is not a file", remedy="put a regular file there"

@@ -98,6 +98,7 @@ class Vault:
         """Do nothing: each request has its own connection."""
 
     def _answer(self, path: str) -> bytes:
+        """Request a secret, and return the body of the answer."""
         settings = self._settings
         middle = "data/" if settings.version == 2 else ""
         where = f"{urlsplit(settings.url).path.rstrip('/')}/v1/{settings.mount}/{middle}{path}"

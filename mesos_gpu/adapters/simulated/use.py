@@ -109,6 +109,7 @@ def script_of(value: Any, where: str) -> Script:
 
 
 def _step(value: Any, where: str) -> _Step:
+    """Return the step that a JSON object describes."""
     kinds = [{"busy_pct"}, {"burst_ms", "every_s"}, {"unknown"}]
     if not isinstance(value, dict) or value.keys() - {"for_s"} not in kinds:
         raise ValueError(f"{where}: it must be an object like {_STEP}, got {value!r}")

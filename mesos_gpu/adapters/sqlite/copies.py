@@ -111,6 +111,7 @@ def _begun(part: Path) -> int:
 
 
 def _is_left(part: Path) -> bool:
+    """Return whether a file is an unlocked leftover of this user's."""
     try:
         handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

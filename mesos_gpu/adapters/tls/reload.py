@@ -110,6 +110,7 @@ class ReloadedTls:
             return self._take(stamp) if rested or at_once else False
 
     def _take(self, stamp: _Stamps) -> bool:
+        """Load the files. Return whether they are in use now."""
         try:
             loaded = load(self.files)
             if loaded.facts.not_after <= self._now() < self._loaded.facts.not_after:

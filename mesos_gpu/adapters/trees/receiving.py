@@ -98,6 +98,7 @@ class Receiving:
     # --- entries
 
     def _enter(self, entry: Entry) -> None:
+        """Process an entry: close directories that are complete, and create the entry."""
         if self._skipped is not None and entry.path[: len(self._skipped)] == self._skipped:
             return
         if self._begun == (not entry.path):

@@ -85,6 +85,7 @@ class Sending:
             os.close(fd)
 
     def _inner(self, above: int, path: tuple[str, ...]) -> Iterator[bytes]:
+        """Yield the records of a name in an open directory."""
         name = path[-1]
         try:
             status = os.stat(name, dir_fd=above, follow_symlinks=False)

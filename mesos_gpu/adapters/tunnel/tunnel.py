@@ -69,6 +69,7 @@ class Tunnel:
                 connection.close()
 
     def _step(self) -> bool:
+        """Process all files that are ready. Return False at the end of the stream."""
         for connection in self._connections.values():
             connection.flush()
         self._send_credits()
@@ -141,6 +142,7 @@ class Tunnel:
         self._drop_if_over(connection)
 
     def _take(self, record: Record) -> None:
+        """Process a record from the other end."""
         if record.mark is Mark.OPEN:
             self._connect(record.id, record.number)
             return

@@ -399,6 +399,7 @@ class UploadStore:
         return None
 
     def _append(self, key: _Key, data: bytes, size: int) -> Upload:
+        """Append a piece to the file of an archive; if that completes it, check its digest and rename it."""
         place, digest = self._directory / key[0], key[1]
         place.mkdir(mode=0o700, exist_ok=True)
         part = place / (digest + _PART)

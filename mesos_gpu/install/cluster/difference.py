@@ -208,6 +208,7 @@ def _asked(questions: Mapping[str, tuple[Host, bytes, str]]) -> dict[str, Survey
 def _difference(
     plan: HostPlan, seen: Survey, package: Package, digest: str, only: Collection[Part]
 ) -> Difference:
+    """Compare the state of a host with its plan."""
     replaces = plan.program and Part.PROGRAM in only and seen.facts.get("release") != digest
     # Installing packages may replace or remove these files.
     brought = OF_DEB | OF_AGENT_DEB if replaces else frozenset()

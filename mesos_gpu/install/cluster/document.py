@@ -126,6 +126,7 @@ def _inner(check: Check, key: str, known: tuple[str, ...]) -> Check:
 
 
 def _ssh(check: Check, key: str, default: Ssh, base: Files) -> Ssh:
+    """Decode SSH settings; fields that are not given have the values of `default`."""
     inner = _inner(check, key, _SSH)
     options = inner.strings("options", re.compile(r"[A-Za-z0-9]+"), "anything but letters and digits")
     for name in options.keys() - SSH_OPTIONS:
@@ -161,6 +162,7 @@ def _path(check: Check, key: str, base: Files, *, is_directory: bool = False) ->
 
 
 def _package(check: Check, base: Files) -> Package:
+    """Decode the source of the program."""
     inner = _inner(check, "package", ("wheel", "requirements", "wheels", "deb", "agent_deb", "program"))
     package = Package(
         wheel=_path(inner, "wheel", base),
@@ -211,6 +213,7 @@ def _release(check: Check, package: Package) -> Release | None:
 
 
 def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
+    """Decode all hosts, and yield those without problems."""
     given = check.given.get("hosts", {})
     if not isinstance(given, dict) or not 0 < len(given) <= MAX_HOSTS:
         check.problem("hosts", f"must be an object of 1 to {MAX_HOSTS} hosts by name, got {show(given)}")
@@ -230,6 +233,7 @@ def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
 
 
 def _host(check: Check, name: str, common: Ssh, base: Files) -> Host | None:
+    """Decode one host; None if it has problems."""
     roles = _roles(check)
     address = _address(check)
     host = Host(

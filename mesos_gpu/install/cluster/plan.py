@@ -170,6 +170,7 @@ def planned(
 def _host(
     cluster: Cluster, host: Host, secrets: Kept, executor: bytes, numbers: Mapping[str, int], *, meets: bool
 ) -> HostPlan:
+    """Return the plan of one host, for all of its roles."""
     files_by_role = {
         role: tuple(_FILES[role](cluster, host, secrets)) for role in host.roles if role in _FILES
     }
@@ -229,6 +230,7 @@ def _of_zookeeper(cluster: Cluster, host: Host, numbers: Mapping[str, int]) -> I
 
 
 def _of_master(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFile]:
+    """Yield the files of a master."""
     masters = len(list(cluster.of(Role.MASTER)))
     described = master.MasterHost(
         str(host.address),
@@ -256,6 +258,7 @@ def _even(cluster: Cluster) -> bytes:
 
 
 def _of_agent(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFile]:
+    """Yield the files of an agent."""
     described = agent.AgentHost(
         cluster.master,
         host.gpus,

@@ -164,6 +164,7 @@ def read(directory: Path) -> Record:
 
 
 def _entry(remembered: Remembered) -> dict[str, object]:
+    """Return the JSON object of a host for the file of the record."""
     ssh = remembered.host.ssh
     return {
         "address": str(remembered.host.address),
@@ -182,6 +183,7 @@ def _entry(remembered: Remembered) -> dict[str, object]:
 
 
 def _remembered(name: str, entry: _Entry) -> Remembered:
+    """Return the host of an entry, unless the entry has paths or units of other programs."""
     if strange := [path for path in entry.files if not _OURS.fullmatch(path) or ".." in path.split("/")]:
         raise ValueError(f"{name}: {strange[0]} is no file of this program")
     if strange := [unit for unit in entry.units if not _UNIT.fullmatch(unit)]:
