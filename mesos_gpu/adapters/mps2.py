@@ -81,8 +81,8 @@ class Mps2:
         return tuple(Server(pid, self._fault(pid)) for pid in numbers(self.control.ask("get_server_list")))
 
     def _fault(self, pid: int) -> bool | None:
-        said = " ".join(self.control.ask(f"get_server_status {pid}")).strip().upper()
-        return said == "FAULT" if said in ("INITIALIZING", "ACTIVE", "FAULT") else None
+        status = " ".join(self.control.ask(f"get_server_status {pid}")).strip().upper()
+        return status == "FAULT" if status in ("INITIALIZING", "ACTIVE", "FAULT") else None
 
     def clients(self, server: int) -> tuple[int, ...]:
         """Return the server's client list."""

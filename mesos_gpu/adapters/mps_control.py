@@ -150,9 +150,9 @@ class Control:
             return done.stdout.splitlines()
         if not self._is_heard():
             raise self._absent(done)
-        said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
+        output = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
         raise Disobeyed(
-            f"the MPS daemon at {self.pipes} refuses {' '.join(arguments)!r}: {said}", remedy="see its log"
+            f"the MPS daemon at {self.pipes} refuses {' '.join(arguments)!r}: {output}", remedy="see its log"
         )
 
     def _run(
@@ -178,13 +178,14 @@ class Control:
             ) from None
         except OSError as error:
             raise Unavailable(
-                f"{self.program} cannot be run: {error.strerror}", remedy="see that the driver is whole"
+                f"{self.program} cannot be run: {error.strerror}",
+                remedy="check the installation of the driver",
             ) from error
 
     def _absent(self, done: "subprocess.CompletedProcess[str]") -> Absent:
-        said = (done.stderr or done.stdout).strip()
+        output = (done.stderr or done.stdout).strip()
         return Absent(
-            f"no MPS daemon is at {self.pipes}: {said or f'exit code {done.returncode}'}",
+            f"no MPS daemon is at {self.pipes}: {output or f'exit code {done.returncode}'}",
             remedy="the next share of the card starts it again",
         )
 

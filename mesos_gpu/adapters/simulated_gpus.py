@@ -117,10 +117,10 @@ class SimulatedProbe:
     def _holders(self, value: Any) -> Collection[Holder]:
         """Return the tasks that hold cards, if the file depends on them; else none."""
         entries = value.get("gpus") if isinstance(value, dict) else None
-        asked = isinstance(entries, list) and any(
+        needs_holders = isinstance(entries, list) and any(
             asks_for_holders(entry.get("use")) for entry in entries if isinstance(entry, dict)
         )
-        return self._held() if asked else ()
+        return self._held() if needs_holders else ()
 
     def changed(self) -> bool:
         """Return whether the file was written or replaced since the last survey."""
@@ -150,7 +150,7 @@ _Stamp = tuple[int, int, int]
 _Look = tuple[int | None, int]  # times of the previous and this survey, in milliseconds since the epoch
 
 
-def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Survey:
+def _survey(value: Any, holders: Collection[Holder], look: _Look, *, events: bool) -> Survey:
     """Return the survey that the parsed inventory file describes."""
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
         raise ValueError('must be an object with a list "gpus"')
@@ -160,7 +160,7 @@ def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) 
     readings = []
     for index, item in enumerate(value["gpus"]):
         try:
-            readings.append(_reading(item, held, look, events=events))
+            readings.append(_reading(item, holders, look, events=events))
         except ValueError as error:
             readings.append(_misdescribed(item, f"gpus[{index}]: {error}"))
     gpus = numbered([reading.gpu for reading in readings])
@@ -186,30 +186,30 @@ def _misdescribed(item: Any, why: str) -> Reading:
         raise ValueError(why) from None
 
 
-def _reading(item: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Reading:
+def _reading(item: Any, holders: Collection[Holder], look: _Look, *, events: bool) -> Reading:
     """Return the reading that an entry of the inventory file describes."""
-    said = {name: item[name] for name in _SAID if name in item} if isinstance(item, dict) else {}
-    for name, value in said.items():
+    settings = {name: item[name] for name in _SAID if name in item} if isinstance(item, dict) else {}
+    for name, value in settings.items():
         if not isinstance(value, _SAID[name]) or (isinstance(value, bool) and name != "hang"):
             raise ValueError(f"{name} must be of type {_SAID[name].__name__}, got {value!r}")
-    health, reason = said.get("health", "ok"), said.get("reason", "")
+    health, reason = settings.get("health", "ok"), settings.get("reason", "")
     if health not in _HEALTH:
         raise ValueError(f"health must be one of {', '.join(_HEALTH)}, got {health!r}")
     unreadable = (reason or "the file says so") if health == "unknown" else ""
-    gpu = _gpu({k: v for k, v in item.items() if k not in said} if said else item)
+    gpu = _gpu({k: v for k, v in item.items() if k not in settings} if settings else item)
     reading = Reading(
         gpu=gpu,
         lost=health == "lost",
-        unreadable="it does not answer" if said.get("hang") else unreadable,
+        unreadable="it does not answer" if settings.get("hang") else unreadable,
         reset_required=(reason or "the file says so") if health == "sick" else "",
-        xids=tuple(map(int, said.get("xids", ()))) if events else (),
-        pids=tuple(map(int, said["pids"])) if "pids" in said else None,
-        process_mib=tuple((int(pid), int(mib)) for pid, mib in said["process_mib"].items())
-        if "process_mib" in said
+        xids=tuple(map(int, settings.get("xids", ()))) if events else (),
+        pids=tuple(map(int, settings["pids"])) if "pids" in settings else None,
+        process_mib=tuple((int(pid), int(mib)) for pid, mib in settings["process_mib"].items())
+        if "process_mib" in settings
         else None,
-        clocks_event_reasons=said.get("clocks_event_reasons"),
+        clocks_event_reasons=settings.get("clocks_event_reasons"),
     )
-    return replace(reading, **reading_of(said.get("use", {}), gpu.id, held, *look))
+    return replace(reading, **reading_of(settings.get("use", {}), gpu.id, holders, *look))
 
 
 def _gpu(item: Any) -> Gpu:
@@ -243,7 +243,7 @@ def write_inventory(
         left_out.append("index")  # it follows from the bus ids, and earlier programs reject the field
     entries = [
         {k: v for k, v in gpu_to_json(gpu).items() if k not in left_out}
-        | ({"use": said} if (said := use(gpu)) else {})
+        | ({"use": gpu_use} if (gpu_use := use(gpu)) else {})
         for gpu in gpus
     ]
     _write(path, {"driver_version": driver_version, "cuda_version": cuda_version, "gpus": entries})

@@ -98,8 +98,8 @@ def files(host: AgentHost) -> list[HostFile]:
     Raises:
         BadConfiguration: A value cannot be written to an environment file.
     """
-    given = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
-    return of_service("agent", _UNIT.replace("BINARY", host.binary), given, _DIRECTORIES)
+    settings = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
+    return of_service("agent", _UNIT.replace("BINARY", host.binary), settings, _DIRECTORIES)
 
 
 STEPS: Final = (

@@ -138,8 +138,8 @@ def _of_others(distribution: str, package: str) -> dict[str, bytes]:
             f"{distribution} is not installed here by pip, and the archive has to contain it",
             remedy="pip install 'mesos_gpu[agent]'",
         )
-    wanted = [*modules, *filter(_is_licence, files)]
-    return {str(file): Path(str(file.locate())).read_bytes() for file in wanted}
+    packed_files = [*modules, *filter(_is_licence, files)]
+    return {str(file): Path(str(file.locate())).read_bytes() for file in packed_files}
 
 
 def _is_licence(path: metadata.PackagePath) -> bool:

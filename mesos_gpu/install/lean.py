@@ -94,9 +94,9 @@ def lean(source: str, filename: str = "<source>") -> ast.Module:
 
 def late_patterns(tree: ast.Module) -> None:
     """Compile regular expressions that a module assigns at module level on first use; changes the tree."""
-    given = [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    values = [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     patterns = [
-        node for node in given if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile"
+        node for node in values if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile"
     ]
     for call in patterns:
         call.func = _like(call.func, ast.parse("_Pattern", mode="eval").body)
@@ -143,8 +143,14 @@ class _Lean(ast.NodeTransformer):
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         node.returns = None
-        given = node.args
-        for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+        arguments = node.args
+        for argument in (
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ):
             if argument is not None:
                 argument.annotation = None
         return self._body_of(node)
@@ -178,8 +184,8 @@ class _Lean(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         """Replace NewType and Literal by a placeholder that other modules can still use in annotations."""
         value = node.value
-        made = value.func if isinstance(value, ast.Call) else getattr(value, "value", None)
-        if isinstance(made, ast.Name) and self._meant(made) in ("typing.NewType", "typing.Literal"):
+        callee = value.func if isinstance(value, ast.Call) else getattr(value, "value", None)
+        if isinstance(callee, ast.Name) and self._meant(callee) in ("typing.NewType", "typing.Literal"):
             self.written += 1
             node.value = _like(value, ast.parse("_Named()", mode="eval").body)
         self.generic_visit(node)
@@ -187,7 +193,7 @@ class _Lean(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
         if self._meant(node.test) == "typing.TYPE_CHECKING":
-            return [visited for kept in node.orelse if (visited := self.visit(kept)) is not None]
+            return [visited for statement in node.orelse if (visited := self.visit(statement)) is not None]
         self.generic_visit(node)
         node.body = node.body or [ast.copy_location(ast.Pass(), node)]
         return node
@@ -321,12 +327,12 @@ def _give_defaults(function: ast.stmt, fields: list[_Field]) -> None:
             function.args.defaults.append(late if field.late else field.default)
 
 
-def _like(node: ast.AST, made: _Node) -> _Node:
+def _like(node: ast.AST, generated: _Node) -> _Node:
     """Give generated nodes the line of the node that they replace, and return them."""
-    for child in ast.walk(made):
+    for child in ast.walk(generated):
         if "lineno" in child._attributes:
             ast.copy_location(child, node)
-    return made
+    return generated
 
 
 def _first(tree: ast.Module) -> int:

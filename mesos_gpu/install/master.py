@@ -62,11 +62,11 @@ def files(host: MasterHost) -> list[HostFile]:
     Raises:
         BadConfiguration: A value cannot be written to an environment file.
     """
-    given = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
+    settings = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
     command = host.binary + ("" if host.authentication or "mesos-gpu" not in host.binary else " --open")
     return [
         HostFile("/usr/lib/systemd/system/mesos-gpu-master.service", _UNIT.replace("COMMAND", command)),
-        HostFile(SETTINGS, variables(given), 0o600),
+        HostFile(SETTINGS, variables(settings), 0o600),
         HostFile("/usr/lib/tmpfiles.d/mesos-gpu-master.conf", _DIRECTORIES),
         HostFile("/etc/logrotate.d/mesos-gpu-master", rotation("/var/log/mesos-gpu/master.log")),
     ]

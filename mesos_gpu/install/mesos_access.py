@@ -85,12 +85,12 @@ def roles_of(words: Sequence[str], role: str = ANY_ROLE) -> tuple[str, ...]:
         words: Options of `mesos-gpu scheduler`.
         role: Default role if the options have no --role.
     """
-    given = dict[str, list[str]]()
+    values = dict[str, list[str]]()
     for name, word in zip(words, (*words[1:], ""), strict=False):
         option, equals, value = name.partition("=")
-        given.setdefault(option, []).append(value if equals else word)
-    own = [pair.partition("=")[2] for pair in given.get("--mesos-role-of", ())]
-    return (given.get("--role", [role])[-1], *own)
+        values.setdefault(option, []).append(value if equals else word)
+    own = [pair.partition("=")[2] for pair in values.get("--mesos-role-of", ())]
+    return (values.get("--role", [role])[-1], *own)
 
 
 def acls_of_master(user: str, roles: tuple[str, ...]) -> dict[str, Any]:

@@ -233,11 +233,11 @@ def _command(info: Mapping[str, Any], executor: str, program: str, blocked: Any)
                 _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        command, given = info["command"]["value"], environment(info)
-        if command == executor and _named(f"{os.path.dirname(program)}/{EXECUTOR}", given):
-            code = _execute(given)
+        command, variables = info["command"]["value"], environment(info)
+        if command == executor and _named(f"{os.path.dirname(program)}/{EXECUTOR}", variables):
+            code = _execute(variables)
         else:
-            _shell(command, given)
+            _shell(command, variables)
     except OSError as error:
         print(f"Failed to execute 'sh': {error}", file=sys.stderr)
     except BaseException:  # noqa: BLE001 - reported as by an interpreter that ends; callers must not continue here
@@ -247,33 +247,33 @@ def _command(info: Mapping[str, Any], executor: str, program: str, blocked: Any)
         os._exit(code)
 
 
-def _shell(command: str, given: Mapping[str, str]) -> NoReturn:
+def _shell(command: str, variables: Mapping[str, str]) -> NoReturn:
     """Execute a shell. os.execvpe is avoided: it imports modules that the container's user may not be able to read.
 
     Raises:
         OSError: The container's PATH has no shell.
     """
-    for directory in filter(None, given["PATH"].split(":")):
+    for directory in filter(None, variables["PATH"].split(":")):
         try:
-            os.execve(f"{directory}/sh", ["sh", "-c", command], given)
+            os.execve(f"{directory}/sh", ["sh", "-c", command], variables)
         except OSError:
             continue
-    raise FileNotFoundError(2, f"no such program in {given['PATH']}")
+    raise FileNotFoundError(2, f"no such program in {variables['PATH']}")
 
 
-def _execute(given: Mapping[str, str]) -> int:
+def _execute(variables: Mapping[str, str]) -> int:
     """Run the executor with the state of a newly started interpreter. Return its exit status."""
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     os.environ.clear()
-    os.environ.update(given)
+    os.environ.update(variables)
     from isolator.executor.main import main as run
 
     return run()
 
 
-def _named(program: str, given: Mapping[str, str]) -> bool:
+def _named(program: str, env: Mapping[str, str]) -> bool:
     """Show the executor's command line and environment in /proc, in place of this process' own.
 
     ps(1), the clean-up of a cluster and the peer checks of the scheduler's socket identify processes by them. The
@@ -285,7 +285,7 @@ def _named(program: str, given: Mapping[str, str]) -> bool:
         places = [int(word) for word in file.read().rpartition(")")[2].split()[45:49]]
     sys.argv[:] = [program]
     words = b"\0".join(map(os.fsencode, (sys.executable, "-IS", program)))
-    variables = b"\0".join(os.fsencode(f"{name}={value}") for name, value in given.items())
+    variables = b"\0".join(os.fsencode(f"{name}={value}") for name, value in env.items())
     texts = ((words, places[0], places[1]), (variables, places[2], places[3]))
     if not all(begin > 0 and len(text) < end - begin for text, begin, end in texts):
         return False

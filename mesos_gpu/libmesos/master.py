@@ -98,18 +98,18 @@ def main(path: str, flags: list[str]) -> int:
 
 def _start(lib: Mesos, argv: list[str]) -> int:
     """Create the master's objects and start it. Return the address of the Master."""
-    given = program.given(argv, NOT_WIRED)
+    values = program.given(argv, NOT_WIRED)
     # master::Flags : virtual logging::Flags : virtual flags::FlagsBase
     flags = lib.new(MASTER + "5FlagsC1Ev")
-    command = ["mesos-master", *argv, *page(given)]
+    command = ["mesos-master", *argv, *page(values)]
     lib.load_flags(virtual_base(flags, 1), "MESOS_", command)
-    program.listen(given, 5050)
+    program.listen(values, 5050)
     lib.start_libprocess("master", "mesos-master-readwrite", READONLY, command)
 
-    zk = program.zookeeper(given.get("zk", ""))
-    timeout = duration(lib, given.get("zk_session_timeout", "10secs"))
+    zk = program.zookeeper(values.get("zk", ""))
+    timeout = duration(lib, values.get("zk_session_timeout", "10secs"))
     allocator = lib.new(ALLOCATOR)
-    storage = _storage(lib, given, zk, timeout)
+    storage = _storage(lib, values, zk, timeout)
     state = zeros(16)  # protobuf::State {vptr; Storage*}, whose constructor is inline
     P.from_address(state).value = lib.vtable("_ZTVN5mesos5state8protobuf5StateE")
     P.from_address(state + 8).value = storage
@@ -120,7 +120,7 @@ def _start(lib: Mesos, argv: list[str]) -> int:
     ctypes.memmove(session + 8, timeout, 8)  # Option<Duration>
     contender = lib.attempt(CONTENDER, of_zookeeper, option(), P(session))
     detector = lib.attempt(DETECTOR, of_zookeeper, option(), P(session))
-    authorizer = authorization.authorizer(lib, given.get("acls", ""))
+    authorizer = authorization.authorizer(lib, values.get("acls", ""))
     files = lib.new(
         f"_ZN5mesos8internal5FilesC1E{OPTIONAL}RKS2_IPNS_10AuthorizerEE",
         option(READONLY),
@@ -142,27 +142,27 @@ def page(given: Mapping[str, str]) -> list[str]:
     return [] if "webui_dir" in given else [f"--webui_dir={PAGE}"]
 
 
-def _storage(lib: Mesos, given: Mapping[str, str], zk: program.ZooKeeper | None, timeout: int) -> int:
+def _storage(lib: Mesos, values: Mapping[str, str], zk: program.ZooKeeper | None, timeout: int) -> int:
     """Create the Storage* of the registry.
 
     Raises:
         CallFailed: A flag is missing or invalid.
     """
-    kind = given.get("registry", "replicated_log")
+    kind = values.get("registry", "replicated_log")
     if kind == "in_memory":
         return lib.new("_ZN5mesos5state15InMemoryStorageC1Ev")
     if kind != "replicated_log":
         raise CallFailed(f"--registry={kind}: must be replicated_log or in_memory")
-    if not given.get("work_dir"):
+    if not values.get("work_dir"):
         raise CallFailed("--work_dir is required: the registry is stored there")
-    os.makedirs(given["work_dir"], exist_ok=True)
-    where = string(os.path.join(given["work_dir"], "replicated_log"))
-    begin = ctypes.c_bool(given.get("log_auto_initialize", "true") != "false")
+    os.makedirs(values["work_dir"], exist_ok=True)
+    where = string(os.path.join(values["work_dir"], "replicated_log"))
+    begin = ctypes.c_bool(values.get("log_auto_initialize", "true") != "false")
     metrics = option("registrar/")
     if zk:
-        if not given.get("quorum"):
+        if not values.get("quorum"):
             raise CallFailed("--quorum is required with --zk: more than half of the number of masters")
-        quorum = ctypes.c_int(int(given["quorum"]))
+        quorum = ctypes.c_int(int(values["quorum"]))
         znode = string(f"{zk.path.rstrip('/')}/log_replicas")
         log = lib.new(
             LOG_OF_ZOOKEEPER, quorum, where, string(zk.servers), P(timeout), znode, _authentication(zk), begin, metrics

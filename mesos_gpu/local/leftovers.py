@@ -147,13 +147,13 @@ def claim(directory: Path, entries: list[str]) -> None:
             f"{directory} holds {', '.join(foreign)}, which were not created by a cluster of this program",
             remedy="choose another directory, or remove these",
         )
-    made = not directory.exists()
+    is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
-    if made:
+    if is_new:
         directory.chmod(0o755)  # whatever the umask: tasks of other users need access below it
     owner = Identity.of(os.getpid())
     assert owner is not None
-    Record(directory, owner, made, entries=entries).save()
+    Record(directory, owner, is_new, entries=entries).save()
 
 
 def clean_up(directory: Path) -> None:

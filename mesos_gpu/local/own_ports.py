@@ -58,9 +58,9 @@ class OwnPorts:
 
     def _hold_more(self) -> bool:
         """Hold one more block; if other programs hold all blocks, share every port with them."""
-        held = hold_first("mesos-gpu-own-ports", [block[0] for block in self._others])
-        if held is not None:
-            at, descriptor = held
+        block = hold_first("mesos-gpu-own-ports", [block[0] for block in self._others])
+        if block is not None:
+            at, descriptor = block
             weakref.finalize(self, os.close, descriptor)
             self._next = len(self._held)
             self._held += self._others[at]

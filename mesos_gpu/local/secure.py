@@ -59,8 +59,8 @@ class Secure:
         path = self.directory / name
         path.unlink(missing_ok=True)
         text = content if isinstance(content, str) else json.dumps(content)
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(made, "w") as file:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
             file.write(text)
 
     @property

@@ -289,10 +289,10 @@ class Stack:
         self.socket = self.directory / "run" / "api.sock" if secure else None
         network = Network(self.directory / "mesos") if hosts else None
         self.secure = Secure(self.directory / "secrets", roles_of(scheduler_arguments)) if secure else None
-        given = {**_believed(tls), **(executor_environment or {})}
-        agents = [self._agent(n, spec, given, allow_root, hosts=hosts) for n, spec in self._numbered()]
+        variables = {**_believed(tls), **(executor_environment or {})}
+        agents = [self._agent(n, spec, variables, allow_root, hosts=hosts) for n, spec in self._numbered()]
         zone = next((spec.zone for spec in self.nodes if spec.zone), "")
-        registry = given.get(REGISTRY, "")
+        registry = variables.get(REGISTRY, "")
         #: Directory of image archives for jobs; None without images.
         self.archives = images or (Path(registry) if registry.startswith("/") else None)
         self.cluster = Cluster(
@@ -555,7 +555,7 @@ def _commands(launcher: Path) -> list[str]:
 
 
 def _default_user() -> list[str]:
-    """Return the option with the user of jobs that name none: `nobody` for root, else the user of the cluster."""
+    """Return the option with the default user of jobs: an unprivileged one for root, else the user of the cluster."""
     return ["--default-user", "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name]
 
 

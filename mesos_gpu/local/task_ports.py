@@ -55,13 +55,13 @@ def hold_first(prefix: str, numbers: Sequence[int]) -> tuple[int, int] | None:
         processes hold all numbers.
     """
     for at, number in enumerate(numbers):
-        held = socket.socket(socket.AF_UNIX)
+        name = socket.socket(socket.AF_UNIX)
         try:
-            held.bind(f"\0{prefix}-{number}")
+            name.bind(f"\0{prefix}-{number}")
         except OSError:
-            held.close()
+            name.close()
         else:
-            return at, held.detach()
+            return at, name.detach()
     return None
 
 
@@ -83,10 +83,10 @@ class TaskPorts:
         self.fixed = self._hold("mesos-gpu-fixed-ports", _FIXED_BLOCKS)
 
     def _hold(self, prefix: str, blocks: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        held = hold_first(prefix, [first for first, _ in blocks])
-        if held is None:
+        block = hold_first(prefix, [first for first, _ in blocks])
+        if block is None:
             return blocks[0]
-        at, descriptor = held
+        at, descriptor = block
         self._held.append(weakref.finalize(self, os.close, descriptor))
         return blocks[at]
 

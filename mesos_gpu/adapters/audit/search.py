@@ -80,9 +80,9 @@ def search(directory: Directory, asked: Asked, *, limit: int, cursor: str) -> Fo
     return Found(tuple(records), "-".join(f"{place.number}:{place.end}" for place in places) if left else "")
 
 
-def _needle(asked: Asked) -> bytes:
+def _needle(filters: Asked) -> bytes:
     """Return bytes that every matching line contains, if possible, so that most other lines are not decoded."""
-    plain = (text.removesuffix("*") for text in (asked.on, asked.who))
+    plain = (text.removesuffix("*") for text in (filters.on, filters.who))
     return max((text.encode() for text in plain if _PLAIN.fullmatch(text)), key=len, default=b"")
 
 

@@ -35,14 +35,16 @@ def _bounded(value: Any, name: str) -> Any:
     """Check the number of values: aliases of YAML let few lines stand for values without limit, or for themselves."""
     sizes: dict[int, int] = {}
 
-    def size(each: Any) -> int:
-        if not isinstance(each, dict | list):
+    def size(value_: Any) -> int:
+        if not isinstance(value_, dict | list):
             return 1
-        if id(each) not in sizes:
-            sizes[id(each)] = MAX_VALUES + 1  # until known, so that a value that contains itself is too large
-            inner = each.values() if isinstance(each, dict) else each
-            sizes[id(each)] = 1 + sum(map(size, inner))
-        return sizes[id(each)]
+        if id(value_) not in sizes:
+            sizes[id(value_)] = (
+                MAX_VALUES + 1
+            )  # until known, so that a value that contains itself is too large
+            inner = value_.values() if isinstance(value_, dict) else value_
+            sizes[id(value_)] = 1 + sum(map(size, inner))
+        return sizes[id(value_)]
 
     if size(value) > MAX_VALUES:
         raise _too_many(name)

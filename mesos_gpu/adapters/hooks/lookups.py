@@ -56,20 +56,20 @@ class LookUps:
             with self._lock:
                 self._waited.discard(answer)
 
-    def _begin(self, host: str, port: int, told: Future[list[str]]) -> None:
-        thread = threading.Thread(target=self._ask, args=(host, port, told), name="look-up", daemon=True)
+    def _begin(self, host: str, port: int, answer: Future[list[str]]) -> None:
+        thread = threading.Thread(target=self._ask, args=(host, port, answer), name="look-up", daemon=True)
         try:
             thread.start()
         except BaseException:  # e.g. no more threads can be started
             self._room.release()
             raise
 
-    def _ask(self, host: str, port: int, told: Future[list[str]]) -> None:
+    def _ask(self, host: str, port: int, answer: Future[list[str]]) -> None:
         try:
             with contextlib.suppress(InvalidStateError):  # the caller has given up
                 try:
-                    told.set_result(look_up(host, port))
+                    answer.set_result(look_up(host, port))
                 except (OSError, ValueError) as error:
-                    told.set_exception(error)
+                    answer.set_exception(error)
         finally:
             self._room.release()

@@ -108,8 +108,8 @@ class Look:
 
 
 def _told(processes: Mapping[int, int | None] | None) -> tuple[tuple[int, int], ...] | None:
-    known = [(pid, mib) for pid, mib in sorted((processes or {}).items()) if mib is not None]
-    return tuple(known) if known or processes == {} else None
+    reported = [(pid, mib) for pid, mib in sorted((processes or {}).items()) if mib is not None]
+    return tuple(reported) if reported or processes == {} else None
 
 
 def _mib_of(process: Any) -> int | None:

@@ -78,6 +78,6 @@ def discover(issuer: str, fetcher: Fetcher) -> Endpoints:
     return Endpoints(issuer, keys, authorization, token, device, revocation, in_form)
 
 
-def _address(said: _Document, name: str) -> str:
-    url = str(getattr(said, name))
+def _address(document: _Document, name: str) -> str:
+    url = str(getattr(document, name))
     return check_url(url, name) if url or name == _KEYS else ""

@@ -80,8 +80,8 @@ class Issuer:
         Raises:
             WrongProof: The issuer has no such key, or cannot be reached.
         """
-        known = await self._usable()
-        key = known.keys.find(header)
+        current = await self._usable()
+        key = current.keys.find(header)
         if key is None:
             await self._tried()
             key = (await self._usable()).keys.find(header)
@@ -148,11 +148,11 @@ class Issuer:
         if flight.cancelled() or error is not None:
             self._note(error.what if isinstance(error, MesosGpuError) else repr(error))
             return
-        known = flight.result()
+        latest = flight.result()
         before = self._known.keys if self._known else None
-        if before is not None and before != known.keys:
-            logger.info("the issuer %s has changed its keys: %d", self.url, len(known.keys.each))
-        self._known = known
+        if before is not None and before != latest.keys:
+            logger.info("the issuer %s has changed its keys: %d", self.url, len(latest.keys.each))
+        self._known = latest
         self._note("")
 
     def _note(self, problem: str) -> None:
@@ -169,8 +169,8 @@ class Issuer:
             answer = self.fetcher.get(endpoints.keys)
             if answer.status != 200:
                 raise IssuerError(f"{endpoints.keys} answers {answer.status}", remedy="look at the issuer")
-            known = _Known(endpoints, keys.parse(answer.body), at)
+            latest = _Known(endpoints, keys.parse(answer.body), at)
         except Exception as error:  # noqa: BLE001 # any error is passed on to the waiting requests
             done.set_exception(error)
         else:
-            done.set_result(known)
+            done.set_result(latest)

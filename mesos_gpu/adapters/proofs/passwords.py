@@ -54,10 +54,10 @@ class Passwords:
         header = shown.authorization
         if header is None or header.scheme != "basic":
             return None
-        given = basic(header.value)
-        if given.name.startswith(PREFIX) or given.password.startswith(PREFIX):
+        credentials = basic(header.value)
+        if credentials.name.startswith(PREFIX) or credentials.password.startswith(PREFIX):
             return None  # a token
-        return await self.caller_of(given, shown.address, shown.now)
+        return await self.caller_of(credentials, shown.address, shown.now)
 
     async def caller_of(self, given: NameAndPassword, address: str, now: float) -> Caller:
         """Return the caller that a name and a password prove.
@@ -83,18 +83,27 @@ class Passwords:
         return line is not None and _line_id(caller.name, line) == caller.proof_id
 
     async def _look(
-        self, given: NameAndPassword, line: str | None, lines: Mapping[str, str], address: str, now: float
+        self,
+        credentials: NameAndPassword,
+        line: str | None,
+        lines: Mapping[str, str],
+        address: str,
+        now: float,
     ) -> bool:
         """Check a password against a line, or a decoy, within the limits; return whether it is right."""
-        _refuse(self._guesses.ask(address, given.name, now), given.name)
+        _refuse(self._guesses.ask(address, credentials.name, now), credentials.name)
         if self._waiting.total() >= MAX_WAITING or self._waiting[address] >= MAX_OF_ADDRESS:
-            raise WrongProof("too many passwords are being checked", given.name, guessed=False, retry_s=1)
+            raise WrongProof(
+                "too many passwords are being checked", credentials.name, guessed=False, retry_s=1
+            )
         self._waiting[address] += 1
         try:
             async with self._slots:
                 # Other requests may have sent wrong passwords meanwhile.
-                _refuse(self._guesses.look(address, given.name, now), given.name)
-                right = await asyncio.to_thread(_is_right, given.password, line or _decoy(given.name, lines))
+                _refuse(self._guesses.look(address, credentials.name, now), credentials.name)
+                right = await asyncio.to_thread(
+                    _is_right, credentials.password, line or _decoy(credentials.name, lines)
+                )
         finally:
             self._waiting -= Counter((address,))  # removes counts of 0
         return right and line is not None

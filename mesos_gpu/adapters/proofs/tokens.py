@@ -69,7 +69,11 @@ def _shown_token(shown: Shown) -> str | None:
         return header.value if header.value.startswith(PREFIX) else None
     if header.scheme != "basic":
         return None
-    given = basic(header.value)
-    if given.name.startswith(PREFIX):  # sent by `curl -u TOKEN:`
-        return given.name
-    return given.password if given.name in _NAMES and given.password.startswith(PREFIX) else None
+    credentials = basic(header.value)
+    if credentials.name.startswith(PREFIX):  # sent by `curl -u TOKEN:`
+        return credentials.name
+    return (
+        credentials.password
+        if credentials.name in _NAMES and credentials.password.startswith(PREFIX)
+        else None
+    )

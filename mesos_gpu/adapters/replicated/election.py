@@ -110,11 +110,11 @@ class Election:
         Raises:
             Unavailable: ZooKeeper does not answer, or this scheduler is not a candidate any more.
         """
-        begun = self._client.transaction()
-        begun.check(self._place.of(at.ELECTION, self._name), 0)
-        begun.set_data(self._place.of(at.LEADER), msgspec.json.encode(Member(self.url, run=self.run)))
+        transaction = self._client.transaction()
+        transaction.check(self._place.of(at.ELECTION, self._name), 0)
+        transaction.set_data(self._place.of(at.LEADER), msgspec.json.encode(Member(self.url, run=self.run)))
         try:
-            candidate, word = begun.commit_async().get(timeout=ANSWER_S)
+            candidate, word = transaction.commit_async().get(timeout=ANSWER_S)
         except AWAY as error:
             raise _away(error) from error
         if isinstance(candidate, Exception) or isinstance(word, Exception):

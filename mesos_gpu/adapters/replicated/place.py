@@ -149,7 +149,7 @@ def _see_owned(client: KazooClient, path: str, acl: list[Any] | None) -> None:
     """Check that only this user may write a node, because the scheduler trusts its content."""
     owners, _ = client.get_acls(path)
     if acl is not None and [(entry.perms, entry.id) for entry in owners] != [
-        (each.perms, each.id) for each in acl
+        (entry.perms, entry.id) for entry in acl
     ]:
         raise BadConfiguration(
             f"{path} in ZooKeeper can be changed by other users",

@@ -165,10 +165,10 @@ def reading_of(
     """
     on = [holder for holder in holders if gpu_id in holder.gpus]
     current_use = _played(use, gpu_id, bool(on), now_ms / _MS)
-    said = _said(current_use, None if last_ms is None else now_ms - last_ms)
+    reading = _said(current_use, None if last_ms is None else now_ms - last_ms)
     scripts = _scripts(use.get(_SCRIPTS, {}))
     acts = [(holder, script) for holder in on if (script := _script_for(holder, scripts)) is not None]
-    return said | _acted(acts, len(on), last_ms, now_ms) if acts else said
+    return reading | _acted(acts, len(on), last_ms, now_ms) if acts else reading
 
 
 def _scripts(value: Any) -> list[tuple[str, Script]]:
@@ -212,7 +212,7 @@ def _part_of(holder: Holder, script: Script, last_ms: int, now_ms: int) -> Span:
     return Span(part.seen_ms + (now_ms - last_ms) - (ends_ms - begins_ms), part.busy_ms)
 
 
-def _played(use: Mapping[str, Any], gpu_id: str, held: bool, now: float) -> dict[str, Any]:
+def _played(use: Mapping[str, Any], gpu_id: str, is_held: bool, now: float) -> dict[str, Any]:
     """Return the amounts of a use at a time, with values from waves and, while the card is held, from `held`.
 
     Raises:
@@ -225,7 +225,7 @@ def _played(use: Mapping[str, Any], gpu_id: str, held: bool, now: float) -> dict
     rest = {name: amount for name, amount in use.items() if name not in (_HELD, _SCRIPTS)}
     turn = now / _WAVE_S + zlib.crc32(gpu_id.encode()) / 2**32
     part = (1 + math.sin(2 * math.pi * turn)) / 2
-    return {name: _between(amount, part) for name, amount in (rest | (while_held if held else {})).items()}
+    return {name: _between(amount, part) for name, amount in (rest | (while_held if is_held else {})).items()}
 
 
 def _between(amount: Any, part: float) -> Any:

@@ -131,7 +131,7 @@ class LargeFields:
         rest = replace(spec, **{name: _DEFAULTS[name] for name in large}) if large else None
 
         def forget(of: weakref.ref[JobSpec]) -> None:
-            if (known := self._known.get(key)) is not None and known.of is of:
+            if (cached := self._known.get(key)) is not None and cached.of is of:
                 del self._known[key]
 
         split = self._known[key] = _Split(weakref.ref(spec, forget), _owner(value), digest, rest)

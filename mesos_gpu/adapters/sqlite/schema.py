@@ -86,11 +86,11 @@ def see_known(path: Path, version: int) -> None:
     Raises:
         Damaged: A later program wrote the state.
     """
-    known = latest()
-    if version > known:
+    newest = latest()
+    if version > newest:
         raise Damaged(
-            f"{path} has schema {version}, and this program knows {known} at most",
-            remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, known)}",
+            f"{path} has schema {version}, and this program knows {newest} at most",
+            remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, newest)}",
         )
 
 
@@ -104,19 +104,19 @@ def see_some(path: Path) -> None:
         raise Damaged(f"{path} is not a state of a scheduler", remedy="name another file")
 
 
-def _or_go_back(path: Path, known: int) -> str:
+def _or_go_back(path: Path, supported: int) -> str:
     copies = [
-        (_number(copy), copy) for copy in path.parent.glob(f"{path.name}.before-v*") if _number(copy) > known
+        (_number(copy), copy)
+        for copy in path.parent.glob(f"{path.name}.before-v*")
+        if _number(copy) > supported
     ]
     for _, copy in sorted(copies):
-        if 0 < _version_in(copy) <= known:
+        if 0 < _version_in(copy) <= supported:
             return (
                 f"; or, to go back to this one: mesos-gpu restore {copy} --state {path}, which is the state from "
                 "before it got the newer schema: what happened since is not in it"
             )
-    return (
-        f"; or, to go back to this one, restore a backup that has schema {known} at most (mesos-gpu restore)"
-    )
+    return f"; or, to go back to this one, restore a backup that has schema {supported} at most (mesos-gpu restore)"
 
 
 def _number(copy: Path) -> int:

@@ -131,8 +131,8 @@ class Ssh:
     def _remedy(self, text: str) -> str:
         """Return the remedy for an error text of ssh."""
         if "Host key verification failed" in text or "host key" in text:
-            known = self.known_hosts or "~/.ssh/known_hosts"
-            return f"check the host's key on its console (/etc/ssh/ssh_host_ed25519_key.pub), and add it to {known}"
+            file = self.known_hosts or "~/.ssh/known_hosts"
+            return f"check the host's key on its console (/etc/ssh/ssh_host_ed25519_key.pub), and add it to {file}"
         if "Permission denied" in text:
             return f"authorize the key of `identity`, or of the SSH agent, for {self.user}; passwords are not supported"
         return f"ssh -p {self.port} {self.user}@{self.host}"

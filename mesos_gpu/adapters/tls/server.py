@@ -111,7 +111,9 @@ def _refuse_revoked(context: ssl.SSLContext, authorities: Path, path: Path) -> f
     except (OSError, ssl.SSLError) as error:
         raise unusable(path, "lists of revoked certificates", error) from error
     # The authorities' own certificates can be checked only if each authority has a list.
-    whole = {revoked.issuer for revoked in lists} >= {each.subject for each in _certificates(authorities)}
+    whole = {revoked.issuer for revoked in lists} >= {
+        authority.subject for authority in _certificates(authorities)
+    }
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN if whole else ssl.VERIFY_CRL_CHECK_LEAF
     ends = [revoked.next_update_utc for revoked in lists]
     return min((_epoch(end) for end in ends if end is not None), default=None)

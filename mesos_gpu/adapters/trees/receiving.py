@@ -121,8 +121,8 @@ class Receiving:
     def _begin(self, root: Entry) -> None:
         """Find the place of the root, and create it there."""
         if not self._name and root.kind == "dir":
-            made = _made(self._to)
-            self._held.append(_Held((), os.open(self._to, _DIRECTORY), root if made else None))
+            is_new = _made(self._to)
+            self._held.append(_Held((), os.open(self._to, _DIRECTORY), root if is_new else None))
             return
         above, name = self._to, self._name
         if not os.path.isdir(self._to):
@@ -141,9 +141,9 @@ class Receiving:
 
     def _place(self, entry: Entry, above: int, name: str) -> None:
         if entry.kind == "dir":
-            made = _made(name, above)
+            is_new = _made(name, above)
             fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
-            self._held.append(_Held(entry.path, fd, entry if made else None))
+            self._held.append(_Held(entry.path, fd, entry if is_new else None))
         elif entry.kind == "file":
             _see_replaceable(above, name)
             part = PART + os.urandom(8).hex()
@@ -173,14 +173,14 @@ class Receiving:
 
     def _leave(self) -> None:
         """Close the innermost directory, as all its content has come, after setting its mode and time."""
-        held = self._held.pop()
-        if held.entry is not None:
+        directory = self._held.pop()
+        if directory.entry is not None:
             try:
-                os.fchmod(held.fd, held.entry.mode & MODES)
-                os.utime(held.fd, ns=(held.entry.mtime_ns, held.entry.mtime_ns))
+                os.fchmod(directory.fd, directory.entry.mode & MODES)
+                os.utime(directory.fd, ns=(directory.entry.mtime_ns, directory.entry.mtime_ns))
             except OSError as error:
-                self._fault(held.path, error)
-        self._settle(held.fd)
+                self._fault(directory.path, error)
+        self._settle(directory.fd)
 
     def _settle(self, directory: int) -> None:
         """Sync and close a directory; some file systems do not support fsync of directories."""

@@ -69,9 +69,9 @@ class Sending:
         return self._said(Mark.FAULT, path, error.strerror or str(error))
 
     def _said(self, mark: Mark, path: tuple[str, ...], why: str) -> bytes:
-        said = Said(path, why)
-        self._tell(mark, said)
-        return tree.said(mark, said)
+        message = Said(path, why)
+        self._tell(mark, message)
+        return tree.said(mark, message)
 
     def _directory(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:
         """Yield the records of a directory, and close it."""

@@ -45,8 +45,8 @@ class Tunnel:
         self._next = 0
         self._listeners: dict[socket.socket, int] = {}
         self._selector = selectors.DefaultSelector()
-        for each in (reads, writes):
-            os.set_blocking(each, False)
+        for file in (reads, writes):
+            os.set_blocking(file, False)
 
     def listen(self, listener: socket.socket, port: int) -> None:
         """Forward connections to a listening socket to a port of the other end."""
@@ -91,25 +91,25 @@ class Tunnel:
 
     def _register(self) -> None:
         """Register exactly the files that can make progress with the selector."""
-        wanted: dict[int | socket.socket, tuple[int, object]] = {self._reads: (selectors.EVENT_READ, None)}
+        required: dict[int | socket.socket, tuple[int, object]] = {self._reads: (selectors.EVENT_READ, None)}
         if self._out:
-            wanted[self._writes] = (wanted.get(self._writes, (0, None))[0] | selectors.EVENT_WRITE, None)
+            required[self._writes] = (required.get(self._writes, (0, None))[0] | selectors.EVENT_WRITE, None)
         is_full = len(self._out) >= _FULL
         if not is_full and len(self._connections) < MAX_CONNECTIONS:
-            wanted |= {listener: (selectors.EVENT_READ, listener) for listener in self._listeners}
-        for each in self._connections.values():
-            events = (selectors.EVENT_READ if each.may_read and not is_full else 0) | (
-                selectors.EVENT_WRITE if each.waits_to_write else 0
+            required |= {listener: (selectors.EVENT_READ, listener) for listener in self._listeners}
+        for connection in self._connections.values():
+            events = (selectors.EVENT_READ if connection.may_read and not is_full else 0) | (
+                selectors.EVENT_WRITE if connection.waits_to_write else 0
             )
             if events:
-                wanted[each.socket] = (events, each)
-        known = {key.fileobj: key.events for key in self._selector.get_map().values()}
-        for file in known.keys() - wanted.keys():
+                required[connection.socket] = (events, connection)
+        registered = {key.fileobj: key.events for key in self._selector.get_map().values()}
+        for file in registered.keys() - required.keys():
             self._selector.unregister(file)
-        for file, (events, data) in wanted.items():
-            if file not in known:
+        for file, (events, data) in required.items():
+            if file not in registered:
                 self._selector.register(file, events, data)
-            elif known[file] != events:
+            elif registered[file] != events:
                 self._selector.modify(file, events, data)
 
     def _put(self, record: Record) -> None:

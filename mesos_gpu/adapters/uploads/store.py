@@ -325,7 +325,7 @@ class UploadStore:
             TooLarge: `size` is larger than the limit of one archive.
         """
         self.see_size(size)
-        keep, own, now = {self._key(*each) for each in needed}, self._of(owner).name, self._clock()
+        keep, own, now = {self._key(*archive) for archive in needed}, self._of(owner).name, self._clock()
         taken = self._taken()
         others = sorted(taken.keys() - {own}, key=lambda place_: -taken[place_])
         for place in (own, *others):
@@ -408,7 +408,7 @@ class UploadStore:
             before = os.fstat(fd).st_size
             _write(fd, before, data)
             received = before + len(data)
-            known = self._hashed(key, before, data, there=os.fstat(fd).st_size)
+            hashed = self._hashed(key, before, data, there=os.fstat(fd).st_size)
             if received == size or received // _SYNC > before // _SYNC:
                 os.fdatasync(fd)
         finally:
@@ -417,7 +417,7 @@ class UploadStore:
             return Upload(digest, received, complete=False, used_at=self._clock())
         with self._lock:
             self._hashes.pop(key, None)
-        if (known.digest() if known is not None else _digest_of(part)) != digest:
+        if (hashed.digest() if hashed is not None else _digest_of(part)) != digest:
             part.unlink()
             what = f"the received bytes are not the archive sha256:{digest}"
             raise Mismatch(what, remedy="send it again, from its beginning")
@@ -431,13 +431,13 @@ class UploadStore:
         them. The archive is then hashed from its file when it is complete.
         """
         with self._lock:
-            known = _Hash() if before == 0 else self._hashes.pop(key, None)
-        if known is None or known.count != before or there != before + len(data):
+            hashed = _Hash() if before == 0 else self._hashes.pop(key, None)
+        if hashed is None or hashed.count != before or there != before + len(data):
             return None
-        known.update(data)
+        hashed.update(data)
         with self._lock:
-            self._hashes[key] = known
-        return known
+            self._hashes[key] = hashed
+        return hashed
 
     def _measure(self) -> None:
         """Read the sizes of archives from the file system, except for archives that are being written."""
@@ -449,7 +449,7 @@ class UploadStore:
         with self._lock:
             measured |= {key: size for key, size in self._sizes.items() if key in self._claimed}
             self._sizes = measured
-            self._hashes = {key: known for key, known in self._hashes.items() if key in measured}
+            self._hashes = {key: hashed for key, hashed in self._hashes.items() if key in measured}
 
     def _note(self, key: _Key) -> None:
         """Read the size of one archive from the file system."""

@@ -83,14 +83,14 @@ class SqliteRecords:
 
     def held_by(self, jobs: Collection[JobId]) -> Mapping[JobId, Held]:
         """Return the GPU use of jobs: see `UseRecords`."""
-        held: dict[JobId, Held] = {}
+        use_by_job: dict[JobId, Held] = {}
         with self._read() as db:
             for id in jobs:
                 rows = db.execute(_HELD, (id,)).fetchall()
                 if rows:
                     gpu, lost, idle = (sum(row[column] for row in rows) for column in (1, 2, 3))
-                    held[id] = Held(gpu, lost, idle, tuple(model for model, *_ in rows if model))
-        return held
+                    use_by_job[id] = Held(gpu, lost, idle, tuple(model for model, *_ in rows if model))
+        return use_by_job
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:

@@ -102,7 +102,7 @@ class Carrying:
                     continue
                 end.result()
                 (applied.done if difference else applied.same).append(difference.plan.host.name)
-                if self.exact and difference.plan.host.name not in {one.host.name for one in late}:
+                if self.exact and difference.plan.host.name not in {item.host.name for item in late}:
                     self.record.settle(removal.remembered(difference.plan, self.cluster))
         self._remove(late, applied)
         applied.left = [name for name in dict.fromkeys(applied.left) if name not in applied.failed]
@@ -178,26 +178,26 @@ class Carrying:
         else:
             self.record.settle(item.remains)
 
-    def _do(self, wanted: Difference, sent: "_Sent") -> None:
+    def _do(self, difference: Difference, sent: "_Sent") -> None:
         """Bring one host to its plan.
 
         Raises:
             Failed: A script failed on the host; later scripts were not run.
             Unavailable: The host cannot be reached.
         """
-        host, package = wanted.plan.host, self.cluster.package
-        if wanted.packages:
-            what = f"install {' '.join(wanted.packages)}"
-            self._run(host, what, scripts.PACKAGES, wanted.packages, b"", _INSTALL_S)
-        if wanted.program:
+        host, package = difference.plan.host, self.cluster.package
+        if difference.packages:
+            what = f"install {' '.join(difference.packages)}"
+            self._run(host, what, scripts.PACKAGES, difference.packages, b"", _INSTALL_S)
+        if difference.program:
             script = scripts.WHEEL if package.wheel else scripts.DEB
-            words = [wanted.program, "yes" if self.downgrade else "no"]
-            self._run(host, f"install {wanted.release}", script, words, sent.to(host), _INSTALL_S)
-        if wanted.files or wanted.users:
-            what = f"write {counted(len(wanted.files), 'file')}"
-            self._run(host, what, scripts.FILES, [], _packed(wanted), _FILES_S)
-        if wanted.services:
-            services = wanted.services
+            words = [difference.program, "yes" if self.downgrade else "no"]
+            self._run(host, f"install {difference.release}", script, words, sent.to(host), _INSTALL_S)
+        if difference.files or difference.users:
+            what = f"write {counted(len(difference.files), 'file')}"
+            self._run(host, what, scripts.FILES, [], _packed(difference), _FILES_S)
+        if difference.services:
+            services = difference.services
             words = [
                 word
                 for action, service in services
@@ -242,14 +242,14 @@ class _Sent:
             return self._made[key]
 
 
-def _starts_scheduler(wanted: Difference) -> bool:
-    names = [service.name for action, service in wanted.services if action != "enable"]
-    return Role.SCHEDULER in wanted.plan.host.roles and "mesos-gpu-scheduler.service" in names
+def _starts_scheduler(difference: Difference) -> bool:
+    names = [service.name for action, service in difference.services if action != "enable"]
+    return Role.SCHEDULER in difference.plan.host.roles and "mesos-gpu-scheduler.service" in names
 
 
-def _waves(wanted: Iterable[Difference]) -> Iterator[list[Difference]]:
+def _waves(differences: Iterable[Difference]) -> Iterator[list[Difference]]:
     wave: list[Difference] = []
-    for difference in wanted:
+    for difference in differences:
         alone = difference.plan.host.roles != (Role.AGENT,)
         if wave and (alone or len(wave) == AT_ONCE):
             yield wave
@@ -262,12 +262,12 @@ def _waves(wanted: Iterable[Difference]) -> Iterator[list[Difference]]:
         yield wave
 
 
-def _packed(wanted: Difference) -> bytes:
+def _packed(difference: Difference) -> bytes:
     """Return the tar archive that `scripts.FILES` reads."""
-    listed = [f"{i} {file.mode:o} {file.owner} {file.path}\n" for i, file in enumerate(wanted.files)]
-    users = [f"{name} {line}\n" for name, line in wanted.users]
+    listed = [f"{i} {file.mode:o} {file.owner} {file.path}\n" for i, file in enumerate(difference.files)]
+    users = [f"{name} {line}\n" for name, line in difference.users]
     texts = {"list": "".join(listed).encode(), "users": "".join(users).encode()}
-    return _tar({**texts, **{str(i): file.data or b"" for i, file in enumerate(wanted.files)}})
+    return _tar({**texts, **{str(i): file.data or b"" for i, file in enumerate(difference.files)}})
 
 
 def _tar(files: dict[str, bytes]) -> bytes:

@@ -140,9 +140,9 @@ def surplus(cluster: Cluster, plans: Sequence[HostPlan], record: Record, asked: 
         item.host.name: (item.host, survey.questions_of(item.files, item.units), remedy) for item in there
     }
     seen = _asked(questions)
-    for each in there:
-        if "systemd" not in seen[each.host.name].facts:
-            raise BadConfiguration(f"{each.host.name}: systemd is not running on this host", remedy="--keep")
+    for item in there:
+        if "systemd" not in seen[item.host.name].facts:
+            raise BadConfiguration(f"{item.host.name}: systemd is not running on this host", remedy="--keep")
     gone = [
         replace(item, units=(), files=(), program="") for item in removals if item.host.name in asked.gone
     ]
@@ -187,12 +187,14 @@ def _asked(questions: Mapping[str, tuple[Host, bytes, str]]) -> dict[str, Survey
         Unavailable: Some hosts did not answer; the message names all of them.
     """
 
-    def one(host: Host, stdin: bytes) -> Survey:
+    def survey_host(host: Host, stdin: bytes) -> Survey:
         done = host.ssh.run(survey.SCRIPT, stdin=stdin, timeout_s=_SURVEY_S)
         return survey.read(host.ssh.user, done)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        futures = {name: pool.submit(one, host, stdin) for name, (host, stdin, _) in questions.items()}
+        futures = {
+            name: pool.submit(survey_host, host, stdin) for name, (host, stdin, _) in questions.items()
+        }
     silent = {
         name: error
         for name, future in futures.items()

@@ -106,23 +106,23 @@ def _cluster(check: Check, base: Files) -> Cluster:
 
 
 def _listed(check: Check, key: str, kind: Callable[[str], T], form: str) -> Iterator[T]:
-    given = check.given.get(key, [])
-    if not isinstance(given, list):
-        check.problem(key, f"must be a list, got {show(given)}")
+    values = check.given.get(key, [])
+    if not isinstance(values, list):
+        check.problem(key, f"must be a list, got {show(values)}")
         return
-    for i, item in enumerate(given):
+    for i, item in enumerate(values):
         try:
             yield kind(item if isinstance(item, str) else "")
         except ValueError:
             check.problem(f"{key}/{i}", f"must be {form}, got {show(item)}")
 
 
-def _inner(check: Check, key: str, known: tuple[str, ...]) -> Check:
-    given = check.given.get(key, {})
-    if not isinstance(given, dict):
-        check.problem(key, f"must be an object, got {show(given)}")
-        given = {}
-    return Check(given, known)
+def _inner(check: Check, key: str, fields: tuple[str, ...]) -> Check:
+    value = check.given.get(key, {})
+    if not isinstance(value, dict):
+        check.problem(key, f"must be an object, got {show(value)}")
+        value = {}
+    return Check(value, fields)
 
 
 def _ssh(check: Check, key: str, default: Ssh, base: Files) -> Ssh:
@@ -147,13 +147,13 @@ def _ssh(check: Check, key: str, default: Ssh, base: Files) -> Ssh:
 
 def _path(check: Check, key: str, base: Files, *, is_directory: bool = False) -> Path | None:
     """Return the path in a field if the file (or directory) exists; otherwise record a problem."""
-    given = check.given.get(key)
-    if given is None:
+    value = check.given.get(key)
+    if value is None:
         return None
-    if not is_text(given) or not given:
-        check.problem(key, f"must be a path, got {show(given)}")
+    if not is_text(value) or not value:
+        check.problem(key, f"must be a path, got {show(value)}")
         return None
-    path = base.base / os.path.expanduser(str(given))
+    path = base.base / os.path.expanduser(str(value))
     if base.looked_for and not (os.path.isdir(path) if is_directory else os.path.isfile(path)):
         check.problem(
             key, f"must be a {'directory' if is_directory else 'file'} here; there is no {str(path)[:200]}"
@@ -190,7 +190,7 @@ def _package(check: Check, base: Files) -> Package:
 def _release(check: Check, package: Package) -> Release | None:
     """Read the release from the package files, and record files that are no valid package or do not match."""
 
-    def said(key: str, read: Callable[[], Release]) -> Release | None:
+    def attempt(key: str, read: Callable[[], Release]) -> Release | None:
         try:
             return read()
         except ValueError as error:
@@ -200,12 +200,12 @@ def _release(check: Check, package: Package) -> Release | None:
         return None
 
     if (wheel := package.wheel) is not None:
-        return said("wheel", lambda: release.of_wheel(wheel))
+        return attempt("wheel", lambda: release.of_wheel(wheel))
     if (deb := package.deb) is None:
         return None
-    deb_release = said("deb", lambda: release.of_deb(deb, release.PROGRAM))
+    deb_release = attempt("deb", lambda: release.of_deb(deb, release.PROGRAM))
     if (agent := package.agent_deb) is not None:
-        agent_release = said("agent_deb", lambda: release.of_deb(agent, release.AGENT))
+        agent_release = attempt("agent_deb", lambda: release.of_deb(agent, release.AGENT))
         if deb_release and agent_release and deb_release.version != agent_release.version:
             what = f"is of release {agent_release.version}, and deb of {deb_release.version}"
             check.problem("agent_deb", f"{what}: name two of one build")
@@ -214,11 +214,11 @@ def _release(check: Check, package: Package) -> Release | None:
 
 def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
     """Decode all hosts, and yield those without problems."""
-    given = check.given.get("hosts", {})
-    if not isinstance(given, dict) or not 0 < len(given) <= MAX_HOSTS:
-        check.problem("hosts", f"must be an object of 1 to {MAX_HOSTS} hosts by name, got {show(given)}")
+    hosts = check.given.get("hosts", {})
+    if not isinstance(hosts, dict) or not 0 < len(hosts) <= MAX_HOSTS:
+        check.problem("hosts", f"must be an object of 1 to {MAX_HOSTS} hosts by name, got {show(hosts)}")
         return
-    for name, value in given.items():
+    for name, value in hosts.items():
         place = f"hosts/{escaped(name)}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
             check.problem(place, "must have a name of small letters, digits and - within")
@@ -270,50 +270,50 @@ def _tls(check: Check, base: Files) -> Tls | None:
 
 
 def _roles(check: Check) -> tuple[Role, ...]:
-    given = check.given.get("roles")
-    if not isinstance(given, list) or not given or set(map(str, given)) - set(Role):
-        names = ", ".join(Role)
-        check.problem("roles", f"must be a list of one or more of {names}, got {show(given)}")
+    names = check.given.get("roles")
+    if not isinstance(names, list) or not names or set(map(str, names)) - set(Role):
+        choices = ", ".join(Role)
+        check.problem("roles", f"must be a list of one or more of {choices}, got {show(names)}")
         return ()
-    return tuple(role for role in Role if role in given)
+    return tuple(role for role in Role if role in names)
 
 
 def _address(check: Check) -> IPv4Address:
-    given = check.given.get("address")
+    text = check.given.get("address")
     try:
-        return IPv4Address(given if isinstance(given, str) else "")
+        return IPv4Address(text if isinstance(text, str) else "")
     except ValueError:
         form = "the IPv4 address at which the other hosts reach it"
-        check.problem("address", f"must be {form}, got {show(given)}")
+        check.problem("address", f"must be {form}, got {show(text)}")
         return IPv4Address(0)
 
 
 def _values(check: Check, key: str, pattern: re.Pattern[str], form: str) -> dict[str, str]:
     """Values that stand between single quotes in a file of variables."""
-    given = check.strings(key, pattern, form)
-    for name, value in given.items():
+    values = check.strings(key, pattern, form)
+    for name, value in values.items():
         if is_text(value) and not _VALUE.fullmatch(value):
             check.problem(
                 f"{key}/{escaped(name)}", f"must be one line without a single quote, got {show(value)}"
             )
-    return given
+    return values
 
 
 def _flags(check: Check, role: Role) -> dict[str, str]:
     key = f"{role}_flags"
-    given = _values(check, key, re.compile(r"[a-z][a-z0-9_]*"), "anything but small letters, digits and _")
-    for name in given.keys() & rules.OWN_FLAGS[role]:
+    flags = _values(check, key, re.compile(r"[a-z][a-z0-9_]*"), "anything but small letters, digits and _")
+    for name in flags.keys() & rules.OWN_FLAGS[role]:
         check.problem(f"{key}/{name}", "is decided by the plan: leave it out")
-    return given
+    return flags
 
 
 def _options(check: Check) -> str:
-    given = check.given.get("options", "")
-    if not isinstance(given, str) or not _VALUE.fullmatch(given):
-        check.problem("options", f"must be one line without a single quote, got {show(given)}")
+    options = check.given.get("options", "")
+    if not isinstance(options, str) or not _VALUE.fullmatch(options):
+        check.problem("options", f"must be one line without a single quote, got {show(options)}")
         return ""
     try:
-        shlex.split(given)
+        shlex.split(options)
     except ValueError as error:
         check.problem("options", f"are no words: {error}")
-    return given
+    return options

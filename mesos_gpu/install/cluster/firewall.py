@@ -81,4 +81,4 @@ def openings(cluster: Cluster, host: Host) -> Iterator[Opening]:
 
 def table(cluster: Cluster, host: Host) -> str:
     """Return a host's rules as a file that `nft -f` can load repeatedly."""
-    return _TABLE.replace("RULES", "".join(each.rules for each in openings(cluster, host)))
+    return _TABLE.replace("RULES", "".join(opening.rules for opening in openings(cluster, host)))

@@ -158,11 +158,11 @@ def planned(
         needed = any(cluster.of(Role.AGENT)) and not cluster.package.agent_deb
         executor = archive.packed(archive.contents()) if needed else b""
     numbers = record.numbers(cluster.of(Role.ZOOKEEPER))
-    known = record.with_role(Role.ZOOKEEPER)
+    earlier = record.with_role(Role.ZOOKEEPER)
     meets = record.schedulers_meet(cluster)
     hosts = sorted(
         cluster.hosts,
-        key=lambda host: ([*Role].index(host.roles[0]), host.name in numbers and host.name not in known),
+        key=lambda host: ([*Role].index(host.roles[0]), host.name in numbers and host.name not in earlier),
     )
     return [_host(cluster, host, secrets, executor, numbers, meets=meets) for host in hosts]
 

@@ -56,17 +56,17 @@ def of_deb(path: Path, name: str) -> Release:
         ValueError: The file is not a Debian package, or is another package; the message says which.
         OSError: The file cannot be read.
     """
-    wanted = f"must be the package {name} of `make deb`, a file that ends in .deb"
+    expected = f"must be the package {name} of `make deb`, a file that ends in .deb"
     try:
         with path.open("rb") as file:
             text = _control(file)
     except (ValueError, tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ValueError(f"{wanted}; {path.name} is no Debian package: {error}") from error
+        raise ValueError(f"{expected}; {path.name} is no Debian package: {error}") from error
     control = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line and line[0] != " ")
     if control.get("Package") != name:
-        raise ValueError(f"{wanted}; {path.name} has {control.get('Package', 'no name')}")
+        raise ValueError(f"{expected}; {path.name} has {control.get('Package', 'no name')}")
     if missing := {"Version", "Architecture"} - control.keys():
-        raise ValueError(f"{wanted}; {path.name} says no {' and no '.join(sorted(missing))}")
+        raise ValueError(f"{expected}; {path.name} says no {' and no '.join(sorted(missing))}")
     return Release(name, control["Version"], control["Architecture"], control.get("Depends", ""))
 
 

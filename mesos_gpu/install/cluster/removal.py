@@ -78,15 +78,15 @@ def remembered(plan: HostPlan, cluster: Cluster) -> Remembered:
 
 def removals(record: Record, cluster: Cluster, plans: Sequence[HostPlan]) -> list[Removal]:
     """Return what was applied to hosts and is not planned any more: agents first, ZooKeeper servers last."""
-    wanted = {plan.host.name: remembered(plan, cluster) for plan in plans}
+    planned = {plan.host.name: remembered(plan, cluster) for plan in plans}
     removals = []
     for name, had in record.hosts.items():
-        has = wanted.get(name)
+        has = planned.get(name)
         units, files = {*had.units}, list(had.files)
         if has is not None:
             units -= {*has.units}
-            kept = {*has.files} | brought(cluster.package, has.host)
-            files = [path for path in files if path not in kept]
+            remaining = {*has.files} | brought(cluster.package, has.host)
+            files = [path for path in files if path not in remaining]
         removal = Removal(
             had.host,
             has is None,

@@ -185,7 +185,7 @@ def check(plan: HostPlan, survey: Survey, package: Package, *, starts: bool, dow
 
 def _needs(plan: HostPlan, facts: Mapping[str, str], *, starts: bool) -> Iterator[tuple[bool, str, str]]:
     """Yield requirements of a host: whether each is met, the message if not, and the remedy."""
-    machine, wanted = facts.get("machine"), plan.host.cgroups
+    machine, planned = facts.get("machine"), plan.host.cgroups
     there = {"tmpfs": "v1", "cgroup2fs": "v2"}.get(facts.get("cgroups", ""), "")
     yield facts.get("uid") == "0", "commands there are not root's", "ssh: user: root, or one with sudo"
     yield "debian" in facts, "there is no dpkg", "take a host with Debian 12 or later"
@@ -195,8 +195,8 @@ def _needs(plan: HostPlan, facts: Mapping[str, str], *, starts: bool) -> Iterato
     if {Role.MASTER, Role.AGENT} & {*plan.host.roles}:
         yield machine == "x86_64", f"this package's Mesos is for x86_64, not {machine}", "take another host"
     if Role.AGENT in plan.host.roles and there:
-        what = f"cgroups: {wanted} is written, and the host has {there}"
-        yield there == wanted, what, f"write cgroups: {there}"
+        what = f"cgroups: {planned} is written, and the host has {there}"
+        yield there == planned, what, f"write cgroups: {there}"
 
 
 def _needs_of_program(
