@@ -92,7 +92,7 @@ except ModuleNotFoundError as error:
         raise
     raise Unavailable(
         "pymesos, the scheduler's driver, is not installed",
-        remedy="pip install --no-deps pymesos==0.3.15: with its dependencies it does not install, see docs/adr/0015",
+        remedy="pip install --no-deps pymesos==0.3.15: its dependencies cannot be installed, see docs/adr/0015",
     ) from error
 
 pymesos.logger.removeHandler(pymesos.handler)  # the application decides where logs go, not pymesos
@@ -114,7 +114,7 @@ class _Detector(detector.MasterDetector):  # type: ignore[misc]
         if status is not None:
             detector.ChildrenWatch(self.zk, "", self.choose)
             return False
-        logger.warning("no master has registered at zk://%s yet: waiting for one", self.uri)
+        logger.warning("no master has registered at zk://%s yet: waiting for the first one", self.uri)
         self.agent.onNoMasterDetectedMessage()
         return True
 
@@ -140,7 +140,7 @@ class CallFailed(Unavailable):
     def __init__(self, kind: str, status: int, body: str) -> None:
         super().__init__(
             f"Mesos refused {kind} with HTTP {status}: {body.strip()}",
-            remedy=REMEDIES.get(status, "look at the master's log; call again after the next registration"),
+            remedy=REMEDIES.get(status, "see the master's log; call again after the next registration"),
         )
         self.status, self.body = status, body
 
@@ -452,7 +452,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
                     os.read(wakeup, 4096)
                 mask = ready.get(stream, 0)
                 if not mask and left_s <= 0:
-                    raise StreamLost(f"not a byte for {self._patience_s:g} s")
+                    raise StreamLost(f"no data for {self._patience_s:g} s")
                 if mask & selectors.EVENT_WRITE:
                     stream.write()
                     selector.modify(stream, stream.wanted)

@@ -73,7 +73,7 @@ class Mps2:
         return Disobeyed(
             f"the limits of the MPS daemon at {self.control.pipes} are not as set: {whose} are "
             f"{' and '.join(answer) or 'nothing'}, not {' and '.join(_expected(most))}",
-            remedy="a client of its user has changed them, or the driver does not take them",
+            remedy="a client of its user has changed them, or the driver does not support them",
         )
 
     def servers(self) -> tuple[Server, ...]:

@@ -45,7 +45,7 @@ class Mps3:
         if not self._servers():
             raise Disobeyed(
                 f"the MPS daemon at {self.control.pipes} has no server for {gpu}",
-                remedy="see its log, and that the card is there",
+                remedy="see its log, and check that the card exists",
             )
         self._limit(DEFAULT, MIN)
 

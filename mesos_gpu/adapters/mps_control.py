@@ -174,7 +174,7 @@ class Control:
         except subprocess.TimeoutExpired:
             raise Silent(
                 f"the MPS daemon at {self.pipes} did not answer {what!r} within {self.deadline_s:g} s",
-                remedy="no more shares are put on its card; it is ended with the last task there",
+                remedy="none needed: its card gets no more shares, and the daemon is ended with the last task there",
             ) from None
         except OSError as error:
             raise Unavailable(
@@ -273,4 +273,4 @@ def whole_mib(limits: Limits) -> str:
 def too_long(pipes: Path) -> str:
     """Return why a directory cannot have a daemon's pipes; "" if it can."""
     length = len(os.fsencode(pipes))
-    return f"its path has {length} bytes, and sockets take {MAX_PATH}" if length > MAX_PATH else ""
+    return f"its path has {length} bytes, and sockets allow {MAX_PATH}" if length > MAX_PATH else ""

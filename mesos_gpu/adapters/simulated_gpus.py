@@ -195,13 +195,13 @@ def _reading(item: Any, holders: Collection[Holder], look: _Look, *, events: boo
     health, reason = settings.get("health", "ok"), settings.get("reason", "")
     if health not in _HEALTH:
         raise ValueError(f"health must be one of {', '.join(_HEALTH)}, got {health!r}")
-    unreadable = (reason or "the file says so") if health == "unknown" else ""
+    unreadable = (reason or "set in the inventory file") if health == "unknown" else ""
     gpu = _gpu({k: v for k, v in item.items() if k not in settings} if settings else item)
     reading = Reading(
         gpu=gpu,
         lost=health == "lost",
         unreadable="it does not answer" if settings.get("hang") else unreadable,
-        reset_required=(reason or "the file says so") if health == "sick" else "",
+        reset_required=(reason or "set in the inventory file") if health == "sick" else "",
         xids=tuple(map(int, settings.get("xids", ()))) if events else (),
         pids=tuple(map(int, settings["pids"])) if "pids" in settings else None,
         process_mib=tuple((int(pid), int(mib)) for pid, mib in settings["process_mib"].items())

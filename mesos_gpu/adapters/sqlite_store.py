@@ -31,7 +31,7 @@ from mesos_gpu.model.tasks.hook import KeptHooks, Sent
 
 _T = TypeVar("_T")
 _HOOKS, _SENT = "webhooks", "webhooks_sent"  # names of facts
-_ANOTHER: Final = "name another backup; nothing was changed"
+_ANOTHER: Final = "give another backup; nothing was changed"
 logger = logging.getLogger(__name__)
 
 
@@ -105,7 +105,7 @@ class SqliteStore:
         if mark is not None and _is_older(here, mark):
             if not accept_older:
                 raise _older(self._path, here, mark)
-            logger.warning("%s is older than what was written, and is accepted", self._path)
+            logger.warning("%s is older than its last commit, and is accepted", self._path)
             # Larger than both numbers, so that from now on the file that was replaced counts as the older one.
             latest = mark if here.framework_id in (None, mark.framework_id) else here
             return replace(latest, batch=max(here.batch, mark.batch) + 1)
@@ -357,14 +357,14 @@ def restore(source: Path, path: Path) -> tuple[Placed, bool]:
 def _older(path: Path, here: Mark, mark: Mark) -> BadConfiguration:
     """Return the error for a state that is older than its mark, or of another framework."""
     if here.framework_id not in (None, mark.framework_id):
-        what = f"{path} is the state of framework {here.framework_id}, and {mark.framework_id} was here"
+        what = f"{path} is the state of framework {here.framework_id}, not of {mark.framework_id} as before"
     else:
         lost = (
             "is empty"
             if not here.batch
             else f"has {here.batch} of the {mark.batch} batches that were written"
         )
-        what = f"{path} {lost}: it is older than what runs, or its -wal file was lost"
+        what = f"{path} {lost}: it is an older copy, or its -wal file was lost"
     return BadConfiguration(
         what,
         remedy=f"restore the latest {path} together with its -wal file, or the latest backup; to go on "

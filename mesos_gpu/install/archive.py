@@ -135,7 +135,7 @@ def _of_others(distribution: str, package: str) -> dict[str, bytes]:
     modules = [file for file in files if file.parts[0] in (package, f"{package}.py") and file.suffix == ".py"]
     if not modules:
         raise Unavailable(
-            f"{distribution} is not installed here by pip, and the archive has to contain it",
+            f"{distribution} is not installed here by pip, but the archive must contain it",
             remedy="pip install 'mesos_gpu[agent]'",
         )
     packed_files = [*modules, *filter(_is_licence, files)]

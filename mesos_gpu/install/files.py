@@ -87,7 +87,7 @@ def written(files: Iterable[HostFile], root: Path) -> list[Path]:
     """
     targets = {root / file.path.lstrip("/"): file for file in files}
     if there := [str(path) for path in targets if os.path.lexists(path)]:
-        raise BadConfiguration(f"{', '.join(there)}: already there", remedy="name an empty directory")
+        raise BadConfiguration(f"{', '.join(there)}: already there", remedy="give an empty directory")
     for path, file in targets.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, file.mode)

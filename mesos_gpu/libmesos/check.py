@@ -52,7 +52,7 @@ def _names(service: Service, flags: Mapping[str, str]) -> Iterator[Finding]:
     """Check that clients must authenticate, and that this service can."""
     missing = service.believes()
     if missing and service.reached:
-        remedy = "`mesos-gpu install secrets DIRECTORY` writes what they name"
+        remedy = "`mesos-gpu install secrets DIRECTORY` writes the files that they name"
         yield Finding(
             "names",
             Level.FAIL,
@@ -80,7 +80,7 @@ def _secret(flag: str, named: str) -> Iterator[Finding]:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        yield Finding("names", Level.FAIL, f"--{flag}: {path}: {error.strerror}", "put the file there")
+        yield Finding("names", Level.FAIL, f"--{flag}: {path}: {error.strerror}", "create the file")
         return
     if mode & 0o077:
         yield Finding("names", Level.FAIL, f"--{flag}: others can read {path}", f"chmod 600 {path}")
@@ -253,7 +253,7 @@ def _quorum(flags: Mapping[str, str], masters: int) -> Iterator[Finding]:
         )
     elif int(quorum) * 2 <= masters:
         text = f"--quorum={quorum} is not more than half of {masters} masters: two halves could each keep a registry"
-        yield Finding("quorum", Level.FAIL, text, f"--quorum={masters // 2 + 1} on all")
+        yield Finding("quorum", Level.FAIL, text, f"use --quorum={masters // 2 + 1} on all masters")
     else:
         most = 2 * int(quorum) - 1
         text = f"{quorum}: sufficient for {most} masters, of which {most - int(quorum)} may be down"

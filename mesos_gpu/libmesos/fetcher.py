@@ -86,7 +86,7 @@ def _download(uri: str, target: str) -> None:
             raise Failed("the embedded Mesos has no Hadoop client, which would fetch it")
         path = uri.removeprefix("file://").removeprefix("localhost")
         if not path.startswith("/"):
-            raise Failed("file URIs have absolute paths")
+            raise Failed("file URIs must have absolute paths")
         shutil.copyfile(path, target)
         return
     try:

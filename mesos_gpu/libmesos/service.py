@@ -150,7 +150,7 @@ class Service:
             return ()
         if "launcher_dir" in flags:
             raise BadConfiguration(
-                "--launcher_dir is set by this package", remedy="leave it out, or give --mesos-binaries"
+                "--launcher_dir is set by this package", remedy="remove it, or give --mesos-binaries"
             )
         work = Path(flags["work_dir"])
         work.mkdir(parents=True, exist_ok=True, mode=0o755)

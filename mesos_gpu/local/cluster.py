@@ -71,7 +71,7 @@ class AgentSpec:
         for name, value in self.attributes.items():
             if ":" in name or ";" in name + value or re.search(r"\s", name + value):
                 raise BadConfiguration(
-                    f"Mesos cannot hold the attribute {name}={value!r}",
+                    f"Mesos cannot store the attribute {name}={value!r}",
                     remedy="use no blank, no ';', and no ':' in the name",
                 )
 
@@ -377,7 +377,7 @@ class Cluster:
         try:
             leftovers.note_processes(self.directory)
         except OSError as error:  # e.g. a full disk: children of processes that end first may then be missed
-            logger.warning("processes of the cluster could not be noted: %s", error.strerror)
+            logger.warning("processes of the cluster could not be recorded: %s", error.strerror)
         first = (*self.masters, *self.zookeepers)
         for process in (*first, *self.agents):
             process.send(signal.SIGCONT)

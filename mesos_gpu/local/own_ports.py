@@ -94,7 +94,9 @@ def free_port(ip: str = "127.0.0.1", taken: Collection[int] = (), width: int = 1
     try:
         port = _own.choose(ip, taken, width)
     except OSError as error:
-        raise Unavailable(f"no free port on {ip}", remedy="is it an address of this machine?") from error
+        raise Unavailable(
+            f"no free port on {ip}", remedy="check that this is an address of this machine"
+        ) from error
     if port is None:
-        raise Unavailable(f"no free port on {ip}", remedy="end clusters of this machine that are not used")
+        raise Unavailable(f"no free port on {ip}", remedy="stop unused clusters on this machine")
     return port

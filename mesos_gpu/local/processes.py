@@ -288,10 +288,10 @@ class Process:
         if why := re.findall(rf"^{REFUSED}(.*)", log, re.MULTILINE):
             raise BadConfiguration(f"{self.name} does not start: {why[-1]}", remedy="correct its flags")
         if why := re.findall(r"EXIT with status \d+: (.*)", log):
-            raise Unavailable(f"{self.name} ended: {why[-1]}", remedy="correct what it reports, often a flag")
+            raise Unavailable(f"{self.name} ended: {why[-1]}", remedy="fix the reported error, often a flag")
         raise Unavailable(
             f"{self.name} ended with exit code {code}; its log ends with:\n{log[-_LOG_END:]}",
-            remedy="correct what its last lines report",
+            remedy="fix the error in its last lines",
         )
 
     def _log_since_start(self) -> str:

@@ -191,7 +191,7 @@ class SchedulerProcess:
 
     def _ready(self) -> bool:
         if not self.running:
-            raise Unavailable(f"the scheduler ended:\n{self.tail()}", remedy="correct what its log reports")
+            raise Unavailable(f"the scheduler ended:\n{self.tail()}", remedy="fix the error in its log")
         try:
             return bool(self.get("/v1/health")["connected"])
         except http.client.HTTPException:  # the status is 503 while it is not connected

@@ -132,7 +132,7 @@ def test_a_handshake_that_does_not_come_is_given_up(ca: Authority, caplog: pytes
         )
         made.start()
         try:
-            wait_until("it tries again", lambda: "not a byte for 0.3 s" in caplog.text)
+            wait_until("it tries again", lambda: "no data for 0.3 s" in caplog.text)
         finally:
             made.stop(teardown=False)
 

@@ -147,12 +147,12 @@ def name_of(kind: str, number: int) -> str:
 def _unread(path: Path, why: str) -> BadConfiguration:
     return BadConfiguration(
         f"there is no audit log to read in {path}: {why}",
-        remedy="name the directory of the scheduler's --audit-dir: mesos-gpu audit --verify --dir DIRECTORY",
+        remedy="give the directory of the scheduler's --audit-dir: mesos-gpu audit --verify --dir DIRECTORY",
     )
 
 
 def _wrong(path: Path, why: str) -> BadConfiguration:
     return BadConfiguration(
         f"the audit log cannot be kept in {path}: {why}",
-        remedy="name a directory of this user with --audit-dir",
+        remedy="give a directory that belongs to this user with --audit-dir",
     )

@@ -44,7 +44,7 @@ def verify(path: Path) -> tuple[Verified, ...]:
     if not any(chain.files or chain.flaws for chain in chains):
         raise NotFound(
             f"{path} has no audit log",
-            remedy="name the directory of the scheduler's --audit-dir; if it was there, its files were removed",
+            remedy="give the directory of the scheduler's --audit-dir; if this is it, its files were removed",
         )
     return chains
 
@@ -63,7 +63,7 @@ def _verified(directory: Directory, kind: str) -> Verified:
                     unfinished = True
     flaws += follower.end()
     missing = sorted(set(range(min(files), max(files))) - files.keys()) if files else []
-    flaws += [Flaw(name_of(kind, number), "is not there, and later ones are") for number in missing]
+    flaws += [Flaw(name_of(kind, number), "is missing, although later files exist") for number in missing]
     return Verified(
         kind, len(files), follower.lines, follower.first, follower.head, tuple(flaws[:MAX_FLAWS]), unfinished
     )

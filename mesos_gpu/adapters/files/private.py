@@ -52,7 +52,7 @@ def read(path: Path, *, links: bool = True, forbidden: int = READABLE, most_byte
     try:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         check(status, forbidden)
         with open(opened, "rb", closefd=False) as file:
             return file.read(most_bytes)
@@ -116,4 +116,4 @@ def remedy_of(path: Path, error: OSError) -> str:
     """Return the remedy for a file that could not be read."""
     if isinstance(error, Exposed):
         return f"chown {os.geteuid()} {path}; chmod 600 {path}; and choose a new secret: others may have it"
-    return "name a regular file that this user can read"
+    return "give a regular file that this user can read"

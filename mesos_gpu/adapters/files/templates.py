@@ -30,7 +30,7 @@ def load(name: str) -> Template:
     """
     available = _known()
     if name not in available:
-        raise NotFound(f"there is no template {name}", remedy=f"take one of {', '.join(available)}")
+        raise NotFound(f"there is no template {name}", remedy=f"use one of {', '.join(available)}")
     return _read(name)
 
 

@@ -150,7 +150,7 @@ class Receivers:
         if not self._named(host, port):
             return f"{host} is {address}, which is in no network that is allowed"
         kind = kind_of(real)
-        return f"{host} is {address}, {kind}, which must be allowed by its number" if kind else ""
+        return f"{host} is {address}, {kind}, which must be listed by its address" if kind else ""
 
 
 def _place_of(url: str) -> tuple[str, int]:

@@ -101,9 +101,9 @@ class Sender:
         except NotAccepted as error:
             return Answer("; ".join(why for _, why in error.faults))
         except TimeoutError:
-            return Answer(f"the host's name was not looked up within {self._timeout_s:g} s")
+            return Answer(f"looking up the host's name took longer than {self._timeout_s:g} s")
         except OSError as error:
-            return Answer(f"the host is not found: {error.strerror or error}")
+            return Answer(f"the host cannot be found: {error.strerror or error}")
         at = int(self._clock())
         headers = {
             "Content-Type": "application/json",
@@ -189,7 +189,7 @@ def _break(sock: socket.socket) -> None:
 
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        return f"TLS: {getattr(error, 'verify_message', '') or error.reason or 'it failed'}"
+        return f"TLS: {getattr(error, 'verify_message', '') or error.reason or 'the handshake failed'}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return "the answer is not HTTP" if isinstance(error, http.client.HTTPException) else "it does not answer"

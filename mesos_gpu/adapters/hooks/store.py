@@ -146,9 +146,7 @@ class HookStore:
             before = self._latest.hook(hook.name)
             others = tuple(other for other in self._latest.hooks if other.name != hook.name)
             if before is None and len(others) >= MAX_HOOKS:
-                raise TooMuch(
-                    f"there are {len(others)} webhooks, the most that are kept", remedy="remove some"
-                )
+                raise TooMuch(f"there are {len(others)} webhooks, which is the maximum", remedy="remove some")
             fresh = before is None or before.url != hook.url
             if fresh:
                 self._db.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?)", (hook.name, secret))

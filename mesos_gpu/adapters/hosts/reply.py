@@ -150,7 +150,7 @@ class Reply:
             if coding not in (b"", b"identity" if name == b"content-encoding" else b"chunked"):
                 shown = coding[:40].decode("latin-1")
                 raise NotAnswered(
-                    f"answers with a body encoded as {shown!r}, though it was asked for a plain one"
+                    f"answers with a body encoded as {shown!r}, although a plain one was requested"
                 )
         # Digits alone, as the parser has seen; Python converts no more than 4,300 of them, leading zeros included.
         length = self._headers.get(b"content-length", b"").lstrip(b"0") or b"0"

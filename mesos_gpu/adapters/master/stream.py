@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 REMEDIES: Final[Mapping[int, str]] = {
     401: "check principal and secret against the master's --credentials",
     403: "check the master's --acls, and that no other scheduler uses this framework id",
-    404: "check that this is the address of a Mesos master; one that starts answers so for a moment",
+    404: "check that this is the address of a Mesos master; a master that is starting also answers so for a moment",
     503: "wait: the master is starting, or no leader is elected",
 }
 
@@ -156,7 +156,7 @@ class EventStream:
             yield from self._events()
         if closed:
             silent = self.stream_id is None and self._tls is None
-            hint = " without an answer: it may speak TLS (see --mesos-tls)" if silent else ""
+            hint = " without an answer: it may use TLS (see --mesos-tls)" if silent else ""
             raise StreamLost(f"the master closed the connection{hint}")
 
     def _received(self) -> bytes:
@@ -176,7 +176,7 @@ class EventStream:
             raise Redirected(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         elif closed:  # before that, the body, which gives the reason, is incomplete
             text = self._parser.recv_body().decode(errors="replace").strip()
-            remedy = REMEDIES.get(status, "look at the master's log")
+            remedy = REMEDIES.get(status, "see the master's log")
             raise StreamLost(f"SUBSCRIBE was refused with HTTP {status}: {text} ({remedy})")
 
     def _events(self) -> Iterator[dict[str, Any]]:

@@ -35,7 +35,7 @@ class Look:
         """Return the answer of an essential query; None, with a problem of the card recorded, if it fails."""
         value = self.optional(query)
         if value is None and not self._problems:
-            self._problems.append(f"it has no {what}")
+            self._problems.append(f"the driver does not report its {what}")
         return value
 
     def optional(self, query: str, *arguments: Any) -> Any:

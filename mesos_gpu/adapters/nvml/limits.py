@@ -64,8 +64,8 @@ def set_limits(nvml: Any, uuid: str, cgroup: str, limits: Limits) -> None:
     before = read_limits(nvml, uuid, cgroup)
     if limits.hard_mib is not None and before is not None and before.used_mib > limits.hard_mib:
         raise Conflict(
-            f"it has {before.used_mib} MiB of {uuid} in use, and {limits.hard_mib} are asked for",
-            remedy="ask for more, or let it free memory first",
+            f"it has {before.used_mib} MiB of {uuid} in use, more than the requested limit of {limits.hard_mib}",
+            remedy="request more, or free memory first",
         )
     try:
         nvml.nvmlDeviceSetMemoryLimits_v1(_handle(nvml, uuid), request)
@@ -77,14 +77,14 @@ def set_limits(nvml: Any, uuid: str, cgroup: str, limits: Limits) -> None:
     if after is None or (after.soft_mib, after.hard_mib) != (limits.soft_mib, limits.hard_mib):
         raise Unavailable(
             f"the memory limits of {cgroup} on {uuid} are {after} after they were set to {limits}",
-            remedy="see nvidia-smi memory-limits --get; the driver may not keep limits (RmMemacctMode)",
+            remedy="see nvidia-smi memory-limits --get; the driver may not enforce limits (RmMemacctMode)",
         )
 
 
 def _known(nvml: Any) -> None:
     if getattr(nvml, "nvmlDeviceSetMemoryLimits_v1", None) is None:
         raise Unavailable(
-            "the Python package nvidia-ml-py is older than 13.615 and knows no memory limits",
+            "the Python package nvidia-ml-py is older than 13.615 and does not support memory limits",
             remedy="pip install --upgrade nvidia-ml-py",
         )
 
@@ -98,8 +98,8 @@ def _failed(nvml: Any, error: Any, what: str) -> Unavailable:
     """Return an error with the meaning of the driver's answer for limits."""
     meanings = {
         nvml.NVML_ERROR_FUNCTION_NOT_FOUND: "the driver is older than 615",
-        nvml.NVML_ERROR_NOT_SUPPORTED: "the driver keeps no limits: RmMemacctMode=0, MIG, or the root of all cgroups",
-        nvml.NVML_ERROR_NOT_FOUND: "the cgroup is not there, or has no dmem files",
+        nvml.NVML_ERROR_NOT_SUPPORTED: "the driver enforces no limits: RmMemacctMode=0, MIG, or the root cgroup",
+        nvml.NVML_ERROR_NOT_FOUND: "the cgroup does not exist, or has no dmem files",
         nvml.NVML_ERROR_NO_PERMISSION: "only root may",
     }
     why = meanings.get(error.value, str(error))

@@ -37,7 +37,7 @@ def capability_minors(
     except OSError as error:
         raise Unavailable(
             f"/{MINORS} cannot be read: {error.strerror}",
-            remedy="load a driver that knows MIG (450 or newer)",
+            remedy="load a driver that supports MIG (450 or newer)",
         ) from error
     minors = dict(line.rsplit(" ", 1) for line in lines if " " in line)
     instance = f"gpu{card_minor}/gi{gpu_instance}"
@@ -78,10 +78,10 @@ def make_instance(nvml: Any, uuid: str, profile: str, start: int) -> MigInstance
     except nvml.NVMLError as error:
         if error.value in (nvml.NVML_ERROR_INSUFFICIENT_RESOURCES, nvml.NVML_ERROR_IN_USE):
             raise Conflict(
-                f"another MIG instance of {uuid} is where {profile}@{start} is to be",
-                remedy="none is needed: it is placed again",
+                f"another MIG instance of {uuid} occupies the place of {profile}@{start}",
+                remedy="none needed: the job is placed again",
             ) from error
-        raise _failed(f"{profile}@{start} of {uuid} cannot be made", error) from error
+        raise _failed(f"{profile}@{start} of {uuid} cannot be created", error) from error
     instances = [
         instance
         for instance in _instances(nvml, handle, uuid)
@@ -89,7 +89,7 @@ def make_instance(nvml: Any, uuid: str, profile: str, start: int) -> MigInstance
     ]
     if not instances:
         raise Unavailable(
-            f"{profile}@{start} of {uuid} is not there after it was made", remedy="see nvidia-smi -L"
+            f"{profile}@{start} of {uuid} is missing after its creation", remedy="see nvidia-smi -L"
         )
     return instances[0]
 
@@ -171,7 +171,7 @@ def _whole(nvml: Any, instance: Any, kind: MigProfile) -> int:
             continue
     if not infos:
         raise Unavailable(
-            f"the driver names no compute instances of {kind.name}", remedy="see nvidia-smi mig -lcip"
+            f"the driver lists no compute instances of {kind.name}", remedy="see nvidia-smi mig -lcip"
         )
     return int(max(infos, key=lambda info: info.sliceCount).id)
 

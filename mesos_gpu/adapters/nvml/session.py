@@ -124,7 +124,7 @@ class Nvml:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             uuid = GpuId(_text(nvml.nvmlDeviceGetUUID(handle)))
         except nvml.NVMLError as error:
-            text = f"GPU {index} of this host cannot be named and is left out: {error}"
+            text = f"GPU {index} of this host cannot be identified and is left out: {error}"
             if text not in self._said:  # cards are read every few seconds: log only what is new
                 self._said.add(text)
                 logger.error("%s", text)

@@ -67,7 +67,8 @@ def discover(issuer: str, fetcher: Fetcher) -> Endpoints:
         ) from error
     if document.issuer != issuer:
         raise IssuerError(
-            f"{url} says that its issuer is {document.issuer!r}", remedy=f"name it exactly so, not {issuer!r}"
+            f"{url} says that its issuer is {document.issuer!r}",
+            remedy=f"use exactly this name, not {issuer!r}",
         )
     methods = document.token_endpoint_auth_methods_supported
     try:

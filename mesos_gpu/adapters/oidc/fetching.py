@@ -91,7 +91,7 @@ class Fetcher:
                     remedy="check that the issuer runs, and that its certificate is from a trusted authority",
                 ) from error
         if clock.is_over:  # the answer may be incomplete, because the connection was ended
-            raise IssuerError(f"{url} does not answer ({_late()})", remedy="look at the issuer")
+            raise IssuerError(f"{url} does not answer ({_late()})", remedy="check the issuer")
         return answer
 
 
@@ -138,19 +138,15 @@ def _late() -> str:
 def _answer(url: str, response: requests.Response) -> Answer:
     """Return status and body of a response, unless it redirects, is encoded or too large."""
     if response.is_redirect or response.is_permanent_redirect:
-        raise IssuerError(
-            f"{url} redirects to elsewhere: not followed", remedy="name the issuer's own address"
-        )
+        raise IssuerError(f"{url} redirects, which is not followed", remedy="give the issuer's own address")
     coding = response.headers.get("Content-Encoding", "identity")
     if coding != "identity":
-        raise IssuerError(
-            f"{url} answers with a body encoded as {coding[:40]!r}", remedy="look at the issuer"
-        )
+        raise IssuerError(f"{url} answers with a body encoded as {coding[:40]!r}", remedy="check the issuer")
     body = bytearray()
     for chunk in response.iter_content(_CHUNK):
         body += chunk
         if len(body) > MAX_BYTES:
-            raise IssuerError(f"{url} answers with more than {MAX_BYTES} bytes", remedy="look at the issuer")
+            raise IssuerError(f"{url} answers with more than {MAX_BYTES} bytes", remedy="check the issuer")
     return Answer(response.status_code, bytes(body))
 
 
@@ -168,7 +164,9 @@ def check_url(url: str, what: str) -> str:
     if not good or not url.isprintable() or " " in url:
         raise BadConfiguration(f"{what}: {url!r} is not an address", remedy="as https://id.example.org")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_host(parts.hostname or "")):
-        raise BadConfiguration(f"{what}: {url} could be read and changed on the way", remedy="use https://")
+        raise BadConfiguration(
+            f"{what}: {url} is not encrypted, so answers could be read and changed", remedy="use https://"
+        )
     return url
 
 

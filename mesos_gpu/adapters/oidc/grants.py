@@ -15,7 +15,7 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 USUAL_INTERVAL_S: Final = 5.0  # RFC 8628, section 3.2
 MAX_S: Final = 3600.0
 _T = TypeVar("_T")
-_LOOK: Final = "look at the issuer's settings for this client"
+_LOOK: Final = "check the issuer's settings for this client"
 
 
 class Refused(MesosGpuError):
@@ -95,7 +95,7 @@ def begin_device(at: Endpoints, client_id: str, scopes: Sequence[str], fetcher: 
     """
     if not at.device:
         raise IssuerError(
-            f"{at.issuer} has no logins by device",
+            f"{at.issuer} does not support device logins",
             remedy="log in with a token: mesos-gpu login --with-token",
         )
     answer = _read(fetcher.post(at.device, {"client_id": client_id, "scope": " ".join(scopes)}), _Device, at)

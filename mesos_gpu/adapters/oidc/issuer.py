@@ -168,7 +168,7 @@ class Issuer:
             endpoints = discover(self.url, self.fetcher)
             answer = self.fetcher.get(endpoints.keys)
             if answer.status != 200:
-                raise IssuerError(f"{endpoints.keys} answers {answer.status}", remedy="look at the issuer")
+                raise IssuerError(f"{endpoints.keys} answers {answer.status}", remedy="check the issuer")
             latest = _Known(endpoints, keys.parse(answer.body), at)
         except Exception as error:  # noqa: BLE001 # any error is passed on to the waiting requests
             done.set_exception(error)

@@ -44,7 +44,7 @@ class Htpasswd:
         if wrong:
             what = f"{path}: {counted(len(wrong), 'line')} cannot be used: {'; '.join(wrong[:20])}"
             raise BadConfiguration(
-                what, remedy=f"write them by htpasswd -B -C 12 {path} NAME, or remove them"
+                what, remedy=f"rewrite them with htpasswd -B -C 12 {path} NAME, or remove them"
             )
         self._warn()
 
@@ -75,7 +75,7 @@ class Htpasswd:
         if cheap:
             names = counted(cheap, "password")
             logger.warning(
-                "%s: %s could be guessed quickly: write them by htpasswd -B -C 12", self._path, names
+                "%s: %s could be guessed quickly: rewrite them with htpasswd -B -C 12", self._path, names
             )
 
 

@@ -42,7 +42,7 @@ class LocalCallers:
         peer = local_peer_in(shown.extensions)
         if peer is None or self._proxies.are_behind("", shown.extensions):
             return None
-        refused = peer.refused or ("its uid is one of those that tasks get" if peer.uid in self._pool else "")
+        refused = peer.refused or ("its uid is reserved for tasks" if peer.uid in self._pool else "")
         if refused:
             self._log.warn(
                 "process %d of uid %d is not identified by the socket: %s", peer.pid, peer.uid, refused

@@ -28,7 +28,7 @@ REMEMBERED_S: Final = 300.0
 MAX_REMEMBERED: Final = 1000
 MAX_LENGTH: Final = 72  # bytes, as bcrypt ignores the rest
 _KEY: Final = secrets.token_bytes(32)
-_WRONG: Final = "this name and this password do not belong together"
+_WRONG: Final = "wrong name or password"
 
 
 class Passwords:

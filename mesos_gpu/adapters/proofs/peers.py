@@ -114,7 +114,7 @@ def _task_by(pid: int) -> str:
         if foreign:
             return f"its process is in the cgroup {min(foreign)}, like those of tasks"
         if any(_MESOS.search(word) for word in _words(ancestor, "cmdline")[:_WORDS]):
-            return "its process comes from an executor or an agent of Mesos"
+            return "its process is a descendant of a Mesos executor or agent"
         if any(word.startswith(_MARKS) for word in _environment(ancestor)):
             return "its environment is that of a task"
     return ""

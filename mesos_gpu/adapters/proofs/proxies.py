@@ -70,7 +70,7 @@ class ProxyHeaders:
         if not self._proxies.are_behind(shown.peer_address, shown.extensions):
             raise WrongProof(
                 f"{self._user} is accepted from trusted proxies only", name, guessed=False,
-                remedy="leave the header out; an operator lists proxies by --trusted-proxy",
+                remedy="omit the header; an operator lists proxies with --trusted-proxy",
             )  # fmt: skip
         if not may_be_name(name):
             raise WrongProof(f"{self._user} is not a valid name", name, guessed=False)

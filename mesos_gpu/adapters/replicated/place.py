@@ -20,7 +20,7 @@ SESSION_S: Final = 4.0
 #: Timeout in seconds for an answer of ZooKeeper.
 ANSWER_S: Final = 3.0
 _PORT: Final = 2181
-_FORM: Final = "give zk://USER:PASSWORD@HOST:PORT,HOST:PORT,…/PATH, or file://FILE that holds it"
+_FORM: Final = "give zk://USER:PASSWORD@HOST:PORT,HOST:PORT,…/PATH, or file://FILE of a file with it"
 #: Nodes below the path: candidates, the leader, batches, and all schedulers.
 ELECTION, LEADER, LOG, MEMBERS = "election", "leader", "log", "members"
 #: Nodes below the path: id of the log, the last deleted batch, and the key of launch secrets.

@@ -72,8 +72,8 @@ class Follower:
     def _strange(self, what: str) -> BadConfiguration:
         return BadConfiguration(
             f"{what} ({self._place})",
-            remedy="stop this scheduler, move its --state files away, and put a copy of the leader's in their place: "
-            "mesos-gpu backup there",
+            remedy="stop this scheduler, move its --state files away, and replace them by a copy of the leader's: "
+            "mesos-gpu backup on the leader's host",
         )
 
     def leave(self) -> None:

@@ -92,7 +92,7 @@ class SecretDirectory:
         """Return the content of an open file, after checks of its type, mode and size."""
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise Unavailable(
-                f"the secret {source} in {self._path} is not a file", remedy="put a regular file there"
+                f"the secret {source} in {self._path} is not a file", remedy="replace it by a regular file"
             )
         self._see(file, source, 0o600)
         with os.fdopen(os.dup(file), "rb") as opened:

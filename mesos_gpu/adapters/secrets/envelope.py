@@ -86,7 +86,7 @@ def unseal(message: str, private: Sequence[bytes], info: bytes) -> dict[str, byt
     try:
         sealed = base64.b64decode(message, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Unopened("it is no sealed message") from error
+        raise Unopened("it is not an encrypted message") from error
     host = _host()
     for key in private:
         try:
@@ -94,4 +94,4 @@ def unseal(message: str, private: Sequence[bytes], info: bytes) -> dict[str, byt
         except ValueError:
             continue
         return {name: base64.b64decode(value) for name, value in json.loads(body).items()}
-    raise Unopened("none of this host's keys opens it for this task")
+    raise Unopened("none of this host's keys decrypts it for this task")

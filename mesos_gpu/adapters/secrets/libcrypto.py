@@ -61,7 +61,7 @@ def public_of(private: bytes) -> bytes:
     public = ctypes.create_string_buffer(KEY_BYTES)
     with _key("private", private) as key:
         if library.EVP_PKEY_get_raw_public_key(key, public, byref(length)) != 1:
-            raise Refused("OpenSSL knows no public key of it")
+            raise Refused("OpenSSL cannot derive its public key")
     return public.raw
 
 
@@ -79,7 +79,7 @@ def decrypt(sealed: bytes, private: bytes, info: bytes) -> bytes:
     """
     theirs, body = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
     if len(body) < TAG_BYTES:
-        raise Refused("too short for a sealed message")
+        raise Refused("too short for an encrypted message")
     agreed = _extract(_KEM, b"", b"eae_prk", _exchanged(private, theirs))
     shared = _expand(_KEM, agreed, b"shared_secret", theirs + public_of(private), 32)
     context = b"\0" + _extract(_SUITE, b"", b"psk_id_hash", b"") + _extract(_SUITE, b"", b"info_hash", info)
@@ -117,7 +117,7 @@ def _exchanged(private: bytes, public: bytes) -> bytes:
         finally:
             library.EVP_PKEY_CTX_free(context)
     if not done or length.value != KEY_BYTES:
-        raise Refused("the message begins with no key to agree with")
+        raise Refused("the message does not begin with a valid key")
     return secret.raw
 
 
@@ -137,7 +137,7 @@ def _opened(body: bytes, tag: bytes, key: bytes, nonce: bytes) -> bytes:
     finally:
         library.EVP_CIPHER_CTX_free(context)
     if not done or length.value != len(body):
-        raise Refused("it was sealed to another key, or for another purpose, or was changed")
+        raise Refused("it was encrypted to another key, or for another purpose, or was changed")
     return plain.raw[: length.value]
 
 
@@ -147,7 +147,7 @@ def _key(kind: str, raw: bytes) -> Iterator[int]:
     make = getattr(library, f"EVP_PKEY_new_raw_{kind}_key")
     key = make(_X25519, None, raw, len(raw)) if len(raw) == KEY_BYTES else None
     if not key:
-        raise Refused(f"no {kind} key of X25519")
+        raise Refused(f"not a {kind} key of X25519")
     try:
         yield key
     finally:
@@ -163,7 +163,7 @@ def _library() -> ctypes.CDLL:
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
         raise Unavailable(
-            f"secrets cannot be opened on this host: no cryptography, and no OpenSSL 3: {error}",
+            f"secrets cannot be decrypted on this host, without the package cryptography and OpenSSL 3: {error}",
             remedy="install libssl3, or the package cryptography for the executors' Python",
         ) from error
     return library

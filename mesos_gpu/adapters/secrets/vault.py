@@ -190,7 +190,7 @@ def _refusal(status: int, secret: str) -> MesosGpuError:
     if status == 404:
         return NotFound(
             f"Vault has no secret {secret}",
-            remedy="write it, or use another one; check --vault-mount and --vault-kv",
+            remedy="write it, or use another secret; check --vault-mount and --vault-kv",
         )
     if status == 403:
         return Unavailable(

@@ -221,7 +221,7 @@ def _played(use: Mapping[str, Any], gpu_id: str, is_held: bool, now: float) -> d
     while_held = use.get(_HELD, {})
     if not isinstance(while_held, dict) or (strange := while_held.keys() - {*_OF_USE}):
         what = f"unknown field {min(strange)!r}" if isinstance(while_held, dict) else "it must be an object"
-        raise ValueError(f"use.held: {what}; known are {', '.join(_OF_USE)}")
+        raise ValueError(f"use.held: {what}; allowed are {', '.join(_OF_USE)}")
     rest = {name: amount for name, amount in use.items() if name not in (_HELD, _SCRIPTS)}
     turn = now / _WAVE_S + zlib.crc32(gpu_id.encode()) / 2**32
     part = (1 + math.sin(2 * math.pi * turn)) / 2
@@ -239,7 +239,7 @@ def _said(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
     """Return the reading's fields for a use without scripts. `elapsed_ms`: since the last survey; None at the first."""
     if strange := sorted(use.keys() - {*_OF_USE}):
         known_fields = ", ".join((_HELD, _SCRIPTS, *_OF_USE))
-        raise ValueError(f"use: unknown field {strange[0]!r}; known are {known_fields}")
+        raise ValueError(f"use: unknown field {strange[0]!r}; allowed are {known_fields}")
     meters = {name: use[name] for name in _METERS if use.get(name) is not None}
     for name, amount in meters.items():
         if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MAX_AMOUNT:

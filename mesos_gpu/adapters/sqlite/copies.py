@@ -30,7 +30,7 @@ def backup(path: Path, target: Path) -> list[Path]:
         NoRoom: The disk of `target` is full.
     """
     if not path.is_file():
-        raise NotFound(f"there is no state in {path}", remedy="name the file of the scheduler's --state")
+        raise NotFound(f"there is no state in {path}", remedy="give the file of the scheduler's --state")
     pairs = [(hooks_of(path), hooks_of(target)), (path, target)]
     try:
         if os.path.lexists(hooks_of(target)):  # a restore would use the webhooks of another backup
@@ -47,7 +47,7 @@ def backup(path: Path, target: Path) -> list[Path]:
             sync(target.parent)
             undone.pop_all()
     except FileExistsError as error:
-        raise Conflict(f"{error.filename2 or error.filename} exists", remedy="name a new file") from error
+        raise Conflict(f"{error.filename2 or error.filename} exists", remedy="give a new file") from error
     return [to for _, to in reversed(copies)]
 
 
@@ -83,12 +83,12 @@ def copy_into(path: Path, part: Path, *, read_only: bool = False) -> None:
         if lacks_room(error, part.parent):
             raise NoRoom(
                 f"a copy of {path} cannot be written to {part.parent}: {error}",
-                remedy="make room on that file system, or name a file on another one",
+                remedy="make room on that file system, or give a file on another one",
             ) from error
         if isinstance(error, OSError):
             raise
         raise Damaged(
-            f"{path} cannot be copied: {_why(error)}", remedy="is it the scheduler's --state file?"
+            f"{path} cannot be copied: {_why(error)}", remedy="check that it is the scheduler's --state file"
         ) from error
 
 

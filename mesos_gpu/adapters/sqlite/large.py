@@ -184,7 +184,7 @@ def _read(db: sqlite3.Connection, digest: str) -> dict[str, Any]:
         raise sqlite3.DatabaseError(f"large fields that a job refers to are not there: {digest!r:.80}")
     raw_fields = _RAW.decode(opened(TABLE, (digest,), row[0]))
     if not raw_fields.keys() <= _DECODERS.keys():
-        raise sqlite3.DatabaseError(f"large fields are of no job: {digest!r:.80}")
+        raise sqlite3.DatabaseError(f"large fields are not of a job: {digest!r:.80}")
     return {name: _DECODERS[name].decode(raw) for name, raw in raw_fields.items()}
 
 

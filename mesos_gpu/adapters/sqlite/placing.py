@@ -54,11 +54,11 @@ def put_in_place(source: Path, path: Path, prepare: Callable[[Path], None]) -> P
         NoRoom: The disk is full.
     """
     if not source.is_file():
-        raise NotFound(f"there is no backup {source}", remedy="name a file that mesos-gpu backup wrote")
+        raise NotFound(f"there is no backup {source}", remedy="give a file that mesos-gpu backup wrote")
     if path.exists() and source.samefile(path):
-        raise Conflict(f"{source} is the state itself", remedy="name a file that mesos-gpu backup wrote")
+        raise Conflict(f"{source} is the state itself", remedy="give a file that mesos-gpu backup wrote")
     if not path.parent.is_dir():
-        raise NotFound(f"there is no {path.parent}", remedy="name the file of the scheduler's --state")
+        raise NotFound(f"there is no {path.parent}", remedy="give the file of the scheduler's --state")
     _see_own(path)
     lock = lock_of(path)
     try:

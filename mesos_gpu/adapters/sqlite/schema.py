@@ -89,7 +89,7 @@ def see_known(path: Path, version: int) -> None:
     newest = latest()
     if version > newest:
         raise Damaged(
-            f"{path} has schema {version}, and this program knows {newest} at most",
+            f"{path} has schema {version}, and this program supports {newest} at most",
             remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, newest)}",
         )
 
@@ -101,7 +101,7 @@ def see_some(path: Path) -> None:
         Damaged: The file has no schema.
     """
     if not _version_in(path):
-        raise Damaged(f"{path} is not a state of a scheduler", remedy="name another file")
+        raise Damaged(f"{path} is not a state of a scheduler", remedy="give another file")
 
 
 def _or_go_back(path: Path, supported: int) -> str:
@@ -192,9 +192,7 @@ def seen_sum(db: sqlite3.Connection) -> int:
     """
     total = sum_of(db)
     if total != number_of(db, "sum"):
-        raise sqlite3.DatabaseError(
-            "rows are missing, or are older than what was written, by the sum of their checksums"
-        )
+        raise sqlite3.DatabaseError("the sum of checksums is wrong: rows are missing or outdated")
     return total
 
 

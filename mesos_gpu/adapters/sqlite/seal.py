@@ -35,9 +35,7 @@ def opened(table: str, columns: Sequence[object], row: bytes | str) -> bytes:
     data = row.encode() if isinstance(row, str) else row
     body = data[:-_SIZE]
     if data[-_SIZE:] != _seal(table, columns, body):
-        raise sqlite3.DatabaseError(
-            f"a row of {table} is not what was written, by its checksum: {tuple(columns)!r:.200}"
-        )
+        raise sqlite3.DatabaseError(f"a row of {table} has a wrong checksum: {tuple(columns)!r:.200}")
     return body
 
 
@@ -118,7 +116,7 @@ def number_of(db: sqlite3.Connection, name: str) -> int:
     """
     text = text_of(db, name) or "0"
     if not text.isdecimal():
-        raise sqlite3.DatabaseError(f"{name} is no number: {text!r:.80}")
+        raise sqlite3.DatabaseError(f"{name} is not a number: {text!r:.80}")
     return int(text)
 
 
@@ -166,6 +164,6 @@ def _done(db: sqlite3.Connection, statement: str, *values: object) -> list[tuple
 def _first(table: str, beside: Sequence[object], data: str | bytes) -> str | bytes:
     raw = data.encode() if isinstance(data, str) else data
     if _SEAL.fullmatch(raw[-_SIZE:]) and _seal(table, beside, raw[:-_SIZE]) == raw[-_SIZE:]:
-        raise sqlite3.DatabaseError("a row has a checksum already, by its schema it has none")
+        raise sqlite3.DatabaseError("a row has a checksum, although its schema has none")
     new = sealed(table, beside, raw)
     return new.decode() if isinstance(data, str) else new

@@ -101,7 +101,9 @@ class Ssh:
             Unavailable: The host cannot be reached, its key is not known, or the script does not end in time.
         """
         if shutil.which("ssh") is None:
-            raise Unavailable("there is no ssh here", remedy="apt-get install -y openssh-client")
+            raise Unavailable(
+                "ssh is not installed on this machine", remedy="apt-get install -y openssh-client"
+            )
         with _pipe(stdin) as source, _started(self.command(script, arguments), source) as process:
             assert process.stdout is not None
             late = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
@@ -119,7 +121,7 @@ class Ssh:
             )
         if code == -signal.SIGKILL:
             raise Unavailable(
-                f"{self.host}: no end within {timeout_s:g} s; so far:\n{text[-2000:]}",
+                f"{self.host}: the script did not end within {timeout_s:g} s; its output so far:\n{text[-2000:]}",
                 remedy="look at what runs on the host, then try again",
             )
         if code == _NOT_REACHED:

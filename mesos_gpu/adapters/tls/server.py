@@ -17,7 +17,7 @@ from mesos_gpu.errors import BadConfiguration
 
 _NOT_A_GROUP_S: Final = 0o027  # mode bits other than reading by a group, such as Debian's ssl-cert
 _CHMOD: Final = (
-    "make root or the scheduler's user its owner, and chmod 600 (or 640, for a group of its own); "
+    "give it to root or the scheduler's user, and chmod 600 (or 640, for a dedicated group); "
     "if others could read it, choose a new key"
 )
 

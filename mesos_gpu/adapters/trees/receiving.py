@@ -102,7 +102,7 @@ class Receiving:
         if self._skipped is not None and entry.path[: len(self._skipped)] == self._skipped:
             return
         if self._begun == (not entry.path):
-            raise ValueError("an entry is not below the first, or there are two of those")
+            raise ValueError("an entry is not below the root, or there are two roots")
         self._begun, self._skipped = True, None
         try:
             if entry.path:
@@ -153,7 +153,7 @@ class Receiving:
 
     def _link(self, entry: Entry, above: int, name: str) -> None:
         if leads_out(entry.path, entry.target):
-            raise OSError(errno.EPERM, f"it is a link to {entry.target}, elsewhere")
+            raise OSError(errno.EPERM, f"it is a link to {entry.target}, outside of the copied tree")
         _see_replaceable(above, name)
         part = PART + os.urandom(8).hex()
         os.symlink(entry.target, part, dir_fd=above)

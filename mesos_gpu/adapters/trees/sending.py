@@ -100,7 +100,7 @@ class Sending:
                 yield self._link(path, status, os.readlink(name, dir_fd=above))
                 return
             if len(path) >= tree.MAX_DEPTH:
-                raise OSError(0, f"it is in more than {tree.MAX_DEPTH} directories")
+                raise OSError(0, f"it is nested in more than {tree.MAX_DEPTH} directories")
             fd = os.open(name, (_FILE if kind == "file" else _DIRECTORY) | os.O_NOFOLLOW, dir_fd=above)
         except OSError as error:
             yield self._fault(path, error)
@@ -109,7 +109,7 @@ class Sending:
 
     def _link(self, path: tuple[str, ...], status: os.stat_result, target: str) -> bytes:
         if tree.leads_out(path, target):
-            return self._said(Mark.LEFT, path, f"it is a link to {target}, elsewhere")
+            return self._said(Mark.LEFT, path, f"it is a link to {target}, outside of the copied tree")
         return tree.entry(entry_of(path, status, target))
 
     def _file(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:
@@ -125,7 +125,7 @@ class Sending:
                 sent += len(piece)
                 yield tree.data(piece)
             if sent < status.st_size:
-                raise OSError(0, f"it became shorter while it was read: {sent} bytes, not {status.st_size}")
+                raise OSError(0, f"it was truncated while it was read: {sent} bytes, not {status.st_size}")
             yield tree.end()
             self.files += 1
             self.bytes += sent

@@ -300,7 +300,7 @@ class UploadStore:
         if not 0 < size <= most:
             raise TooLarge(
                 f"size={size}: an archive has 1 to {most} bytes ({most >> 20} MiB)",
-                remedy="leave files out with .mesosgpuignore; data comes by --fetch or --volume",
+                remedy="exclude files with .mesosgpuignore; provide data by --fetch or --volume",
             )
 
     def has_room(self, owner: str, digest: str, size: int) -> bool:
@@ -391,8 +391,8 @@ class UploadStore:
                 return NoRoom(
                     f"size={size}: {free.whole >> 20} MiB are free in {self._directory}, of which "
                     f"{free.reserve >> 20} MiB are kept for the scheduler's state",
-                    remedy="make room on that file system, or give archives one of their own with --uploads-dir, or "
-                    "the scheduler another --disk-reserve",
+                    remedy="make room on that file system, or put archives on another one with --uploads-dir, or "
+                    "change the scheduler's --disk-reserve",
                 )
             if taken is not None:
                 self._sizes[key] = received + taken

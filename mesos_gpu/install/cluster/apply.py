@@ -151,10 +151,10 @@ class Carrying:
         if not schedulers.hosts:
             self.told(host.name, "not drained: the file has no scheduler")
             return False
-        self.told(host.name, f"drain it; what runs there after {self.deadline_s:g} s starts elsewhere")
+        self.told(host.name, f"drain it; tasks that run after {self.deadline_s:g} s are moved")
         if schedulers.drain(host, self.deadline_s):
             return True
-        self.told(host.name, "not drained: the scheduler knows no such agent")
+        self.told(host.name, "not drained: the scheduler does not know this agent")
         return False
 
     def _take_away(self, item: Removal) -> None:
@@ -168,7 +168,7 @@ class Carrying:
             lines = [*(f"unit {unit}" for unit in item.units), *(f"file {path}" for path in item.files)]
             stdin = "".join(f"{line}\n" for line in lines).encode()
             words = [item.program or "-"]
-            output = self._run(item.host, "take away what is not planned", scripts.TAKE_AWAY, words, stdin,
+            output = self._run(item.host, "remove what is not planned", scripts.TAKE_AWAY, words, stdin,
                                _FILES_S + _SERVICE_S * len(item.units))  # fmt: skip
             for line in output.splitlines():
                 if line.startswith(scripts.STAYS):

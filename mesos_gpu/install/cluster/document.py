@@ -176,10 +176,10 @@ def _package(check: Check, base: Files) -> Package:
     if len(ways) != 1:
         inner.problem("", f"must have one of wheel, deb and program, got {' and '.join(ways) or 'none'}")
     elif ways == ["wheel"] and "requirements" not in inner.given:
-        inner.problem("requirements", "is missing: name requirements-run.lock of the release")
+        inner.problem("requirements", "is missing: give requirements-run.lock of the release")
     for name, way in (("requirements", "wheel"), ("wheels", "wheel"), ("agent_deb", "deb")):
         if len(ways) == 1 and ways != [way] and name in inner.given:
-            inner.problem(name, f"is for a {way}: leave it out")
+            inner.problem(name, f"is for a {way}: remove it")
     package = replace(
         package, release=_release(inner, package) if base.looked_for and not inner.problems else None
     )
@@ -207,8 +207,8 @@ def _release(check: Check, package: Package) -> Release | None:
     if (agent := package.agent_deb) is not None:
         agent_release = attempt("agent_deb", lambda: release.of_deb(agent, release.AGENT))
         if deb_release and agent_release and deb_release.version != agent_release.version:
-            what = f"is of release {agent_release.version}, and deb of {deb_release.version}"
-            check.problem("agent_deb", f"{what}: name two of one build")
+            what = f"is of release {agent_release.version}, but deb is of {deb_release.version}"
+            check.problem("agent_deb", f"{what}: use packages of one build")
     return deb_release
 
 
@@ -221,7 +221,7 @@ def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
     for name, value in hosts.items():
         place = f"hosts/{escaped(name)}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            check.problem(place, "must have a name of small letters, digits and - within")
+            check.problem(place, "must have a name of lower-case letters, digits and - within")
         elif not isinstance(value, dict):
             check.problem(place, f"must be an object, got {show(value)}")
         else:
@@ -252,9 +252,9 @@ def _host(check: Check, name: str, common: Ssh, base: Files) -> Host | None:
     )
     for key, role in _OF_ROLE.items():
         if roles and key in check.given and role not in roles:
-            check.problem(key, f"is for a host with the role {role}: leave it out")
+            check.problem(key, f"is for hosts with the role {role}: remove it")
     if Role.AGENT in roles and "gpus" not in check.given:
-        check.problem("gpus", "is missing: how many cards `nvidia-smi -L` lists there")
+        check.problem("gpus", "is missing: give the number of GPUs that `nvidia-smi -L` lists there")
     return None if check.problems else host
 
 
@@ -264,7 +264,7 @@ def _tls(check: Check, base: Files) -> Tls | None:
     inner = _inner(check, "tls", ("cert", "key"))
     cert, key = (_path(inner, name, base) for name in ("cert", "key"))
     for name in {"cert", "key"} - inner.given.keys():
-        inner.problem(name, "is missing: a file of PEM here")
+        inner.problem(name, "is missing: give a PEM file on this machine")
     check.take("tls", inner)
     return Tls(cert, key) if cert and key else None
 
@@ -301,9 +301,11 @@ def _values(check: Check, key: str, pattern: re.Pattern[str], form: str) -> dict
 
 def _flags(check: Check, role: Role) -> dict[str, str]:
     key = f"{role}_flags"
-    flags = _values(check, key, re.compile(r"[a-z][a-z0-9_]*"), "anything but small letters, digits and _")
+    flags = _values(
+        check, key, re.compile(r"[a-z][a-z0-9_]*"), "anything but lower-case letters, digits and _"
+    )
     for name in flags.keys() & rules.OWN_FLAGS[role]:
-        check.problem(f"{key}/{name}", "is decided by the plan: leave it out")
+        check.problem(f"{key}/{name}", "is set by the plan: remove it")
     return flags
 
 
@@ -315,5 +317,5 @@ def _options(check: Check) -> str:
     try:
         shlex.split(options)
     except ValueError as error:
-        check.problem("options", f"are no words: {error}")
+        check.problem("options", f"cannot be split into words: {error}")
     return options

@@ -50,7 +50,7 @@ class Kept:
         """
         if not self.is_there:
             raise BadConfiguration(
-                f"{self.directory}: no secrets have been chosen", remedy="mesos-gpu cluster apply"
+                f"{self.directory}: no secrets have been generated", remedy="mesos-gpu cluster apply"
             )
         text = private.read_text(self.directory / name, name)
         if name == "master/master-acls.json":
@@ -76,7 +76,7 @@ class Kept:
         except OSError as error:
             if self.directory.exists():
                 raise Conflict(
-                    f"{self.directory} is there already", remedy="--secrets names another directory"
+                    f"{self.directory} exists already", remedy="give another directory with --secrets"
                 ) from error
             raise
         finally:
@@ -90,8 +90,8 @@ class Kept:
             return  # access lists that the operator wrote
         if not set(self.roles) <= set(listed):
             raise BadConfiguration(
-                f"{self.directory} is for the role {', '.join(listed)}, and the file is for {', '.join(self.roles)}",
-                remedy="have role: and --mesos-role-of of schedulers' options say the same; or change the lists in "
+                f"{self.directory} is for the role {', '.join(listed)}, but the file is for {', '.join(self.roles)}",
+                remedy="use the same roles in role: and --mesos-role-of of schedulers' options; or change the lists of "
                 f"{self.directory}/master",
             )
 

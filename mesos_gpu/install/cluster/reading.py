@@ -19,10 +19,12 @@ def read(file: Path, record: Record) -> Cluster:
     text = file.read_text(encoding="utf-8", errors="replace")
     value = parse(text, str(file))
     if not isinstance(value, dict):
-        raise BadFile(f"{file} is no object with hosts", remedy="docs/install.md has an example")
+        raise BadFile(f"{file} is not an object with hosts", remedy="see the example in docs/install.md")
     decoded = decode(value, file.parent, record)
     if not isinstance(decoded, list):
         return decoded
     line_of = lines_of(text)
     lines = "\n".join(f"  {placed(line_of, problem.path, problem.reason)}" for problem in decoded)
-    raise BadFile(f"{file} describes no cluster:\n{lines}", remedy="correct the file; docs/install.md")
+    raise BadFile(
+        f"{file} does not describe a valid cluster:\n{lines}", remedy="correct the file; docs/install.md"
+    )

@@ -185,9 +185,9 @@ def _entry(remembered: Remembered) -> dict[str, object]:
 def _remembered(name: str, entry: _Entry) -> Remembered:
     """Return the host of an entry, unless the entry has paths or units of other programs."""
     if strange := [path for path in entry.files if not _OURS.fullmatch(path) or ".." in path.split("/")]:
-        raise ValueError(f"{name}: {strange[0]} is no file of this program")
+        raise ValueError(f"{name}: {strange[0]} is not a file of this program")
     if strange := [unit for unit in entry.units if not _UNIT.fullmatch(unit)]:
-        raise ValueError(f"{name}: {strange[0]} is no service of this program")
+        raise ValueError(f"{name}: {strange[0]} is not a service of this program")
     ssh = Ssh(
         entry.host,
         entry.user,

@@ -61,12 +61,12 @@ def of_deb(path: Path, name: str) -> Release:
         with path.open("rb") as file:
             text = _control(file)
     except (ValueError, tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ValueError(f"{expected}; {path.name} is no Debian package: {error}") from error
+        raise ValueError(f"{expected}; {path.name} is not a Debian package: {error}") from error
     control = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line and line[0] != " ")
     if control.get("Package") != name:
         raise ValueError(f"{expected}; {path.name} has {control.get('Package', 'no name')}")
     if missing := {"Version", "Architecture"} - control.keys():
-        raise ValueError(f"{expected}; {path.name} says no {' and no '.join(sorted(missing))}")
+        raise ValueError(f"{expected}; {path.name} has no {' and no '.join(sorted(missing))}")
     return Release(name, control["Version"], control["Architecture"], control.get("Depends", ""))
 
 

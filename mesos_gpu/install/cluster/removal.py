@@ -52,12 +52,12 @@ class Removal:
     def lines(self) -> Iterator[str]:
         """Yield a description of each step."""
         if self.drains:
-            yield "drain it: what runs there goes elsewhere"
+            yield "drain it: its tasks are moved"
         yield from (f"stop and disable {unit}" for unit in self.units)
         if MASTER_UNIT in self.units:
             yield "remove its copy of the registry: the other masters have it"
         if ZOOKEEPER_UNIT in self.units:
-            yield "remove its copy of what ZooKeeper keeps"
+            yield "remove its copy of ZooKeeper's data"
         yield from (f"remove {path}" for path in self.files)
         if self.program:
             yield "remove mesos_gpu"
@@ -153,17 +153,17 @@ def see_quorums(record: Record, cluster: Cluster, running: Collection[tuple[str,
             raise BadConfiguration(
                 f"{', '.join(gone)} would leave with the role {role} while it does not run on {', '.join(down)}: "
                 "what they have agreed on may be nowhere else",
-                remedy=f"have it run on {', '.join(down)} first",
+                remedy=f"start it on {', '.join(down)} first",
             )
     gone, stay = leaving(record, cluster, Role.SCHEDULER)
     if gone and not stay and any(cluster.of(Role.SCHEDULER)):
         raise BadConfiguration(
             f"the scheduler's state is on {', '.join(gone)}, which would leave, and on no host that stays",
-            remedy="have the old and the new one for a while, with a copy of the state: docs/high-availability.md",
+            remedy="run both schedulers for a while, the new one with a copy of the state: docs/high-availability.md",
         )
 
 
 def _fewer(most: int, role: Role) -> str:
     if most:
         return f"let at most {counted(most, 'host')} leave, apply, and then the next"
-    return f"a {role} that is alone cannot be replaced: have three, apply, and then let it leave"
+    return f"a single {role} cannot be replaced: use three, apply, and then let it leave"

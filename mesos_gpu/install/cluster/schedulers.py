@@ -68,7 +68,7 @@ class Schedulers:
             if time.monotonic() > until:
                 raise NotDrained(
                     f"{host.name}: {tasks} tasks still run there",
-                    remedy="look at `mesos-gpu tasks`; then apply again: the host stays drained",
+                    remedy="see `mesos-gpu tasks`; then apply again: the host stays drained",
                 )
             time.sleep(_EACH_S)
 
@@ -92,7 +92,7 @@ class Schedulers:
             if time.monotonic() > until:
                 details = "; ".join(f"{name}: {words}" for name, (_, words) in statuses.items())
                 raise Unavailable(
-                    f"no scheduler leads: {details}", remedy="look at /var/log/mesos-gpu/scheduler.log there"
+                    f"no scheduler leads: {details}", remedy="see /var/log/mesos-gpu/scheduler.log there"
                 )
             time.sleep(_EACH_S)
 
@@ -103,10 +103,10 @@ class Schedulers:
             return False, done[1].strip()[-500:] if done else "it is not reached"
         leader = _document(done[1])
         if not leader["leads"]:
-            return False, "it stands by"
+            return False, "it is on standby"
         code, output = self._run(host, ("status", "--json")) or (1, "")
         if code or not _document(output).get("connected"):
-            return False, "it leads, and does not reach Mesos' master"
+            return False, "it leads, but is not connected to the Mesos master"
         return True, "it leads"
 
     def _ask(self, *words: str) -> str | None:

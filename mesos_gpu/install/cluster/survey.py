@@ -117,7 +117,7 @@ def read(user: str, done: Done) -> Survey:
         _see_root(user, done)
         raise Unavailable(
             f"the survey of the host failed (exit status {done.code}):\n{done.output[-2000:]}",
-            remedy="its sh must be that of Debian",
+            remedy="its sh must be Debian's",
         )
     return survey
 
@@ -187,15 +187,19 @@ def _needs(plan: HostPlan, facts: Mapping[str, str], *, starts: bool) -> Iterato
     """Yield requirements of a host: whether each is met, the message if not, and the remedy."""
     machine, planned = facts.get("machine"), plan.host.cgroups
     there = {"tmpfs": "v1", "cgroup2fs": "v2"}.get(facts.get("cgroups", ""), "")
-    yield facts.get("uid") == "0", "commands there are not root's", "ssh: user: root, or one with sudo"
-    yield "debian" in facts, "there is no dpkg", "take a host with Debian 12 or later"
+    yield (
+        facts.get("uid") == "0",
+        "commands there do not run as root",
+        "use ssh: user: root, or a user with sudo",
+    )
+    yield "debian" in facts, "there is no dpkg", "use a host with Debian 12 or later"
     if starts:
-        remedy = "--no-start, and start the commands of the units"
-        yield "systemd" in facts, "systemd does not run there", remedy
+        remedy = "use --no-start, and start the commands of the units yourself"
+        yield "systemd" in facts, "systemd is not running there", remedy
     if {Role.MASTER, Role.AGENT} & {*plan.host.roles}:
-        yield machine == "x86_64", f"this package's Mesos is for x86_64, not {machine}", "take another host"
+        yield machine == "x86_64", f"this package's Mesos is for x86_64, not {machine}", "use another host"
     if Role.AGENT in plan.host.roles and there:
-        what = f"cgroups: {planned} is written, and the host has {there}"
+        what = f"cgroups: {planned} is given, but the host has {there}"
         yield there == planned, what, f"write cgroups: {there}"
 
 
@@ -204,15 +208,15 @@ def _needs_of_program(
 ) -> Iterator[tuple[bool, str, str]]:
     """Yield requirements, like `_needs`, of the installed program and of the one to install."""
     if package.program:
-        remedy = "install it there, or name a wheel or deb in package:"
+        remedy = "install it there, or give a wheel or deb in package:"
         yield "program" in facts, f"there is no program {package.program}", remedy
     if (release := package.release) is None:
         return
     there = facts.get("architecture", "")
     what = f"the package is for {release.architecture}, and the host is {there or 'of another kind'}"
-    yield release.architecture in ("all", there), what, "`make deb` on such a host, or a wheel"
-    what = f"mesos_gpu {facts.get('version')} is there, which is later than {release.version}"
-    remedy = "--downgrade, and what docs/upgrade.md says of the way back"
+    yield release.architecture in ("all", there), what, "run `make deb` on such a host, or use a wheel"
+    what = f"mesos_gpu {facts.get('version')} is installed there, which is later than {release.version}"
+    remedy = "use --downgrade, and follow docs/upgrade.md"
     yield downgrade or "newer" not in facts, what, remedy
 
 

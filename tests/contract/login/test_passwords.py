@@ -73,7 +73,7 @@ def test_a_wrong_one_is_refused_and_both_challenges_are_named(
     rig: LoginRig, name: str, password: str
 ) -> None:
     refused = rig.call("GET", "/v1/jobs", headers=basic(name, password))
-    assert said(refused) == (401, "this name and this password do not belong together")
+    assert said(refused) == (401, "wrong name or password")
     challenges = refused.headers["WWW-Authenticate"]
     assert challenges == 'Bearer realm="mesos_gpu", Basic realm="mesos_gpu", charset="UTF-8"'
 

@@ -169,7 +169,7 @@ def test_a_host_that_is_not_as_the_file_says_is_refused(hosts: dict[str, RemoteH
     file = described(hosts, tmp_path, z="roles: [agent], gpus: 1, cgroups: v1")
     done = applied(file, "--host", "z", "--only", "files")
     assert done.exit_code == 78
-    assert "z: cgroups: v1 is written, and the host has v2" in done.output
+    assert "z: cgroups: v1 is given, but the host has v2" in done.output
 
 
 @pytest.mark.on_change("install")

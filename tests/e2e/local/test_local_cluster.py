@@ -511,5 +511,5 @@ def test_polling_gives_up_with_a_name() -> None:
 
 @pytest.mark.parametrize("attributes", [{"model": "Tesla A"}, {"a:b": "c"}, {"a": "b;c"}, {"a\n": "b"}])
 def test_attributes_that_mesos_would_change_are_refused(attributes: dict[str, str]) -> None:
-    with pytest.raises(BadConfiguration, match="Mesos cannot hold the attribute"):
+    with pytest.raises(BadConfiguration, match="Mesos cannot store the attribute"):
         AgentSpec(attributes=attributes)

@@ -81,7 +81,7 @@ def test_high_water_older_state_may_be_accepted_by_an_operator(
     saved = store.load()
     assert (saved.framework_id, saved.doubtful) == ("fw", True), "its tasks are found by the framework's id"
     assert store.key().hex() == key, "and believed by its key"
-    assert "older than what was written" in caplog.text
+    assert "older than its last commit" in caplog.text
     store.close()
     store = SqliteStore(path)
     assert store.load().doubtful, "until the master's tasks were looked through"

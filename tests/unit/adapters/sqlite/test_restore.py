@@ -109,7 +109,7 @@ def test_restore_makes_the_replaced_state_the_older_one(path: Path, copy: Path) 
     placed, _ = restore(copy, path)
     assert placed.kept is not None
     placed.kept.replace(path)
-    with pytest.raises(BadConfiguration, match="older than what runs"):
+    with pytest.raises(BadConfiguration, match="an older copy"):
         SqliteStore(path)
     restore(copy, path)
     assert jobs_in(path) == ["old"]
