@@ -35,7 +35,7 @@ class Mps3:
         self.control = control
 
     def daemon(self, most: Limits, *, across_users: bool = False) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Return arguments for the foreground; the variable is set too. With -m only servers of root are possible."""
+        """Return arguments for the foreground; the variable would override -p. With -m servers must be root's."""
         return ("-f", "-p", "3", *(("-m",) if across_users else ())), {PROTOCOL: "3"}
 
     def open(self, gpu: GpuId, uid: int, most: Limits) -> None:

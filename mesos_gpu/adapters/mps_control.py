@@ -231,7 +231,7 @@ class Mps(Protocol):
         """Make the daemon serve a user on a card, no client beyond `most`; harmless if it does already."""
 
     def admit(self, task: str, limits: Limits) -> None:
-        """Tell the daemon a task's limits; also to change them."""
+        """Set or change a task's limits in the daemon."""
 
     def client(self, task: str, limits: Limits) -> Client:
         """Return what the task needs to become a client within its limits."""

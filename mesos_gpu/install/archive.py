@@ -19,7 +19,7 @@ NAME: Final = "mesos-gpu-executor.pyz"
 OWN: Final = ("isolator", "mesos_gpu", "volumes")
 #: Pure Python packages that programs of hosts import, by their distribution.
 OTHERS: Final = {"nvidia-ml-py": "pynvml", "platformdirs": "platformdirs", "pyelftools": "elftools"}
-#: Packages compiled for one Python and machine: they are installed on hosts that need them to deliver secrets.
+#: Packages compiled for one Python and machine: only the scheduler's host, which encrypts secrets, needs them.
 LEFT_OUT: Final = frozenset({"cryptography"})
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal sources give equal archives
 _LINE: Final = 'DIGEST = ""'

@@ -36,9 +36,7 @@ EXECUTOR: Final = (
     "isolator.runs.memory",
 )
 NAME: Final = "programs.flat"
-KEPT_S: Final = (
-    86400.0  # before an unused file is removed from the cache, which several installations may share
-)
+KEPT_S: Final = 86400.0  # age of files that are removed from the cache, which several installations may share
 _LOADER: Final = Path(__file__).with_name("flat_loader.py")
 #: The file is read unbuffered, so that it is in memory once: a second copy would cost each start 350 page faults.
 _BEGIN: Final = """\

@@ -15,7 +15,7 @@ from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.adapters.tls.trust import MODERN, load_authorities, load_certificate, unusable
 from mesos_gpu.errors import BadConfiguration
 
-_NOT_A_GROUP_S: Final = 0o027  # mode bits other than reading by a group, such as Debian's ssl-cert
+_NOT_A_GROUP_S: Final = 0o027  # forbidden mode bits: a group may read the key, such as Debian's ssl-cert
 _CHMOD: Final = (
     "give it to root or the scheduler's user, and chmod 600 (or 640, for a dedicated group); "
     "if others could read it, choose a new key"

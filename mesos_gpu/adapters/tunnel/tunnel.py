@@ -49,7 +49,7 @@ class Tunnel:
             os.set_blocking(file, False)
 
     def listen(self, listener: socket.socket, port: int) -> None:
-        """Forward connections to a listening socket to a port of the other end."""
+        """Forward connections that a listening socket accepts to a port at the other end."""
         listener.setblocking(False)
         self._listeners[listener] = port
 

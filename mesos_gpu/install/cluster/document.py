@@ -289,7 +289,7 @@ def _address(check: Check) -> IPv4Address:
 
 
 def _values(check: Check, key: str, pattern: re.Pattern[str], form: str) -> dict[str, str]:
-    """Values that stand between single quotes in a file of variables."""
+    """Return values for an environment file, in which they are put between single quotes."""
     values = check.strings(key, pattern, form)
     for name, value in values.items():
         if is_text(value) and not _VALUE.fullmatch(value):

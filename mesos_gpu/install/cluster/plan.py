@@ -115,7 +115,7 @@ class HostPlan:
     number: int = 0
 
     def commands(self, package: Package) -> Iterator[str]:
-        """Yield the commands that `cluster apply` runs as root, for manual use; files go before the last two."""
+        """Yield the commands that `cluster apply` runs as root, for manual use; files go before systemd's commands."""
         if self.packages:
             yield f"apt-get install -y --no-install-recommends {' '.join(self.packages)}"
         if self.program and package.deb:

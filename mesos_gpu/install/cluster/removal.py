@@ -106,7 +106,7 @@ def removals(record: Record, cluster: Cluster, plans: Sequence[HostPlan]) -> lis
 def still_there(removal: Removal, seen: Survey) -> Removal:
     """Return the part of a removal that its host still has.
 
-    If anything of its services is left, all of them are stopped: one that was stopped by hand leaves data behind too.
+    If any of the files or services are left, all services are removed: one that was stopped by hand leaves data too.
     """
     files = tuple(path for path in removal.files if path in seen.files)
     left = files or {*removal.units} & (seen.active | seen.enabled)
