@@ -166,7 +166,7 @@ def test_high_water_leaves_the_mode_of_a_shared_directory(
     assert caplog.text == ""
     tmp_path.chmod(0o777)
     SqliteStore(tmp_path / "state.sqlite").close()
-    assert "others may write" in caplog.text
+    assert "other users may write" in caplog.text
 
 
 def test_high_water_link_is_not_followed(path: Path, tmp_path: Path) -> None:

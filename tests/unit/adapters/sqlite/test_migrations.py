@@ -234,7 +234,7 @@ def test_migration_copy_is_named_by_an_earlier_program(path: Path, monkeypatch: 
         SqliteStore(path)
     assert "restore a backup that has schema 6 at most" in refused.value.remedy, "that copy is too new, too"
     schema.before(path, LATEST).write_bytes(b"no state at all" * 100)
-    with pytest.raises(Damaged, match="knows 6 at most"):
+    with pytest.raises(Damaged, match="supports 6 at most"):
         SqliteStore(path)
     monkeypatch.undo()
     assert version_in(path) == LATEST

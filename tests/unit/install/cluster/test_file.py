@@ -60,9 +60,9 @@ def test_a_host_is_reached_as_all_are_but_for_what_it_says_itself() -> None:
     ("changes", "place", "reason"),
     [
         ({"m1": {"address": "-oProxyCommand=x"}}, "/hosts/m1/address", "IPv4 address"),
-        ({"m1": {"address": "10.0.0.2"}}, "/hosts/m2/address", "that of m1, too"),
-        ({"m1": {"address": "127.0.0.1"}}, "/hosts/m1/address", "the others reach it"),
-        ({"m1": {"address": "0.0.0.0"}}, "/hosts/m1/address", "the others reach it"),
+        ({"m1": {"address": "10.0.0.2"}}, "/hosts/m2/address", "also the address of m1"),
+        ({"m1": {"address": "127.0.0.1"}}, "/hosts/m1/address", "the other hosts reach it"),
+        ({"m1": {"address": "0.0.0.0"}}, "/hosts/m1/address", "the other hosts reach it"),
         ({"m1": {"roles": ["zookeeper"]}}, "/hosts", "2 hosts with the role master; an even number"),
         ({"m1": {"roles": ["mister"]}}, "/hosts/m1/roles", 'got ["mister"]'),
         ({"m1": {"gpus": 4}}, "/hosts/m1/gpus", "role agent: remove it"),
