@@ -1,1 +1,1 @@
-"""What is outside, a file for each: Mesos, NVML, SQLite, the clock."""
+"""Adapters to the outside: Mesos, NVML, SQLite, TLS, other hosts, files and the clock."""

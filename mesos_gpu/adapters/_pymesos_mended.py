@@ -1,9 +1,8 @@
-"""pymesos' scheduler driver with its defects mended: its dispatch of events is kept, its IO loop is not.
+"""pymesos' scheduler driver with fixes: its dispatch of events is kept, its IO loop is replaced.
 
-pymesos 0.3.15 as shipped sends TEARDOWN when a callback raises, resubscribes thousands of times a second,
-never notices a silent master, and drops calls while it is disconnected. Here one thread keeps one
-subscription alive, and calls go out on the caller's thread over a connection of their own: neither waits
-for the other.
+pymesos 0.3.15 as shipped sends TEARDOWN when a callback raises, resubscribes thousands of times a second, never notices
+a silent master, and drops calls while it is disconnected. Here one thread keeps one subscription alive, and calls are
+sent on the caller's thread over a connection of their own: neither waits for the other.
 """
 
 import contextlib
@@ -49,7 +48,7 @@ FATAL_ERRORS: Final = ("framework failed over", REMOVED)
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Undo what an import does to signals: pymesos takes SIGINT, or fails outside the main thread."""
+    """Undo changes of signal handlers by an import: pymesos takes SIGINT, or fails outside the main thread."""
     real, here = signal.signal, threading.get_ident()
 
     def keep(signum: int, handler: Any) -> Any:
@@ -63,7 +62,7 @@ def _signals_kept() -> Iterator[None]:
 
 
 def _provide_parser() -> None:
-    """pymesos imports http_parser.http, of a distribution whose C extension does not build on CPython 3.11 or later."""
+    """Replace http_parser.http, which pymesos imports: its C extension does not build on CPython 3.11 or later."""
     package = ModuleType("http_parser", "Stands for http-parser: `mesos_gpu.adapters.http_parser`.")
     package.http = http_parser  # type: ignore[attr-defined]
     sys.modules.update({"http_parser": package, "http_parser.http": http_parser})
@@ -71,7 +70,7 @@ def _provide_parser() -> None:
 
 @contextlib.contextmanager
 def _of_the_release() -> Iterator[None]:
-    """Where a release's wheel has brought pymesos, that is imported, whatever else of this name is installed."""
+    """Import pymesos from a release's wheel if it has one, whatever other version is installed."""
     brought = str(Path(__file__).parents[1] / "vendored")
     if not os.path.isdir(brought):
         yield
@@ -93,29 +92,29 @@ except ModuleNotFoundError as error:
         raise
     raise Unavailable(
         "pymesos, the scheduler's driver, is not installed",
-        remedy="pip install --no-deps pymesos==0.3.15: with its dependencies it does not install, see docs/adr/0015",
+        remedy="pip install --no-deps pymesos==0.3.15: its dependencies cannot be installed, see docs/adr/0015",
     ) from error
 
-pymesos.logger.removeHandler(pymesos.handler)  # to stderr: where logs go is for the application to say
+pymesos.logger.removeHandler(pymesos.handler)  # the application decides where logs go, not pymesos
 pymesos.logger.setLevel(logging.NOTSET)
 Scheduler: Final = pymesos.Scheduler
 
 
 class _Detector(detector.MasterDetector):  # type: ignore[misc]
-    """Follows the leader that ZooKeeper names, also where no master has been yet: pymesos then gives up for ever."""
+    """Detector of the leader that also waits for a first master to register; pymesos would give up for ever."""
 
     def start(self) -> None:
-        """Connect, and look from now on."""
+        """Connect, and watch from now on."""
         detector.adjust_zk_logging_level()
         self.zk.start()
         detector.DataWatch(self.zk, "", self._look)
 
     def _look(self, _data: bytes | None, status: object) -> bool:
-        """Whether to be called again, when the path comes into being."""
+        """Handle a change of the path. Return whether to be called again, which is until the path exists."""
         if status is not None:
             detector.ChildrenWatch(self.zk, "", self.choose)
             return False
-        logger.warning("no master has registered at zk://%s yet: waiting for one", self.uri)
+        logger.warning("no master has registered at zk://%s yet: waiting for the first one", self.uri)
         self.agent.onNoMasterDetectedMessage()
         return True
 
@@ -124,14 +123,13 @@ detector.MasterDetector = _Detector
 
 
 class NotConnected(Unavailable):
-    """A call had no subscription to go to, or no answer came.
+    """A call failed because there was no subscription, or no answer came.
 
-    `maybe_delivered` is true where the call may have reached the master. It is never sent twice from here: a
-    second ACCEPT of the same offers would report its tasks as dropped while they run.
+    `maybe_delivered` is true if the call may have reached the master. It is never sent twice from here: a second ACCEPT
+    of the same offers would report its tasks as dropped while they run.
     """
 
     def __init__(self, what: str, *, maybe_delivered: bool = False) -> None:
-        """Say what is missing."""
         super().__init__(what, remedy="check that the Mesos master is up; the driver reconnects by itself")
         self.maybe_delivered = maybe_delivered
 
@@ -140,27 +138,26 @@ class CallFailed(Unavailable):
     """The master answered a call with an HTTP status other than 2xx."""
 
     def __init__(self, kind: str, status: int, body: str) -> None:
-        """Keep the answer."""
         super().__init__(
             f"Mesos refused {kind} with HTTP {status}: {body.strip()}",
-            remedy=REMEDIES.get(status, "look at the master's log; call again after the next registration"),
+            remedy=REMEDIES.get(status, "see the master's log; call again after the next registration"),
         )
         self.status, self.body = status, body
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How long the driver waits, in seconds.
+    """Timeouts and pauses of the driver, in seconds.
 
     Args:
         first_pause_s: Longest pause after the first failure; each further one is `growth` times as long.
-        longest_pause_s: No pause is longer.
-        settled_s: A subscription that lived this long starts the pauses anew: a master that closes each
-            stream at once does not.
-        answer_s: For a connection and for the answer to SUBSCRIBE.
-        call_s: For the answer to any other call.
-        missed_heartbeats: That many heartbeat intervals without a byte end a subscription.
-        clock: Monotonic time, in seconds.
+        longest_pause_s: Upper bound of all pauses.
+        settled_s: Duration of a subscription after which pauses start again from the first; a master that closes each
+            stream at once does not reach it.
+        answer_s: Timeout for a connection and for the answer to SUBSCRIBE.
+        call_s: Timeout for the answer to any other call.
+        missed_heartbeats: Number of heartbeat intervals without a byte that end a subscription.
+        clock: Function that returns monotonic time.
     """
 
     first_pause_s: float = 0.2
@@ -173,23 +170,23 @@ class Timings:
     clock: Callable[[], float] = time.monotonic
 
     def pause_s(self, failures: int) -> float:
-        """A random pause, between half of what is due and all of it."""
-        due = min(self.longest_pause_s, self.first_pause_s * self.growth ** min(failures, 64))
-        return due * random.uniform(0.5, 1.0)
+        """Return a random pause, between half of the nominal pause and all of it."""
+        nominal_s = min(self.longest_pause_s, self.first_pause_s * self.growth ** min(failures, 64))
+        return nominal_s * random.uniform(0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """Where calls go while the framework is subscribed."""
+    """Destination of calls while the framework is subscribed."""
 
     host: str
     port: int
     stream_id: str
-    name: str  # of the master, as its certificate has it
+    name: str  # name of the master in its certificate
 
 
 class _TlsConnection(http.client.HTTPConnection):
-    """HTTPS to an address, where the certificate must be for a name."""
+    """HTTPS connection to an address whose certificate must be for a given name."""
 
     def __init__(self, link: _Link, tls: ssl.SSLContext, timeout_s: float) -> None:
         super().__init__(link.host, link.port, timeout=timeout_s)
@@ -218,12 +215,22 @@ def _tell(callback: Callable[..., None], *arguments: Any) -> None:
 
 
 class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymesos has no types
-    """pymesos' driver, mended; `call` sends, and the callbacks of `sched` run on the IO thread.
+    """pymesos' driver with fixes; `call` sends, and the callbacks of `sched` run on the IO thread.
 
-    `sched.error` is called at most once, when the driver gave up for good: it does not subscribe again.
+    `sched.error` is called at most once, when the driver has given up for good: it does not subscribe again. Nothing is
+    sent before `start`.
+
+    Args:
+        sched: Object with pymesos' callbacks.
+        framework: FrameworkInfo, sent unchanged.
+        master: `HOST:PORT` of any master, or a zk:// URL.
+        principal: Principal for basic authentication; None for none.
+        secret: Secret of the principal.
+        timings: Timeouts and pauses.
+        tls: Context that verifies the master; None for plain HTTP.
     """
 
-    # pymesos' own, guarded by its `_lock` but for the flag, which is only ever read outside it:
+    # Attributes of pymesos, guarded by its `_lock` except the flag, which is only ever read outside it:
     _started: bool
     _wakeup_fds: tuple[int, int] | None
     _conn: http.client.HTTPConnection | None
@@ -240,7 +247,6 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         timings: Timings,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Nothing is sent before `start`. `framework` is a FrameworkInfo, sent as it is. `tls`: None for plain HTTP."""
         super().__init__(
             sched,
             framework,
@@ -253,22 +259,22 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         self._timings, self._tls = timings, tls
         self._link: _Link | None = None  # set and cleared by the IO thread, read by all
         self._call_lock = threading.Lock()  # guards _conn; the IO thread never takes it
-        # Of the IO thread alone:
+        # Used by the IO thread only:
         self._stream: EventStream | None = None
-        self._stale: EventStream | None = None  # one that is to end; set by any thread
+        self._stale: EventStream | None = None  # a stream that has to end; set by any thread
         self._patience_s = timings.answer_s
         self._subscribed_at: float | None = None
 
-    # --- from any thread
+    # --- called from any thread
 
     @property
     def framework(self) -> dict[str, Any]:
-        """The FrameworkInfo as given: no `GET /version` decides on its capabilities."""
+        """The FrameworkInfo as given: its capabilities do not depend on the master's version."""
         return dict(self._framework)
 
     @property
     def connected(self) -> bool:
-        """Whether the framework is subscribed: a call may succeed."""
+        """Whether the framework is subscribed, so that a call may succeed."""
         return self._link is not None
 
     def start(self) -> None:
@@ -280,7 +286,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             raise NotConnected(f"the leading master was not found at {self.master_uri}: {error}") from error
 
     def stop(self, failover: bool = True) -> None:
-        """End the IO thread and close all sockets. With `failover` false, TEARDOWN first, which may raise."""
+        """End the IO thread and close all sockets. With `failover` false, send TEARDOWN first, which may raise."""
         try:
             if not failover:
                 self.call("TEARDOWN")
@@ -295,18 +301,18 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
                 self._close()
 
     def change_master(self, new_master: str | None) -> None:
-        """Follow another master, or none until further notice."""
+        """Follow another master, or none until the next call."""
         with self._lock:
             self._new_master = new_master
         self._notify()
 
     def resubscribe(self) -> None:
-        """End the stream that there is, if any."""
+        """End the current stream, if any, so that the IO thread subscribes again."""
         self._stale = self._stream
         self._notify()
 
     def call(self, kind: str, **payload: Any) -> None:
-        """Send one call, once, and wait for its answer. Raises `NotConnected` or `CallFailed`."""
+        """Send a call once, and wait for its answer. Raises `NotConnected` or `CallFailed`."""
         self._send({"type": kind, "framework_id": {"value": self.framework_id}, **payload})
 
     def _send(
@@ -316,6 +322,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         method: str = "POST",
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        """Send a call on the connection for calls, and wait for its answer."""
         kind, data = body["type"], json.dumps(body).encode()
         with self._call_lock:
             link = self._link
@@ -333,7 +340,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             raise CallFailed(kind, response.status, answer.decode(errors="replace"))
 
     def get(self, path: str) -> Any:
-        """A JSON document of the master, over a connection of its own. Raises `NotConnected` or `CallFailed`."""
+        """Request a JSON document from the master over a separate connection. Raises `NotConnected` or `CallFailed`."""
         link = self._link
         if link is None:
             raise NotConnected(f"GET {path} was not sent: not subscribed to a Mesos master")
@@ -360,12 +367,12 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         return {**headers, **(more or {})}
 
     def _connection(self, link: _Link, kind: str) -> http.client.HTTPConnection:
-        """The connection for calls, made anew if the master changed or closed it."""
+        """Return the connection for calls; a new one if the master changed or closed it."""
         old = self._conn
         if old is not None and old.sock is not None and (old.host, old.port) == (link.host, link.port):
             poll = select.poll()
             poll.register(old.sock, select.POLLIN)
-            if not poll.poll(0):  # readable while idle: it was closed
+            if not poll.poll(0):  # readable without a request means closed
                 return old
         self._close()
         new = _connection_to(link, self._tls, self._timings.call_s)
@@ -376,12 +383,12 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         self._conn = new
         return new
 
-    # --- on the IO thread
+    # --- called on the IO thread
 
     def _run(self) -> None:
         try:
             self._keep_subscribed()
-        except BaseException as error:  # whatever it was: the owner must hear of it, not the main thread
+        except BaseException as error:  # any failure must be reported to the owner
             logger.exception("the IO thread of the Mesos driver died")
             self._give_up(f"the thread that reads the events of Mesos died: {error!r}")
         finally:
@@ -392,6 +399,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
                 os.close(fd)
 
     def _keep_subscribed(self) -> None:
+        """Run subscriptions one after another, with pauses after failures, until the driver stops."""
         failures, leader = 0, None
         while self._goes_on():
             home = self._new_master
@@ -413,7 +421,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         return self._started
 
     def _session(self, master: str, home: str, attempt: int) -> tuple[str, str | None]:
-        """Run a subscription from connect to end, and say why it ended, and the leader that the master named."""
+        """Run one subscription from connect to end. Return why it ended, and the leader that the master named."""
         self._master, self._patience_s, self._subscribed_at = master, self._timings.answer_s, None
         try:
             self._stream = EventStream(master, self.gen_request(), attempt, self._tls)
@@ -425,13 +433,13 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         except (OSError, StreamLost) as error:
             return str(error), None
         except ValueError as error:
-            return f"its name or its answer makes no sense: {error}", None
+            return f"invalid address or answer: {error}", None
         finally:
             self._disconnect()
-        return "the leading master changed, or a new subscription is wanted", None
+        return "the leading master changed, or a new subscription was requested", None
 
     def _follow(self, stream: EventStream, home: str) -> None:
-        """Take events until the stream fails, the driver stops, or another master is to be followed."""
+        """Process events until the stream fails, the driver stops, or another master is to be followed."""
         now = self._timings.clock
         heard_at, wakeup = now(), self._wakeup_fd()
         with selectors.PollSelector() as selector:
@@ -444,7 +452,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
                     os.read(wakeup, 4096)
                 mask = ready.get(stream, 0)
                 if not mask and left_s <= 0:
-                    raise StreamLost(f"not a byte for {self._patience_s:g} s")
+                    raise StreamLost(f"no data for {self._patience_s:g} s")
                 if mask & selectors.EVENT_WRITE:
                     stream.write()
                     selector.modify(stream, stream.wanted)
@@ -455,7 +463,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
                     selector.modify(stream, stream.wanted)
 
     def _pause(self, pause_s: float | None) -> None:
-        """Sleep, unless `stop` or `change_master` wakes us."""
+        """Sleep, unless `stop` or `change_master` wakes this thread."""
         wakeup = self._wakeup_fd()
         with selectors.PollSelector() as selector:
             selector.register(wakeup, selectors.EVENT_READ)
@@ -479,7 +487,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         _tell(self.sched.error, self, message)
 
     def process_event(self, event: dict[str, Any]) -> None:
-        """Dispatch. An event that cannot be handled ends the stream: the next one brings it again."""
+        """Dispatch an event. An event that cannot be handled ends the stream: the next subscription repeats it."""
         try:
             super().process_event(event)
         except StreamLost:
@@ -489,9 +497,9 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             raise StreamLost(f"the event {event.get('type')} could not be handled: {error!r}") from error
 
     def on_subscribed(self, info: dict[str, Any]) -> None:
-        """Open the way for calls, then tell; the heartbeat's interval sets how long silence is borne."""
+        """Enable calls, then report the subscription; the heartbeat's interval sets the longest accepted silence."""
         assert self._stream is not None
-        known = self.framework_id is not None
+        reregistered = self.framework_id is not None
         self.framework_id = info["framework_id"]["value"]
         interval_s = float(info.get("heartbeat_interval_seconds", DEFAULT_HEARTBEAT_S))
         self._patience_s = interval_s * self._timings.missed_heartbeats
@@ -499,13 +507,13 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         self._link = _Link(*self._stream.peer, self._stream.stream_id or "", self._stream.name)
         hostname, port = split_address(self._master)
         master_info = {"hostname": hostname, "port": port, "scheme": "http" if self._tls is None else "https"}
-        if known:
+        if reregistered:
             self.sched.reregistered(self, master_info)
         else:
             self.sched.registered(self, {"value": self.framework_id}, master_info)
 
     def on_failure(self, failure: dict[str, Any]) -> None:
-        """An agent or an executor ended; `status` is optional in the protocol (-1: not said)."""
+        """Report that an agent or an executor ended; `status` is optional in the protocol (-1 if not given)."""
         if "executor_id" in failure:
             status = failure.get("status", -1)
             self.sched.executorLost(self, failure["executor_id"], failure.get("agent_id", {}), status)
@@ -513,7 +521,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             self.sched.slaveLost(self, failure["agent_id"])
 
     def on_error(self, event: dict[str, Any]) -> None:
-        """ERROR ends every subscription. Some mean that another one must not follow."""
+        """End the subscription after an ERROR event; after some errors the driver must not subscribe again."""
         message = str(event["message"])
         if any(fatal in message.lower() for fatal in FATAL_ERRORS):
             logger.error("Mesos: %s; not subscribing again", message)

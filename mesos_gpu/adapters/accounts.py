@@ -1,4 +1,4 @@
-"""Accounts of this host."""
+"""Unix accounts of this host."""
 
 import grp
 import os
@@ -8,15 +8,15 @@ from mesos_gpu.model.jobs.users import Account
 
 
 def account_of(name: str) -> Account | None:
-    """Look an account up by its name; None: there is none."""
+    """Return the Unix account with a name; None if it does not exist."""
     try:
         return _account(pwd.getpwnam(name))
-    except (KeyError, ValueError):  # ValueError: NUL
+    except (KeyError, ValueError):  # ValueError: the name has a NUL
         return None
 
 
 def account_of_uid(uid: int) -> Account | None:
-    """Look an account up by its number; None: there is none."""
+    """Return the Unix account with a uid; None if it does not exist."""
     try:
         return _account(pwd.getpwuid(uid))
     except KeyError:
@@ -29,5 +29,5 @@ def _account(entry: pwd.struct_passwd) -> Account:
         try:
             groups.add(grp.getgrgid(gid).gr_name)
         except KeyError:
-            continue  # a group without a name gives what its number gives on files
+            continue  # a group without a name; files belong to it by its number only
     return Account(entry.pw_name, entry.pw_uid, frozenset(groups))

@@ -1,4 +1,4 @@
-"""An attempt to get an answer over HTTP that says whether a task is ready."""
+"""Readiness check over HTTP: an attempt to get an answer that says whether a task is ready."""
 
 import io
 import socket
@@ -11,25 +11,31 @@ from mesos_gpu.model.jobs.healthcheck import Answer, HealthCheck, Protocol
 from mesos_gpu.policy.apps.healthcheck import Finding
 from mesos_gpu.wire.mesos.checks import status_of
 
-MAX_BODY: Final = 16384  # bytes; what follows is cut off
+MAX_BODY: Final = 16384  # bytes of a body that are kept; the rest is dropped
 _PROTOCOLS: Final = {HttpScheme.HTTP: Protocol.HTTP, HttpScheme.HTTPS: Protocol.HTTPS}
 
 
 def as_health_check(check: ReadinessCheck) -> HealthCheck:
-    """How often it is made, and how long an attempt may take, as the prober wants it."""
+    """Return interval and timeout of a readiness check in the form for the prober."""
     return HealthCheck(
         _PROTOCOLS[check.protocol], check.path, interval_s=check.interval_s, timeout_s=check.timeout_s
     )
 
 
 class Asker(HttpGet):
-    """`Attempt` that is good if the status is one that means ready. It hears a body out only to keep it."""
+    """`Attempt` that succeeds if the status means ready; the body is read only if the answer is kept.
+
+    Args:
+        ip: IPv4 or IPv6 address.
+        port: Port of the task.
+        check: Settings of the readiness check.
+        host: Value of the Host header.
+    """
 
     def __init__(self, ip: str, port: int, check: ReadinessCheck, *, host: str) -> None:
-        """Begin a request, as `HttpGet` does."""
         super().__init__(ip, port, as_health_check(check), host=host, tls=check.protocol is HttpScheme.HTTPS)
         self._ready_codes, self._keep = check.ready_codes, check.preserve_last_response
-        self.answer: Answer | None = None  # once it is over, if it is to be kept
+        self.answer: Answer | None = None  # set at the end, if answers are kept
 
     def _judged(self, *, closed: bool) -> Finding | None:
         status, _ = status_of(self._heard)
@@ -44,7 +50,7 @@ class Asker(HttpGet):
 
 
 class _Heard:
-    """Bytes that were received, as much of a socket as `HTTPResponse` uses."""
+    """Received data as a socket, as far as `HTTPResponse` uses one."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -54,7 +60,7 @@ class _Heard:
 
 
 def _answer(data: bytes, *, closed: bool) -> Answer | None:
-    """Parse an answer; None: it is not whole yet."""
+    """Return the parsed answer; None if it is incomplete."""
     response = HTTPResponse(cast(socket.socket, _Heard(data)))
     try:
         response.begin()

@@ -1,11 +1,11 @@
-"""The time of day."""
+"""The system clock."""
 
 import time
 
 
 class SystemClock:
-    """`Clock` of this host."""
+    """`Clock` that returns this host's time."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the time in seconds since the epoch."""
         return time.time()

@@ -9,28 +9,30 @@ from typing import Final
 from mesos_gpu.adapters.files import private
 from mesos_gpu.errors import BadConfiguration
 
-#: Of an agent's environment: the file whose credentials its executors have for it.
+#: Environment variable of an agent with the file of its executors' credentials.
 VARIABLE: Final = "MESOS_GPU_AGENT_CREDENTIALS"
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Who, and by which word."""
+    """A Mesos principal with its secret."""
 
     principal: str
     secret: str = field(repr=False)
 
     @property
     def header(self) -> str:
-        """The value of `Authorization` (RFC 7617)."""
+        """Value of the header `Authorization` (RFC 7617)."""
         return "Basic " + b64encode(f"{self.principal}:{self.secret}".encode()).decode()
 
 
 def read(path: Path) -> Credential:
-    """A file as Mesos has it for --credential: {"principal": …, "secret": …}, or both words in one line.
+    """Read a credential file in Mesos' --credential format.
+
+    The format is {"principal": …, "secret": …}, or both words in one line.
 
     Raises:
-        BadConfiguration: It cannot be read, others than its owner can, it is a link, or it says something else.
+        BadConfiguration: The file cannot be read, is readable by others, is a link, or has another format.
     """
     credential = _parsed(private.read_text(path, "the credentials", links=False))
     if credential is None:
@@ -52,4 +54,4 @@ def _parsed(text: str) -> Credential | None:
     principal, secret = value.get("principal"), value.get("secret")
     if not (isinstance(principal, str) and isinstance(secret, str) and principal and secret):
         return None
-    return None if ":" in principal else Credential(principal, secret)  # RFC 7617: no colon in the first
+    return None if ":" in principal else Credential(principal, secret)  # RFC 7617: no colon in the principal

@@ -1,7 +1,7 @@
 """`HttpParser` with the part of http-parser 0.9's interface that pymesos uses, on top of httptools.
 
-There is no name `errno` on the parser, on purpose: pymesos takes one for the sign of the original's
-pure-Python parser, and then imports that. This one is asked by `get_errno()`, as the original's C parser is.
+The parser deliberately has no attribute `errno`: pymesos takes one as the sign of the original's pure-Python parser,
+and then imports that. Errors are queried by `get_errno()`, as with the original's C parser.
 """
 
 from typing import Final, Protocol
@@ -14,7 +14,7 @@ HTTP_BOTH: Final = 2
 
 
 class _Engine(Protocol):
-    """What both parsers of httptools have."""
+    """Common interface of both parsers of httptools."""
 
     def feed_data(self, data: bytes) -> None: ...
     def get_http_version(self) -> str: ...
@@ -25,12 +25,12 @@ class HttpParser:
     """A parser of one HTTP/1 message, fed in pieces of any size.
 
     Args:
-        kind: `HTTP_REQUEST`, `HTTP_RESPONSE`, or `HTTP_BOTH`: then the first bytes tell.
+            kind: `HTTP_REQUEST`, `HTTP_RESPONSE`, or `HTTP_BOTH` to decide by the first bytes.
         decompress: Must be false.
         header_only: Drop the body instead of keeping it for `recv_body`.
 
     Raises:
-        NotImplementedError: `decompress` is asked for: pymesos never does.
+            NotImplementedError: `decompress` is true, which pymesos never requests.
     """
 
     def __init__(self, kind: int = HTTP_BOTH, decompress: bool = False, header_only: bool = False) -> None:
@@ -46,37 +46,37 @@ class HttpParser:
         self._errno = 0
         self._begun = self._head_done = self._done = False
 
-    # --- what httptools calls
+    # --- callbacks of httptools
 
     def on_message_begin(self) -> None:
-        """The first byte of the message."""
+        """Record that the message has begun."""
         self._begun = True
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the URL of a request."""
+        """Add a piece of a request's URL."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take in a header."""
+        """Add a header."""
         self._headers.append((name.decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
-        """The empty line after the headers."""
+        """Record that all headers were read."""
         self._head_done = True
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body, chunk framing removed."""
+        """Add a piece of the body, without chunk framing."""
         if not self._header_only:
             self._body.append(data)
 
     def on_message_complete(self) -> None:
-        """The end of the message."""
+        """Record that the message is complete."""
         self._done = True
 
     # --- feeding
 
     def execute(self, data: bytes, length: int) -> int:
-        """Parse `data[:length]`; returns the count of bytes taken: less than `length` after an error."""
+        """Parse `data[:length]`. Return the number of bytes taken: less than `length` after an error."""
         piece = bytes(data[:length])
         engine = self._engine(piece)
         if engine is None or not piece:
@@ -92,10 +92,10 @@ class HttpParser:
         return length
 
     def _engine(self, piece: bytes) -> _Engine | None:
-        """The parser, made once the kind is known; until then `piece` is put aside."""
-        made = self._response or self._request
-        if made is not None:
-            return made
+        """Return the parser, created once the kind is known; until then `piece` is buffered."""
+        engine = self._response or self._request
+        if engine is not None:
+            return engine
         start = self._start + piece
         if self._kind == HTTP_REQUEST or (self._kind == HTTP_BOTH and not b"HTTP/".startswith(start[:5])):
             self._request = httptools.HttpRequestParser(self)
@@ -108,60 +108,60 @@ class HttpParser:
     # --- reading
 
     def get_errno(self) -> int:
-        """0, or 1 after an error of syntax."""
+        """Return 0, or 1 after a syntax error."""
         return self._errno
 
     def recv_body(self) -> bytes:
-        """Take what has come of the body since the last call."""
+        """Return the part of the body that was received since the last call."""
         body, self._body = b"".join(self._body), []
         return body
 
     def get_headers(self) -> dict[str, str]:
-        """Headers by name as it was written; a repeated one is joined with a comma."""
+        """Return headers by their names as written; repeated ones are joined with a comma."""
         headers: dict[str, str] = {}
         for name, value in self._headers:
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return headers
 
     def get_status_code(self) -> int:
-        """Status of a response whose headers are complete, else 0."""
+        """Return the status of a response whose headers are complete, else 0."""
         return self._response.get_status_code() if self._response and self._head_done else 0
 
     def get_method(self) -> str:
-        """Method of a request, else the empty string."""
+        """Return the method of a request, else the empty string."""
         return self._request.get_method().decode("ascii") if self._request else ""
 
     def get_url(self) -> str:
-        """URL of a request as it was written, else the empty string."""
+        """Return the URL of a request as it was written, else the empty string."""
         return self._url.decode("latin-1")
 
     def get_version(self) -> tuple[int, int]:
-        """(major, minor) of HTTP; (0, 0) before the first byte."""
+        """Return major and minor version of HTTP; (0, 0) before the first byte."""
         engine = self._response or self._request
         major, _, minor = engine.get_http_version().partition(".") if engine else ("0", "", "0")
         return int(major), int(minor)
 
     def should_keep_alive(self) -> bool:
-        """Whether the connection may carry another message after this one."""
+        """Return whether the connection may carry another message after this one."""
         engine = self._response or self._request
         return engine is not None and engine.should_keep_alive()
 
     def is_message_begin(self) -> bool:
-        """Whether the message began."""
+        """Return whether the message has begun."""
         return self._begun
 
     def is_headers_complete(self) -> bool:
-        """Whether all headers are known."""
+        """Return whether all headers were read."""
         return self._head_done
 
     def is_partial_body(self) -> bool:
-        """Whether `recv_body` would give something."""
+        """Return whether `recv_body` would return data."""
         return bool(self._body)
 
     def is_message_complete(self) -> bool:
-        """Whether the message ended."""
+        """Return whether the message is complete."""
         return self._done
 
     def is_chunked(self) -> bool:
-        """Whether the body comes in chunks."""
+        """Return whether the body is sent in chunks."""
         return any(n.lower() == "transfer-encoding" and "chunked" in v.lower() for n, v in self._headers)

@@ -1,8 +1,8 @@
-"""MPS by protocol 2: drivers before 615. One server for one user; limits hold for clients that connect later.
+"""MPS by protocol 2, for drivers before 615: one server for one user; limits apply to clients that connect later.
 
-The daemon's defaults are the most that any client gets; a client's own variables lower that. All clients are one
-user's: docs/mps.md says what that user's tasks can do to each other.
-Sources: nvidia-cuda-mps-control(1) of 535; what its daemon answers was tried (tests/contract/test_mps.py).
+The daemon's defaults are the maximum for every client; a client's own variables can only lower them. All clients belong
+to one user: docs/mps.md describes what tasks of that user can do to each other.
+Sources: nvidia-cuda-mps-control(1) of 535; the daemon's answers were observed (tests/contract/test_mps.py).
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from mesos_gpu.adapters.mps_control import (
 )
 from mesos_gpu.model.ids import GpuId
 
-_CARD = 0  # the daemon sees one card only
+_CARD = 0  # ordinal of the only card that the daemon sees
 _GIB = 1024  # MiB
 
 
@@ -28,16 +28,18 @@ class Mps2:
     """`Mps` by protocol 2."""
 
     def __init__(self, control: Control) -> None:
-        """Nothing is asked yet."""
         self.control = control
 
     def daemon(self, most: Limits, *, across_users: bool = False) -> tuple[tuple[str, ...], dict[str, str]]:
-        """In the foreground; its first server has the limits whoever asks for it first. Source of the option: NVIDIA's
-        MPS documentation, "Troubleshooting Guide"; the daemons of 535 and 550 do not have it."""
+        """Return arguments for the foreground; the first server has these limits, whichever client triggers its start.
+
+        Source of the option -multiuser-server: NVIDIA's MPS documentation, "Troubleshooting Guide"; the daemons of 535
+        and 550 do not have it.
+        """
         return ("-f", *(("-multiuser-server",) if across_users else ())), {PERCENT: str(most.percent)}
 
     def open(self, gpu: GpuId, uid: int, most: Limits) -> None:
-        """Set the defaults, and those of a server that runs; read them back. One call where there is no server."""
+        """Set and verify the defaults, and the limits of running servers; only one call is made if no server runs."""
         answer = self.control.ask(*_settings(most), *_questions(most), "get_server_list")
         defaults = answer[1 : 1 + len(_expected(most))]  # the first line repeats the percentage
         if defaults != _expected(most):
@@ -47,17 +49,17 @@ class Mps2:
             self._see(most, pid)
 
     def admit(self, task: str, limits: Limits) -> None:
-        """Tell nothing: a client has its limits in its environment."""
+        """Do nothing: a client gets its limits by its environment."""
 
     def client(self, task: str, limits: Limits) -> Client:
-        """Limits by ordinal: an entry that names a card which the client cannot see would drop all."""
+        """Return limits by ordinal: an entry with a card that the client cannot see would invalidate all entries."""
         env = {PERCENT: str(limits.percent)}
         if limits.memory_mib is not None:
             env[MEMORY] = f"{_CARD}={whole_mib(limits)}"
         return Client(".", env)
 
     def holds(self, tasks: Mapping[str, Limits], most: Limits) -> None:
-        """Compare the defaults, and those of each server."""
+        """Check the defaults, and the limits of each server."""
         for pid in (None, *(server.pid for server in self.servers())):
             self._see(most, pid)
 
@@ -71,27 +73,27 @@ class Mps2:
         return Disobeyed(
             f"the limits of the MPS daemon at {self.control.pipes} are not as set: {whose} are "
             f"{' and '.join(answer) or 'nothing'}, not {' and '.join(_expected(most))}",
-            remedy="a client of its user has changed them, or the driver does not take them",
+            remedy="a client of its user has changed them, or the driver does not support them",
         )
 
     def servers(self) -> tuple[Server, ...]:
-        """Each with its status, where the daemon can be asked for it (535 cannot)."""
+        """Return servers with their status, where the daemon supports that query (535 does not)."""
         return tuple(Server(pid, self._fault(pid)) for pid in numbers(self.control.ask("get_server_list")))
 
     def _fault(self, pid: int) -> bool | None:
-        said = " ".join(self.control.ask(f"get_server_status {pid}")).strip().upper()
-        return said == "FAULT" if said in ("INITIALIZING", "ACTIVE", "FAULT") else None
+        status = " ".join(self.control.ask(f"get_server_status {pid}")).strip().upper()
+        return status == "FAULT" if status in ("INITIALIZING", "ACTIVE", "FAULT") else None
 
     def clients(self, server: int) -> tuple[int, ...]:
-        """Ask for the list of that server."""
+        """Return the server's client list."""
         return numbers(self.control.ask(f"get_client_list {server}"))
 
     def quit(self, grace_s: float) -> None:
-        """Give its servers that long."""
+        """End the daemon after `grace_s` seconds for its servers."""
         self.control.tell(f"quit -t {grace_s:g}")
 
     def terminate(self, server: int, client: int) -> None:
-        """Have the server end the client's work."""
+        """Terminate the client's work on the server."""
         self.control.ask(f"terminate_client {server} {client}")
 
 
@@ -114,7 +116,7 @@ def _named(verb: str, server: int | None) -> tuple[str, str]:
 
 
 def _expected(most: Limits) -> list[str]:
-    """The daemon says whole GiB where there are some: 1535 MiB are read as "1G"."""
+    """Return the answer for these limits. The daemon prints whole GiB from 1 GiB on: 1535 MiB reads "1G"."""
     lines = [f"{float(most.percent):.1f}"]
     if most.memory_mib is not None:
         whole = most.memory_mib // _GIB
@@ -123,5 +125,5 @@ def _expected(most: Limits) -> list[str]:
 
 
 def _gone(answer: list[str]) -> bool:
-    """Whether the server has ended since it was listed."""
+    """Return whether the answer says that the server has ended."""
     return any(line.startswith("Server ") and line.endswith("not found") for line in answer)

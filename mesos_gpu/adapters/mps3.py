@@ -1,10 +1,10 @@
-"""MPS by protocol 3: drivers from 615 on. A server for the user, a namespace for each task, both limits on each.
+"""MPS by protocol 3, for drivers from 615 on: a server for the user, and a namespace with both limits for each task.
 
-A task's namespace is the directory that it can reach; its own variables cannot widen it. `default`, which nobody is
-given, has the least. The daemon writes nothing back: who calls keeps the settings, and sets them again. What the
-deletion of a namespace does to its clients is not documented, so none is deleted: it ends with the daemon.
-Sources: NVIDIA's MPS documentation of release 615, "MPS v3 Interface" and "MPS v3 Namespaces". No binary of it was to
-be had: tried with a fake only.
+A task can only reach the directory of its own namespace; its variables cannot widen the limits. The namespace
+`default`, which no task gets, has minimal limits. The daemon does not store settings: the caller keeps them, and sets
+them again. The effect of deleting a namespace on its clients is not documented, so namespaces end with the daemon only.
+Sources: NVIDIA's MPS documentation of release 615, "MPS v3 Interface" and "MPS v3 Namespaces". No binary of it was
+available: tested with a fake only.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from typing import Final
 from mesos_gpu.adapters.mps_control import PROTOCOL, Client, Control, Disobeyed, Limits, Server, whole_mib
 from mesos_gpu.model.ids import GpuId
 
-NAME: Final = "domain"  # of the server; names are of [a-z0-9_], 64 at most
+NAME: Final = "domain"  # name of the server; names are of [a-z0-9_], 64 characters at most
 DEFAULT: Final = "default"  # the namespace that each server has from the start
-MIN: Final = Limits(10, 1024)  # of that one
-_AS_CSV: Final = "--format=csv,noheader"  # a table for people cuts pids of 7 digits
-#: The first columns of each list: the documented ones, in the order of the documented examples.
+MIN: Final = Limits(10, 1024)  # limits of the namespace `default`
+_AS_CSV: Final = "--format=csv,noheader"  # the table for people truncates pids of 7 digits
+#: First columns of each list, as documented, in the order of the documented examples.
 _SERVER: Final = ("name", "uid", "pid", "status")
 _NAMESPACE: Final = ("name", "server", "server-status", "pinned-memory-limit", "active-thread-percentage")
 _CLIENT: Final = ("pid", "server", "device", "namespace")
@@ -32,61 +32,63 @@ class Mps3:
     """`Mps` by protocol 3."""
 
     def __init__(self, control: Control) -> None:
-        """Nothing is asked yet."""
         self.control = control
 
     def daemon(self, most: Limits, *, across_users: bool = False) -> tuple[tuple[str, ...], dict[str, str]]:
-        """In the foreground; the variable goes before the option. For all users it takes servers of root only."""
+        """Return arguments for the foreground; the variable would override -p. With -m servers must be root's."""
         return ("-f", "-p", "3", *(("-m",) if across_users else ())), {PROTOCOL: "3"}
 
     def open(self, gpu: GpuId, uid: int, most: Limits) -> None:
-        """Make the server, and see that it lives: one for a card that is not there is made, and ends at once."""
+        """Create the server, and check that it runs: a server for a missing card is created, and exits at once."""
         if not self._servers():
             self.control.call("server", "create", NAME, f"--uid={uid}", f"--allowed-devices={gpu}")
         if not self._servers():
             raise Disobeyed(
                 f"the MPS daemon at {self.control.pipes} has no server for {gpu}",
-                remedy="see its log, and that the card is there",
+                remedy="see its log, and check that the card exists",
             )
         self._limit(DEFAULT, MIN)
 
     def admit(self, task: str, limits: Limits) -> None:
-        """Make the task's namespace, or set it."""
+        """Create the task's namespace, or change its limits."""
         self._limit(namespace_of(task), limits)
 
     def client(self, task: str, limits: Limits) -> Client:
-        """Only the directory of its namespace: the daemon's percentage overrides the client's variable."""
+        """Return the directory of the task's namespace; limits of a namespace override variables of a client."""
         return Client(f"{NAME}/{namespace_of(task)}")
 
     def holds(self, tasks: Mapping[str, Limits], most: Limits) -> None:
-        """Compare each namespace."""
+        """Check the limits of each namespace."""
         for name, limits in {
             DEFAULT: MIN,
-            **{namespace_of(task): own for task, own in tasks.items()},
+            **{namespace_of(task): task_limits for task, task_limits in tasks.items()},
         }.items():
             self._see(name, limits)
 
     def quit(self, grace_s: float) -> None:
-        """End it at once, with its servers."""
+        """End the daemon and its servers at once; it takes no grace time."""
         self.control.call("-q")
 
     def servers(self) -> tuple[Server, ...]:
-        """Read the table of servers. Its word for a fault is not documented: without that of protocol 2 it is the log's
-        turn to say."""
+        """Return the servers from the daemon's table.
+
+        The word of protocol 3 for a fault is not documented: a status other than protocol 2's word leaves it unknown,
+        and the log has to tell.
+        """
         return tuple(
             Server(int(row["pid"]), True if row["status"].upper() == "FAULT" else None)
             for row in self._servers()
-            if row["pid"].isdecimal()  # none while it is not running
+            if row["pid"].isdecimal()  # the column is empty for a server that is not running
         )
 
     def clients(self, server: int) -> tuple[int, ...]:
-        """Read the table of clients; the daemon has one server of ours."""
+        """Return the pids from the table of clients; the daemon has only one server of this program."""
         rows = self._rows(_CLIENT, "client", "list", f"--server={NAME}")
         return tuple(int(row["pid"]) for row in rows if row["pid"].isdecimal())
 
     def terminate(self, server: int, client: int) -> None:
-        """Drain it, then let it go."""
-        with contextlib.suppress(Disobeyed):  # it is not there any more
+        """Drain the client, then disconnect it."""
+        with contextlib.suppress(Disobeyed):  # the client is gone
             self.control.call("client", "terminate", str(client))
 
     def _limit(self, name: str, limits: Limits) -> None:
@@ -113,7 +115,7 @@ class Mps3:
         return self._rows(_NAMESPACE, "namespace", "list", f"--server={NAME}")
 
     def _rows(self, columns: tuple[str, ...], *command: str) -> list[dict[str, str]]:
-        """A table, by the names of its first columns; what has fewer is words for people."""
+        """Return the rows of a list by names of their first columns; lines with fewer columns are text for people."""
         lines = csv.reader(self.control.call(*command, _AS_CSV), skipinitialspace=True)
         return [
             dict(zip(columns, map(str.strip, line), strict=False))
@@ -123,7 +125,7 @@ class Mps3:
 
 
 def namespace_of(task: str) -> str:
-    """The name of a task's namespace: task ids have characters that names may not."""
+    """Return the name of a task's namespace, a hash, as task ids have characters that names must not have."""
     return f"task_{hashlib.sha256(task.encode()).hexdigest()[:16]}"
 
 
@@ -135,7 +137,7 @@ def _same(row: Mapping[str, str], limits: Limits) -> bool:
 
 
 def _is_shown(memory_mib: int, text: str) -> bool:
-    """Whether a limit reads like that: as it was set; or in a larger unit, of which there are only whole ones."""
+    """Return whether a limit reads like `text`: as it was set, or rounded down to whole GiB."""
     shown = re.fullmatch(r"(\d+)([KMG])", text)
     if shown is None:
         return False

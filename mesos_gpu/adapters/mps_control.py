@@ -1,8 +1,8 @@
-"""The control program of NVIDIA's Multi-Process Service (MPS): how its daemon is asked and told. Each question has a
-deadline: a daemon that was stopped never answers.
+"""Control program of NVIDIA's Multi-Process Service (MPS): queries and commands to its daemon, each with a deadline,
+because a daemon that was stopped never answers.
 
-Protocol 2 has a shell, which is given lines (nvidia-cuda-mps-control(1)); protocol 3 takes a command as arguments
-(NVIDIA's "MPS v3 Interface"). The exit code of the first does not say whether it was obeyed: settings are read back.
+Protocol 2 has a shell that reads lines (nvidia-cuda-mps-control(1)); protocol 3 takes a command as arguments (NVIDIA's
+"MPS v3 Interface"). The exit code of the first does not say whether a command succeeded: settings are read back.
 """
 
 import errno
@@ -21,10 +21,10 @@ from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
-SERVER: Final = "nvidia-cuda-mps-server"  # the daemon looks for it in its PATH
+SERVER: Final = "nvidia-cuda-mps-server"  # the daemon searches its PATH for it
 DEADLINE_S: Final = 3.0
 #: The longest path of a directory of pipes, in bytes. An address of a UNIX socket has 108 (unix(7)), and the longest
-#: name in the directory is control_privileged; the daemon of 535 uses 106, and ends without a word if it is longer.
+#: name in the directory is control_privileged; the daemon of 535 uses 106, and exits silently if the path is longer.
 MAX_PATH: Final = 106 - len("/control_privileged")
 LOGS: Final = "CUDA_MPS_LOG_DIRECTORY"
 PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
@@ -34,37 +34,39 @@ MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
 
 class Silent(Unavailable):
-    """The daemon takes a command and does not answer in time."""
+    """The daemon accepts a command and does not answer in time."""
 
 
 class Absent(Unavailable):
-    """No daemon is at these pipes."""
+    """No daemon listens at these pipes."""
 
 
 class Busy(Unavailable):
-    """The daemon lives, and speaks with somebody else all the time: the one of 535 has one conversation, and sends
-    away whoever comes meanwhile."""
+    """The daemon is alive, but busy with another client all the time.
+
+    The daemon of 535 serves one client at a time and turns others away.
+    """
 
 
 class Disobeyed(Unavailable):
-    """The daemon answers, and something else than what it was told holds now."""
+    """The daemon answers, but refuses a command or has other settings than it was given."""
 
 
-#: The last question of each conversation by protocol 2, and how its answer reads. A daemon that speaks with somebody
-#: else sends the program away, which exits with 1, or with 0 and no word: so would a list with nothing in it.
+#: Last query of each conversation by protocol 2, and the form of its answer. A daemon that is busy with another client
+#: turns the program away, which then exits with 1, or with 0 and no output, as for an empty list.
 _LAST: Final = "get_default_active_thread_percentage"
 _ITS_ANSWER: Final = re.compile(r"\d+\.\d+")
-#: Until it is asked again, by chance: two that pause as long would meet again.
+#: Range of random pauses between attempts: two clients with equal pauses would collide again.
 _PAUSES_S: Final = (0.002, 0.03)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client may use of the card.
+    """Limits of a client on its card.
 
     Attributes:
-        percent: Of its streaming multiprocessors.
-        memory_mib: Of its memory, each process; None: MPS does not limit it.
+        percent: Share of the streaming multiprocessors in percent.
+        memory_mib: Memory of each process in MiB; None if MPS does not limit it.
     """
 
     percent: int
@@ -73,7 +75,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of a daemon. `fault`: whether it says that it is in fault; None: this driver's daemon cannot say."""
+    """An MPS server of a daemon. `fault`: whether it reports a fault; None if this driver cannot report that."""
 
     pid: int
     fault: bool | None = None
@@ -81,13 +83,13 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The program, and the pipes of the daemon that it speaks to.
+    """The control program, with the pipes of the daemon that it talks to.
 
     Attributes:
-        program: Its path.
-        pipes: The daemon's directory.
-        libraries: A directory of the driver's libraries that goes before the host's; None: the host's.
-        deadline_s: For one call.
+        program: Path of the program.
+        pipes: Directory of the daemon's pipes.
+        libraries: Directory of driver libraries that takes precedence over the host's; None for the host's.
+        deadline_s: Seconds for one call.
     """
 
     program: Path
@@ -96,14 +98,16 @@ class Control:
     deadline_s: float = DEADLINE_S
 
     def environment(self) -> dict[str, str]:
-        """The environment of the daemon and of those who ask it."""
+        """Return the environment of the daemon and of its clients."""
         path = f"{self.program.parent}:/usr/bin:/usr/sbin:/bin:/sbin"
         own = {"PATH": path, PIPES: str(self.pipes)}
         return own | ({"LD_LIBRARY_PATH": str(self.libraries)} if self.libraries else {})
 
     def ask(self, *commands: str) -> list[str]:
-        """Give commands to the shell of protocol 2, and take the lines of the answer. Whoever speaks with the daemon is
-        waited for; what was cut short is asked again, so each command must be one that may be given twice.
+        """Send commands to the shell of protocol 2, and return the lines of the answer.
+
+        While another client talks to the daemon, this waits; an interrupted conversation is repeated, so each command
+        must be safe to send twice.
 
         Raises:
             Silent, Absent, Busy: There is no answer.
@@ -119,26 +123,26 @@ class Control:
                 raise self._absent(done)
             if time.monotonic() > deadline:
                 raise Busy(
-                    f"the MPS daemon at {self.pipes} spoke with others for {self.deadline_s:g} s",
-                    remedy="see who keeps its control program open",
+                    f"the MPS daemon at {self.pipes} was busy with other clients for {self.deadline_s:g} s",
+                    remedy="look for a process that keeps its control program open",
                 )
             time.sleep(random.uniform(*_PAUSES_S))
 
     def tell(self, command: str) -> None:
-        """Give the shell of protocol 2 a command after which the daemon may answer no more.
+        """Send the shell of protocol 2 a command after which the daemon may not answer any more.
 
         Raises:
-            Silent: It is not taken.
+            Silent: The daemon does not accept the command.
             Unavailable: The program cannot be run.
         """
         self._run((), command, _lines(command))
 
     def call(self, *arguments: str) -> list[str]:
-        """Give one command of protocol 3, and take the lines of the answer.
+        """Send one command of protocol 3, and return the lines of the answer.
 
         Raises:
             Silent, Absent: There is no answer.
-            Disobeyed: The daemon refuses.
+            Disobeyed: The daemon refuses the command.
             Unavailable: The program cannot be run.
         """
         done = self._run(arguments, " ".join(arguments))
@@ -146,14 +150,15 @@ class Control:
             return done.stdout.splitlines()
         if not self._is_heard():
             raise self._absent(done)
-        said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
+        output = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
         raise Disobeyed(
-            f"the MPS daemon at {self.pipes} refuses {' '.join(arguments)!r}: {said}", remedy="see its log"
+            f"the MPS daemon at {self.pipes} refuses {' '.join(arguments)!r}: {output}", remedy="see its log"
         )
 
     def _run(
         self, arguments: tuple[str, ...], what: str, text: str = ""
     ) -> "subprocess.CompletedProcess[str]":
+        """Run the control program with arguments (protocol 3) or input (protocol 2)."""
         try:
             return subprocess.run(
                 [self.program, *arguments],
@@ -169,23 +174,26 @@ class Control:
         except subprocess.TimeoutExpired:
             raise Silent(
                 f"the MPS daemon at {self.pipes} did not answer {what!r} within {self.deadline_s:g} s",
-                remedy="no more shares are put on its card; it is ended with the last task there",
+                remedy="none needed: its card gets no more shares, and the daemon is ended with the last task there",
             ) from None
         except OSError as error:
             raise Unavailable(
-                f"{self.program} cannot be run: {error.strerror}", remedy="see that the driver is whole"
+                f"{self.program} cannot be run: {error.strerror}",
+                remedy="check the installation of the driver",
             ) from error
 
     def _absent(self, done: "subprocess.CompletedProcess[str]") -> Absent:
-        said = (done.stderr or done.stdout).strip()
+        output = (done.stderr or done.stdout).strip()
         return Absent(
-            f"no MPS daemon is at {self.pipes}: {said or f'exit code {done.returncode}'}",
-            remedy="the next share of the card starts it anew",
+            f"no MPS daemon is at {self.pipes}: {output or f'exit code {done.returncode}'}",
+            remedy="the next share of the card starts it again",
         )
 
     def _is_heard(self) -> bool:
-        """Whether anybody listens where the daemon does. The socket of 535 is of another type, which connect(2) says of
-        one that is listened to only; so nobody's conversation is disturbed."""
+        """Return whether a process listens on the daemon's socket, without disturbing its clients.
+
+        The socket of 535 is of another type, which connect(2) reports only for a socket that is listened on.
+        """
         with socket.socket(socket.AF_UNIX) as daemon:
             daemon.settimeout(self.deadline_s)
             try:
@@ -199,49 +207,53 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """How a task reaches the daemon. `pipes`: below the daemon's directory; `env`: what its environment must say."""
+    """Connection data of a task. `pipes`: path below the daemon's directory; `env`: variables that the task needs."""
 
     pipes: str
     env: Mapping[str, str] = field(default_factory=dict)
 
 
 class Mps(Protocol):
-    """A daemon of one card and one user, by one protocol. Every method but `daemon` and `client` may raise Silent,
-    Absent, Busy or Disobeyed."""
+    """A daemon of one card and one user, over one protocol.
+
+    Every method but `daemon` and `client` may raise Silent, Absent, Busy or Disobeyed.
+    """
 
     control: Control
 
     def daemon(self, most: Limits, *, across_users: bool = False) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Arguments of a daemon in the foreground, and what its environment says more. `across_users`: whether it has
-        one server, of root, for all users."""
+        """Return arguments and additional variables of a daemon in the foreground.
+
+        `across_users`: whether it has one server, of root, for all users.
+        """
 
     def open(self, gpu: GpuId, uid: int, most: Limits) -> None:
-        """Have it serve that user on that card, no client beyond `most`; harmless if it does already."""
+        """Make the daemon serve a user on a card, no client beyond `most`; harmless if it does already."""
 
     def admit(self, task: str, limits: Limits) -> None:
-        """Have it know a task's limits; again if they changed."""
+        """Set or change a task's limits in the daemon."""
 
     def client(self, task: str, limits: Limits) -> Client:
-        """What the task needs in order to be a client within its limits."""
+        """Return what the task needs to become a client within its limits."""
 
     def holds(self, tasks: Mapping[str, Limits], most: Limits) -> None:
-        """See that it still has what `open` and `admit` told it.
+        """Check that the daemon still has the settings of `open` and `admit`.
 
         Raises:
             Disobeyed: It has other settings.
         """
 
     def quit(self, grace_s: float) -> None:
-        """Have it end, with its servers. `grace_s`: for their clients, where the daemon takes one."""
+        """End the daemon and its servers. `grace_s`: time for their clients, where the daemon supports that."""
 
     def servers(self) -> tuple[Server, ...]:
-        """List its servers, with their states."""
+        """Return the daemon's servers with their states."""
 
     def clients(self, server: int) -> tuple[int, ...]:
-        """Pids of a server's clients."""
+        """Return the pids of a server's clients."""
 
     def terminate(self, server: int, client: int) -> None:
-        """Have a client's work drained and the client let go; harmless if it is not there."""
+        """Drain a client's work and disconnect it; harmless if it is gone."""
 
 
 def _lines(*commands: str) -> str:
@@ -249,16 +261,16 @@ def _lines(*commands: str) -> str:
 
 
 def numbers(lines: list[str]) -> tuple[int, ...]:
-    """The lines of an answer that are pids; the others are words for people."""
+    """Return the pids among the lines of an answer; the other lines are text for people."""
     return tuple(int(line) for line in map(str.strip, lines) if line.isdecimal())
 
 
 def whole_mib(limits: Limits) -> str:
-    """A limit of memory as MPS takes it: a fraction of GiB would be cut to nothing ("1.5G" is taken as 1 MiB)."""
+    """Return a memory limit in the form for MPS; fractions of GiB would be truncated ("1.5G" is read as 1 MiB)."""
     return f"{limits.memory_mib}M"
 
 
 def too_long(pipes: Path) -> str:
-    """Why a directory cannot have a daemon's pipes; "": it can."""
+    """Return why a directory cannot have a daemon's pipes; "" if it can."""
     length = len(os.fsencode(pipes))
-    return f"its path has {length} bytes, and sockets take {MAX_PATH}" if length > MAX_PATH else ""
+    return f"its path has {length} bytes, and sockets allow {MAX_PATH}" if length > MAX_PATH else ""

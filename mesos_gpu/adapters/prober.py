@@ -1,6 +1,6 @@
-"""Many small attempts, again and again, on one thread: a timer, a selector, and no thread for each.
+"""Prober for many repeated health checks on one thread, with timers and a selector.
 
-An attempt is anything with a file descriptor; those to a TCP port are here. Nothing in it waits.
+An attempt is anything with a file descriptor; those to a TCP port are in this module. Nothing here blocks.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from mesos_gpu.policy.apps.healthcheck import Finding, judge, pause_s, timeout_s
 from mesos_gpu.wire.mesos.checks import MAX_HEAD, request, status_of
 
 READ, WRITE, NOTHING = selectors.EVENT_READ, selectors.EVENT_WRITE, 0
-MAX_AT_ONCE: Final = 512  # open files; others wait for their turn
-LOOK_S: Final = 0.05  # between looks at what is under way: is it late, has it ended without a word
-#: What this process lacks says nothing of a task, and must not kill it.
+MAX_AT_ONCE: Final = 512  # concurrent attempts, each an open file; others wait
+LOOK_S: Final = 0.05  # between polls of running attempts for their deadline and for silent ends
+#: Errors for lack of this process' own resources: they say nothing of a task, and must not kill it.
 _OURS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EAGAIN}
 )
@@ -32,23 +32,23 @@ Prove = Callable[[socket.socket], None]
 
 
 class Attempt(Protocol):
-    """An attempt of a check, under way."""
+    """A running attempt of a check."""
 
-    wants: int  # READ, WRITE or NOTHING: what to wait for on its file
-    looks: bool  # whether it is also to be looked at every LOOK_S
+    wants: int  # READ, WRITE or NOTHING: readiness of its file to wait for
+    looks: bool  # whether `go_on` must also be called every LOOK_S
 
     def fileno(self) -> int:
-        """The descriptor of its file, which never changes."""
+        """Return the descriptor of its file, which never changes."""
 
     def go_on(self) -> Finding | None:
-        """Do what can be done without waiting; None: it is not over.
+        """Continue without waiting. Return the result, or None if the attempt is not over.
 
         Raises:
-            OSError, ValueError: It has failed.
+            OSError, ValueError: The attempt has failed.
         """
 
     def close(self) -> None:
-        """End it if it is not over, and free all of it."""
+        """End the attempt if it is not over, and free its resources."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,15 +59,17 @@ class _Job:
     attempt: Attempt | None = None
     registered: int = NOTHING
     deadline: float = 0.0  # of the attempt, on the monotonic clock
-    gone: bool = False  # it is removed
+    gone: bool = False  # whether the check was removed
 
 
 class Prober:
-    """Checks that are made until they are removed. Methods may be called from any thread."""
+    """Repeats checks until they are removed. Methods may be called from any thread.
+
+    Args:
+        spread: Function that returns numbers below 1, which desynchronize checks; by default random ones.
+    """
 
     def __init__(self, spread: Callable[[], float] | None = None) -> None:
-        """Start the thread. `spread`: numbers below 1, to keep checks from marching in step; by chance
-        if it is not given."""
         self._spread = spread or _chance
         self._selector = selectors.DefaultSelector()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -80,7 +82,9 @@ class Prober:
         self._under_way: set[_Job] = set()
         self._look_at = 0.0
         self._stopping = self._ended = False
-        self._lock = threading.Lock()  # of `_ended`: nobody rings a bell that is closed
+        self._lock = (
+            threading.Lock()
+        )  # guards `_ended`, so that the eventfd is not written after it was closed
         self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
         self._thread.start()
 
@@ -92,14 +96,14 @@ class Prober:
         begin: Callable[[], Attempt],
         report: Callable[[Finding], None],
     ) -> None:
-        """Make a check from now on; one of the same key is replaced.
+        """Add a check; it replaces one with that key.
 
         Args:
-            key: To remove it by.
-            check: How often, and how long an attempt may take.
-            first_s: From now to the first attempt; up to a second is added.
-            begin: Starts an attempt; it must not wait. OSError: it has failed already.
-            report: Is called on the prober's thread with what each attempt found.
+            key: Key for its removal.
+            check: Interval, timeout and other settings of the check.
+            first_s: Seconds to the first attempt; up to a second is added.
+            begin: Function that starts an attempt without waiting; an OSError means that the attempt has failed.
+            report: Callback on the prober's thread with the result of each attempt.
         """
         job = _Job(check, begin, report)
         late_s = first_s + self._spread() * min(pause_s(check), 1.0)
@@ -113,19 +117,20 @@ class Prober:
         self._order(order)
 
     def remove(self, key: Hashable) -> None:
-        """No more of it; one report may be on its way. Harmless if it is not there."""
+        """Remove a check; one report may still arrive. Harmless for an unknown key."""
         self._order(lambda: self._drop(key))
 
     def stop(self) -> None:
-        """End all attempts; there is no report after this."""
+        """End all attempts and the thread; there are no reports afterwards."""
         self._stopping = True
         self._order(lambda: None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    # --- on the thread
+    # --- private methods below run on the thread, except `_order`
 
     def _run(self) -> None:
+        """Run the thread's loop: events of attempts, orders of other threads, timers."""
         try:
             while not self._stopping:
                 for ready, _ in self._selector.select(self._until_next()):
@@ -161,7 +166,7 @@ class Prober:
                 os.eventfd_write(self._bell, 1)
 
     def _until_next(self) -> float | None:
-        """Nothing waits for a place when it is asked, unless something is under way."""
+        """Return the seconds until the next timer or poll; None to wait for events only."""
         at = [self._look_at] if self._under_way else []
         at += [self._timers[0][0]] if self._timers else []
         return max(min(at) - time.monotonic(), 0.0) if at else None
@@ -238,22 +243,21 @@ class Prober:
 
 
 class Dial:
-    """`Attempt` to connect to a TCP port; that it can be done is all that is asked."""
+    """`Attempt` to connect to a TCP port; a connection is all that is checked.
+
+    Args:
+        ip: IPv4 or IPv6 address; not a name, as a lookup may take for ever.
+        port: Port of the task.
+        prove: Called with the connected socket before anything is sent; raises OSError if another process than the
+            task's is at the other end.
+
+    Raises:
+        OSError: The connection is refused at once.
+    """
 
     looks = False
 
     def __init__(self, ip: str, port: int, prove: Prove = lambda _: None) -> None:
-        """Begin.
-
-        Args:
-            ip: An address, IPv4 or IPv6; no name: looking one up may take for ever.
-            port: Of the task.
-            prove: Called with the connected socket before anything is sent; raises OSError if another process than the
-                task's is at the other end.
-
-        Raises:
-            OSError: It is refused at once.
-        """
         self.wants = WRITE
         family = socket.AF_INET6 if ":" in ip else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
@@ -266,12 +270,14 @@ class Dial:
         self._begun, self._connected, self._prove = False, False, prove
 
     def fileno(self) -> int:
-        """The descriptor of its socket, as `Attempt.fileno` says."""
+        """Return the descriptor of the socket."""
         return self._file
 
     def go_on(self) -> Finding | None:
-        """Connect, then judge, as `Attempt.go_on` says."""
-        if not self._begun:  # it cannot be told from a connection that is made
+        """Connect, then check the answer."""
+        if (
+            not self._begun
+        ):  # before the first event, SO_ERROR cannot tell a pending connection from an established one
             self._begun = True
             return None
         if not self._connected:
@@ -284,18 +290,27 @@ class Dial:
         return self._talk()
 
     def _reached(self) -> None:
-        """Take note that it is connected."""
+        """Handle the established connection; for subclasses."""
 
     def _talk(self) -> Finding | None:
         return Finding(True)
 
     def close(self) -> None:
-        """Close the socket, as `Attempt.close` says."""
+        """Close the socket."""
         self._socket.close()
 
 
 class HttpGet(Dial):
-    """`Attempt` to get an answer; its body is not waited for."""
+    """`Attempt` to get the status of an HTTP answer; the body is not read.
+
+    Args:
+        ip: IPv4 or IPv6 address.
+        port: Port of the task.
+        check: Settings of the check.
+        host: Value of the Host header.
+        tls: Whether to use TLS, with any certificate.
+        prove: Check of the peer, as for `Dial`.
+    """
 
     def __init__(
         self,
@@ -307,7 +322,6 @@ class HttpGet(Dial):
         tls: bool,
         prove: Prove = lambda _: None,
     ) -> None:
-        """Begin, as `Dial`. `host`: what it is called to its face. With TLS any certificate will do."""
         super().__init__(ip, port, prove)
         self._check, self._tls = check, tls
         self._unsent = request(host, port, check.path)
@@ -323,7 +337,7 @@ class HttpGet(Dial):
             return self._converse()
         except BlockingIOError:
             self.wants = WRITE if self._unsent and not self._greeting else READ
-        except OSError as error:  # of TLS; its module costs what an executor without TLS need not pay
+        except OSError as error:  # an error of TLS; executors without TLS need not import its module
             if type(error).__name__ not in ("SSLWantReadError", "SSLWantWriteError"):
                 raise
             self.wants = READ if type(error).__name__ == "SSLWantReadError" else WRITE
@@ -335,7 +349,7 @@ class HttpGet(Dial):
             self._greeting = False
         while self._unsent:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
-        data = self._socket.recv(_CHUNK)  # once: what comes without an end must not keep the thread
+        data = self._socket.recv(_CHUNK)  # once, so that an endless answer cannot block the thread
         self._heard += data
         finding = self._judged(closed=not data)
         if finding is None and len(self._heard) > MAX_HEAD:
@@ -344,7 +358,7 @@ class HttpGet(Dial):
         return finding
 
     def _judged(self, *, closed: bool) -> Finding | None:
-        """What was heard so far means; `closed`: there is no more. None: more is to be heard."""
+        """Return the result for the data received so far; None to receive more. `closed`: whether there is no more."""
         ignore = self._check.ignore_http_1xx
         status, interim = status_of(self._heard)
         if status is not None:
@@ -353,10 +367,10 @@ class HttpGet(Dial):
 
 
 def dial(check: HealthCheck, ip: str, host: str, port: int, prove: Prove = lambda _: None) -> Attempt:
-    """The attempt that a check by HTTP, HTTPS or TCP makes, whoever makes it.
+    """Return an attempt for a check by HTTP, HTTPS or TCP.
 
     Raises:
-        OSError: As `Dial`.
+        OSError: See `Dial`.
     """
     if check.protocol.is_http:
         tls = check.protocol.value.endswith("HTTPS")
@@ -368,14 +382,14 @@ _contexts: Final[list[Any]] = []
 
 
 def _tls_context() -> Any:
-    """Whether it answers is asked, not who it is: as Marathon and Mesos (curl -k)."""
+    """Return a context that accepts any certificate, as Marathon and Mesos do (curl -k): only the answer is checked."""
     if not _contexts:
         import ssl
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        with contextlib.suppress(ssl.SSLError):  # a libssl without levels needs none
+        with contextlib.suppress(ssl.SSLError):  # a libssl without security levels needs no change
             context.set_ciphers("DEFAULT:@SECLEVEL=0")
         _contexts.append(context)
     return _contexts[0]
@@ -388,5 +402,5 @@ def _failed(error: Exception) -> Finding:
 
 
 def _chance() -> float:
-    """A random number below 1, as random.random gives, whose module costs an executor 5 ms to import."""
+    """Return a random number below 1 without the module random, whose import costs an executor 5 ms."""
     return os.urandom(1)[0] / 256

@@ -1,17 +1,18 @@
-"""Processes of this host, unmistakably: a process id is used again, an id with its start time is not."""
+"""Identification of this host's processes by id and start time, because ids are reused."""
 
 from pathlib import Path
 
 
 def boot_id() -> str:
-    """Changes at each boot (random(4))."""
+    """Return an id that changes at each boot (random(4))."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None: there is none, or it is a zombie.
+    """Return the start time of a process in clock ticks since boot; None if there is no such process, or it is a
+    zombie.
 
-    Source: proc_pid_stat(5); the command's name (field 2) is whatever bytes the process likes, prctl(2).
+    Source: proc_pid_stat(5); the command's name (field 2) can contain any bytes, prctl(2).
     """
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:

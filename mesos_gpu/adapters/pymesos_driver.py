@@ -1,4 +1,4 @@
-"""The `Driver` port on pymesos. The only door to it; what it mends is in `_pymesos_mended`."""
+"""`Driver` port on pymesos. All other modules use Mesos' scheduler API through it; fixes are in `_pymesos_mended`."""
 
 import base64
 import logging
@@ -40,7 +40,7 @@ __all__ = [
     "Update",
 ]
 
-#: Without the first, agents with GPUs are never offered; the last lets `roles` be a list.
+#: Without GPU_RESOURCES, agents with GPUs are never offered; MULTI_ROLE allows `roles` to be a list.
 CAPABILITIES: Final = ("GPU_RESOURCES", "PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE")
 DEFAULT_TIMINGS: Final = Timings()
 logger = logging.getLogger(__name__)
@@ -49,13 +49,13 @@ MAX_LISTED: Final = 1 << 30  # tasks; the master's own default is 100
 
 @dataclass(frozen=True, slots=True)
 class FrameworkSettings:
-    """What Mesos is told about the framework.
+    """Settings with which the framework registers at Mesos.
 
     Args:
         user: Unix user of executors; may not be empty over HTTP.
-        failover_timeout_s: How long Mesos keeps the tasks of a scheduler that is away.
-        framework_id: Of an earlier registration, to take its tasks over; None to register anew.
-        principal: Who we are to the master; must be the one that authenticates.
+        failover_timeout_s: Seconds for which Mesos keeps the tasks of a disconnected scheduler.
+        framework_id: Framework id of an earlier registration, to take over its tasks; None to register as a new one.
+        principal: Principal of the framework; must be the one that authenticates.
     """
 
     user: str
@@ -71,7 +71,7 @@ class FrameworkSettings:
 
 
 def framework_info(settings: FrameworkSettings) -> dict[str, Any]:
-    """FrameworkInfo of include/mesos/v1/mesos.proto, always with all of `CAPABILITIES`."""
+    """Return a FrameworkInfo of include/mesos/v1/mesos.proto, always with all of `CAPABILITIES`."""
     info: dict[str, Any] = {
         "user": settings.user,
         "name": settings.name,
@@ -92,7 +92,7 @@ def framework_info(settings: FrameworkSettings) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Subscribed: calls may be made. `reregistered`: Mesos may know tasks of ours, so reconcile."""
+    """The framework is subscribed and may make calls. `reregistered`: it may have tasks in Mesos, so reconcile."""
 
     framework_id: str
     master_url: str
@@ -106,7 +106,7 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """Offer messages."""
+    """New offers, as Offer messages."""
 
     offers: list[dict[str, Any]]
 
@@ -120,7 +120,7 @@ class Rescinded:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A TaskStatus message; with a `uuid` it is to be acknowledged, or Mesos sends it again."""
+    """A TaskStatus message; one with a `uuid` must be acknowledged, or Mesos sends it again."""
 
     status: dict[str, Any]
 
@@ -134,7 +134,7 @@ class AgentFailed:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFailed:
-    """An executor ended; `status` is wait(2)'s, -1 where Mesos did not say."""
+    """An executor ended; `status` is that of wait(2), -1 if Mesos did not report it."""
 
     agent_id: str
     executor_id: str
@@ -149,7 +149,7 @@ class FatalError:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the framework is no more; its id is refused ever after (master.cpp, Master::subscribe)."""
+        """Whether the framework was removed; its id is refused for ever then (master.cpp, Master::subscribe)."""
         return REMOVED in self.message.lower()
 
 
@@ -159,7 +159,7 @@ DriverEvent: TypeAlias = (
 
 
 class _Callbacks(Scheduler):  # type: ignore[misc]  # pymesos has no types
-    """pymesos' callbacks, on its IO thread: each makes one event."""
+    """Callbacks of pymesos, on its IO thread; each makes one event."""
 
     def __init__(self, sink: Callable[[DriverEvent], None]) -> None:
         self._sink = sink
@@ -203,23 +203,23 @@ def _ids(values: Sequence[str]) -> list[dict[str, str]]:
 
 
 class PymesosDriver:
-    """`Driver` on Mesos' v1 scheduler API.
+    """`Driver` on Mesos' v1 scheduler API; nothing is sent before `start`.
 
     Args:
-        framework: Registers with these.
+        framework: Settings with which it registers.
         master: `HOST:PORT` of any master (it names the leader), or `zk://…/PATH`.
-        sink: Takes each event, on the driver's thread: it should only enqueue. If it raises, the driver
-            subscribes again, upon which Mesos repeats what was not acknowledged.
-        principal: For basic authentication; `framework.principal` unless given.
-        secret: Of the principal.
-        timings: All that the driver waits for.
-        tls: Verifies the master, by the name that `master`, a redirect or ZooKeeper has for it; None: plain HTTP.
+        sink: Callback for each event, on the driver's thread: it should only enqueue. If it raises, the driver
+            subscribes again, and Mesos repeats what was not acknowledged.
+        principal: Principal for basic authentication; `framework.principal` by default.
+        secret: Secret of the principal.
+        timings: Timeouts and pauses of the driver.
+        tls: Context that verifies the master, by its name in `master`, a redirect or ZooKeeper; None for plain HTTP.
 
     Raises:
-        BadConfiguration: `master` is no address, or there is a secret without a principal.
+        BadConfiguration: `master` is not an address, or there is a secret without a principal.
 
-    Every call raises `NotConnected` when there is no subscription or no answer, and `CallFailed` when the
-    master refuses it. None is dropped, and none is repeated.
+    Every call raises `NotConnected` if there is no subscription or no answer, and `CallFailed` if the master refuses
+    it. Calls are neither dropped nor repeated.
     """
 
     def __init__(
@@ -233,7 +233,6 @@ class PymesosDriver:
         timings: Timings = DEFAULT_TIMINGS,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Nothing is sent before `start`."""
         self._roles = framework.roles
         principal = principal or framework.principal
         if secret is not None and principal is None:
@@ -249,14 +248,14 @@ class PymesosDriver:
         )
 
     def start(self) -> None:
-        """Begin to subscribe; `Registered` tells of success. Raises only if ZooKeeper does not answer."""
+        """Start to subscribe; the event `Registered` reports success. Raises only if ZooKeeper does not answer."""
         self._driver.start()
 
     def stop(self, *, teardown: bool) -> None:
-        """Leave: no thread and no socket is left. With `teardown` Mesos ends all tasks first.
+        """Disconnect, and end all threads and sockets. With `teardown`, Mesos ends all tasks first.
 
         Raises:
-            NotConnected, CallFailed: TEARDOWN was not delivered; the driver has stopped all the same.
+            NotConnected, CallFailed: TEARDOWN was not delivered; the driver has stopped nevertheless.
         """
         self._driver.stop(failover=not teardown)
 
@@ -269,8 +268,11 @@ class PymesosDriver:
         reserve: Sequence[Mapping[str, Any]] = (),
         unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """ACCEPT offers of one agent with one LAUNCH; what is left is refused for `refuse_s`. Of reservations that the
-        master refuses it says nothing: what needs them ends with TASK_ERROR, the rest is done."""
+        """ACCEPT offers of one agent with one LAUNCH; unused resources are refused for `refuse_s`.
+
+        The master does not report reservations that it refuses: tasks that need them end with TASK_ERROR, and the other
+        operations are carried out.
+        """
         operations: list[dict[str, Any]] = []
         if unreserve:
             operations.append({"type": "UNRESERVE", "unreserve": {"resources": [dict(r) for r in unreserve]}})
@@ -289,20 +291,20 @@ class PymesosDriver:
         )
 
     def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
-        """DECLINE; the same resources are not offered again for `refuse_s`."""
+        """DECLINE offers; their resources are not offered again for `refuse_s`."""
         self._driver.call(
             "DECLINE", decline={"offer_ids": _ids(offer_ids), "filters": {"refuse_seconds": refuse_s}}
         )
 
     def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
-        """ACKNOWLEDGE one status update; `uuid` in base64, as it came."""
+        """ACKNOWLEDGE one status update; `uuid` in base64, as received."""
         self._driver.call(
             "ACKNOWLEDGE",
             acknowledge={"agent_id": {"value": agent_id}, "task_id": {"value": task_id}, "uuid": uuid},
         )
 
     def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
-        """KILL; `grace_s` overrides the grace period of the task's own kill policy."""
+        """KILL a task; `grace_s` overrides the grace period of the task's own kill policy."""
         kill: dict[str, Any] = {"task_id": {"value": task_id}}
         if agent_id is not None:
             kill["agent_id"] = {"value": agent_id}
@@ -311,31 +313,31 @@ class PymesosDriver:
         self._driver.call("KILL", kill=kill)
 
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
-        """RECONCILE (task id, agent id) pairs; none: all that Mesos knows."""
+        """RECONCILE (task id, agent id) pairs; an empty list for all tasks that Mesos knows."""
         self._driver.call("RECONCILE", reconcile={"tasks": [_task(*task) for task in tasks]})
 
     def tasks(self) -> Sequence[Listed]:
-        """The master's `/tasks` and `/slaves`: a reconciliation's statuses have no labels."""
+        """Return the tasks of the master's `/tasks` and `/slaves`, as statuses of a reconciliation have no labels."""
         framework_id = self._driver.framework_id
-        asked = urlencode({"framework_id": framework_id or "", "limit": MAX_LISTED})
+        query = urlencode({"framework_id": framework_id or "", "limit": MAX_LISTED})
         try:
             agents = self._driver.get("/master/slaves")["slaves"]
-            tasks = self._driver.get(f"/master/tasks?{asked}")["tasks"]
+            tasks = self._driver.get(f"/master/tasks?{query}")["tasks"]
             ours = [task for task in tasks if task["framework_id"] == framework_id]
         except (KeyError, TypeError) as error:
-            raise NotConnected(f"the master does not list its tasks: {error!r}") from error
+            raise NotConnected(f"cannot read the master's list of tasks: {error!r}") from error
         return listed_from_json(ours, agents, logger.error)
 
     def roles(self) -> Sequence[Role]:
-        """What the master's `/roles` says of the roles that the framework is subscribed with."""
+        """Return the master's `/roles` for the roles that the framework is subscribed with."""
         try:
-            known = roles_of(self._driver.get("/master/roles")["roles"])
+            roles = roles_of(self._driver.get("/master/roles")["roles"])
         except (KeyError, TypeError, ValueError) as error:
-            raise NotConnected(f"the master does not tell its roles: {error!r}") from error
-        return [known[name] for name in self._roles if name in known]
+            raise NotConnected(f"cannot read the master's roles: {error!r}") from error
+        return [roles[name] for name in self._roles if name in roles]
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
-        """MESSAGE to an executor; Mesos delivers it at most once."""
+        """MESSAGE an executor; Mesos delivers it at most once."""
         message = {
             "agent_id": {"value": agent_id},
             "executor_id": {"value": executor_id},
@@ -349,16 +351,15 @@ class PymesosDriver:
         self._driver.call("SHUTDOWN", shutdown=ids)
 
     def suppress(self, roles: Sequence[str] = ()) -> None:
-        """SUPPRESS offers for some roles, none named: for all; until `revive` or the next registration."""
+        """SUPPRESS offers for some roles, or all if none are given, until `revive` or the next registration."""
         self._driver.call("SUPPRESS", **({"suppress": {"roles": list(roles)}} if roles else {}))
 
     def revive(self, roles: Sequence[str] = ()) -> None:
-        """REVIVE offers for some roles, none named: for all; clears their filters."""
+        """REVIVE offers for some roles, or all if none are given; clears their filters."""
         self._driver.call("REVIVE", **({"revive": {"roles": list(roles)}} if roles else {}))
 
     def resubscribe(self) -> None:
-        """End the subscription, and subscribe again: the master takes back all offers, and repeats what was not
-        acknowledged."""
+        """Subscribe again: the master rescinds all offers, and repeats updates that were not acknowledged."""
         self._driver.resubscribe()
 
 
@@ -372,8 +373,8 @@ def _normal(master: str, tls: bool) -> str:
         return master
     if master.startswith("http://" if tls else "https://"):
         raise BadConfiguration(
-            f"{master}: {'TLS is' if tls else 'no TLS is'} asked for",
-            remedy="give HOST:PORT, and --mesos-tls or not",
+            f"{master}: the scheduler uses {'TLS' if tls else 'no TLS'}",
+            remedy="give HOST:PORT, and --mesos-tls if the master uses TLS",
         )
     try:
         host, port = split_address(master)

@@ -1,4 +1,4 @@
-"""GPUs that a file describes: for clusters without any, for tests, and for people who want to see one fail."""
+"""GPUs that a file describes: for clusters without GPUs, for tests, and for demonstrations of failures."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 from mesos_gpu.wire.mesos.sharing import unknown_in
 
-#: Model to memory in MiB, as NVML names and reports them.
+#: Memory in MiB by model, with names and values as NVML reports them.
 MODELS: Final = {
     "Tesla T4": 15360,
     "Tesla V100-SXM2-32GB": 32768,
@@ -28,7 +28,7 @@ MODELS: Final = {
     "NVIDIA H100 80GB HBM3": 81559,
     "NVIDIA H200": 143771,
 }
-#: Compute capability of the same. Source: developer.nvidia.com/cuda-gpus.
+#: Compute capability by model. Source: developer.nvidia.com/cuda-gpus.
 CAPABILITIES: Final = {
     "Tesla T4": "7.5",
     "Tesla V100-SXM2-32GB": "7.0",
@@ -37,11 +37,11 @@ CAPABILITIES: Final = {
     "NVIDIA H200": "9.0",
 }
 SIMULATED_DRIVER: Final = "535.0.0-simulated"
-#: What hosts of simulated cards can use to enforce shares, where the file does not say it.
+#: Enforcement of shares that hosts of simulated cards support unless the file says otherwise.
 _ABILITIES: Final = {Ability.SHIM.value: ""}
 
 
-#: What an entry may say besides a GPU's facts, and what it must be.
+#: Fields of an entry besides a GPU's facts, with their types.
 _SAID: Final = {
     "health": str,
     "reason": str,
@@ -59,25 +59,31 @@ _REMEDY: Final = (
 
 
 class SimulatedProbe:
-    """`GpuProbe` over an inventory file; edit the file, and the GPUs change.
+    """`GpuProbe` that reads an inventory file at each survey: editing the file changes the GPUs.
 
-    An entry may say `"health": "sick"` (it needs a reset), `"lost"` or `"unknown"` (it cannot be read), each with a
-    `"reason"`; `"hang": true` (as a card that does not answer in time); `"xids": [31]`, which happen once each time
-    the file is written; `"pids"` and `"clocks_event_reasons"` as NVML gives them;
-    `"process_mib"`: the memory of processes, as {"4711": 512}.
+    An entry may have `"health": "sick"` (needs a reset), `"lost"` or `"unknown"` (cannot be read), each with a
+    `"reason"`; `"hang": true` (the card does not answer in time); `"xids": [31]`, which occur once each time the file
+    is written; `"pids"` and `"clocks_event_reasons"` as NVML gives them; `"process_mib"`, the memory of processes, as
+    {"4711": 512}.
 
-    `"use"` says how it is used: any of `Meters`' fields, as `{"power_mw": 250000}`; `"busy_pct"`, the part of the time
-    from look to look in which it works, and `"process_busy_pct"`, the same of processes, as {"4711": 30}. What it does
-    not say is unknown. `"held"`, an object of the same, says what is so while a task holds the card, in place of the
-    rest. An amount may be a pair, `[35, 95]`: it goes from one to the other and back every three minutes, at other
-    times of each card. `"scripts"` says what jobs do on it, by patterns of their ids, step by step from when they hold
-    it: `{"ann-*": [{"for_s": 30, "busy_pct": 95}, {"for_s": 600, "burst_ms": 50, "every_s": 60}, {"unknown": true}]}`
-    computes for half a minute, for ten minutes only 50 ms of each, and then nobody can tell. The last step goes on; the
-    first pattern that fits counts.
+    `"use"` describes its use: any of `Meters`' fields, as `{"power_mw": 250000}`; `"busy_pct"`, the percentage of time
+    between surveys in which it computes, and `"process_busy_pct"`, the same for processes, as {"4711": 30}. Omitted
+    fields are unknown. `"held"`, an object with such fields, replaces them while a task holds the card. An amount may
+    be a pair, `[35, 95]`: it moves between both values in a wave of three minutes, with another phase for each card.
+    `"scripts"` has the activity of jobs by patterns of their ids, step by step from when they hold the card: `{"ann-*":
+    [{"for_s": 30, "busy_pct": 95}, {"for_s": 600, "burst_ms": 50, "every_s": 60}, {"unknown": true}]}` computes for
+    half a minute, for ten minutes only 50 ms of each minute, and then the activity is unknown. The last step continues;
+    the first matching pattern counts.
 
-    All memory of a card can be shared out, and its host has the shim. `"sharing"` says otherwise: an object with
-    `"memory_mib"`, `"abilities"` (each with why it cannot be used, "": it can), `"sm_count"`, `"mig"` and
-    `"instances"`; null: it cannot be shared.
+    By default all memory of a card can be shared, and its host has the shim. `"sharing"` changes that: an object with
+    `"memory_mib"`, `"abilities"` (each with the reason why it cannot be used; "" if it can), `"sm_count"`, `"mig"` and
+    `"instances"`; null if the card cannot be shared.
+
+    Args:
+        path: Path of the inventory file.
+        held: Function that returns the tasks that hold cards, called only if the file depends on them. A
+            `MesosGpuError` that it raises is raised by the survey too.
+        clock: Function that returns seconds since the epoch.
     """
 
     def __init__(
@@ -86,22 +92,15 @@ class SimulatedProbe:
         held: Callable[[], Collection[Holder]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """The file is read at each `survey()`.
-
-        Args:
-            path: The file.
-            held: Who holds cards; it may raise `MesosGpuError`, and so does the survey of a file that asks.
-            clock: Seconds since the epoch.
-        """
         self._path, self._held, self._clock = Path(path), held, clock
         self._seen: _Stamp | None = None
         self._surveyed_ms: int | None = None
 
     def survey(self) -> Survey:
-        """What the file says now.
+        """Return the GPUs that the file describes now.
 
         Raises:
-            Damaged: It is missing, is no JSON, or a field is wrong; the message names file and field.
+            Damaged: The file is missing, is not JSON, or has an invalid field; the message names file and field.
         """
         stamp, before = self._stamp(), self._seen
         self._seen = stamp
@@ -116,27 +115,27 @@ class SimulatedProbe:
             raise Damaged(f"the inventory file {self._path}: {error}", remedy=_REMEDY) from error
 
     def _holders(self, value: Any) -> Collection[Holder]:
-        """Who holds cards, if the file asks for it."""
+        """Return the tasks that hold cards, if the file depends on them; else none."""
         entries = value.get("gpus") if isinstance(value, dict) else None
-        asked = isinstance(entries, list) and any(
-            asks_for_holders(each.get("use")) for each in entries if isinstance(each, dict)
+        needs_holders = isinstance(entries, list) and any(
+            asks_for_holders(entry.get("use")) for entry in entries if isinstance(entry, dict)
         )
-        return self._held() if asked else ()
+        return self._held() if needs_holders else ()
 
     def changed(self) -> bool:
-        """Whether the file is another one, or was written, since it was read."""
+        """Return whether the file was written or replaced since the last survey."""
         return self._stamp() != self._seen
 
     def reset(self, gpu_id: GpuId) -> str:
-        """Take the fault out of the file."""
+        """Remove health and other faults of a GPU from the file. Return the reason of a failure; "" on success."""
         try:
-            well = dict.fromkeys(name for name in _SAID if name != "use")
-            return "" if change_gpu(self._path, gpu_id, **well) else f"{self._path} has no {gpu_id}"
+            cleared = dict.fromkeys(name for name in _SAID if name != "use")
+            return "" if change_gpu(self._path, gpu_id, **cleared) else f"{self._path} has no {gpu_id}"
         except (OSError, ValueError) as error:
             return f"{self._path}: {error}"
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is kept open."""
 
     def _stamp(self) -> "_Stamp | None":
         try:
@@ -148,10 +147,11 @@ class SimulatedProbe:
 
 _NAMING: Final = ("uuid", "model", "memory_mib", "minor")
 _Stamp = tuple[int, int, int]
-_Look = tuple[int | None, int]  # when the one before and this one are, milliseconds since the epoch
+_Look = tuple[int | None, int]  # times of the previous and this survey, in milliseconds since the epoch
 
 
-def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Survey:
+def _survey(value: Any, holders: Collection[Holder], look: _Look, *, events: bool) -> Survey:
+    """Return the survey that the parsed inventory file describes."""
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
         raise ValueError('must be an object with a list "gpus"')
     for name in ("driver_version", "cuda_version"):
@@ -160,7 +160,7 @@ def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) 
     readings = []
     for index, item in enumerate(value["gpus"]):
         try:
-            readings.append(_reading(item, held, look, events=events))
+            readings.append(_reading(item, holders, look, events=events))
         except ValueError as error:
             readings.append(_misdescribed(item, f"gpus[{index}]: {error}"))
     gpus = numbered([reading.gpu for reading in readings])
@@ -174,10 +174,10 @@ def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) 
 
 
 def _misdescribed(item: Any, why: str) -> Reading:
-    """Return a card that cannot be used, as fields of it have a fault.
+    """Return a reading of a card that cannot be used, because its description has a fault.
 
     Raises:
-        ValueError: The fault is in fields without which a card is not known.
+        ValueError: The fault is in a field that identifies the card.
     """
     named = {name: item[name] for name in _NAMING if name in item} if isinstance(item, dict) else {}
     try:
@@ -186,35 +186,36 @@ def _misdescribed(item: Any, why: str) -> Reading:
         raise ValueError(why) from None
 
 
-def _reading(item: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Reading:
-    said = {name: item[name] for name in _SAID if name in item} if isinstance(item, dict) else {}
-    for name, value in said.items():
+def _reading(item: Any, holders: Collection[Holder], look: _Look, *, events: bool) -> Reading:
+    """Return the reading that an entry of the inventory file describes."""
+    settings = {name: item[name] for name in _SAID if name in item} if isinstance(item, dict) else {}
+    for name, value in settings.items():
         if not isinstance(value, _SAID[name]) or (isinstance(value, bool) and name != "hang"):
             raise ValueError(f"{name} must be of type {_SAID[name].__name__}, got {value!r}")
-    health, reason = said.get("health", "ok"), said.get("reason", "")
+    health, reason = settings.get("health", "ok"), settings.get("reason", "")
     if health not in _HEALTH:
         raise ValueError(f"health must be one of {', '.join(_HEALTH)}, got {health!r}")
-    unreadable = (reason or "the file says so") if health == "unknown" else ""
-    gpu = _gpu({k: v for k, v in item.items() if k not in said} if said else item)
+    unreadable = (reason or "set in the inventory file") if health == "unknown" else ""
+    gpu = _gpu({k: v for k, v in item.items() if k not in settings} if settings else item)
     reading = Reading(
         gpu=gpu,
         lost=health == "lost",
-        unreadable="it does not answer" if said.get("hang") else unreadable,
-        reset_required=(reason or "the file says so") if health == "sick" else "",
-        xids=tuple(map(int, said.get("xids", ()))) if events else (),
-        pids=tuple(map(int, said["pids"])) if "pids" in said else None,
-        process_mib=tuple((int(pid), int(mib)) for pid, mib in said["process_mib"].items())
-        if "process_mib" in said
+        unreadable="it does not answer" if settings.get("hang") else unreadable,
+        reset_required=(reason or "set in the inventory file") if health == "sick" else "",
+        xids=tuple(map(int, settings.get("xids", ()))) if events else (),
+        pids=tuple(map(int, settings["pids"])) if "pids" in settings else None,
+        process_mib=tuple((int(pid), int(mib)) for pid, mib in settings["process_mib"].items())
+        if "process_mib" in settings
         else None,
-        clocks_event_reasons=said.get("clocks_event_reasons"),
+        clocks_event_reasons=settings.get("clocks_event_reasons"),
     )
-    return replace(reading, **reading_of(said.get("use", {}), gpu.id, held, *look))
+    return replace(reading, **reading_of(settings.get("use", {}), gpu.id, holders, *look))
 
 
 def _gpu(item: Any) -> Gpu:
-    """The card, with what it has for shares where the entry leaves that out, or a part of it."""
+    """Return the card of an entry, with defaults for omitted parts of `sharing`."""
     if not isinstance(item, dict):
-        return gpu_from_json(item)  # says what is wrong with it
+        return gpu_from_json(item)  # raises an error that describes the fault
     sharing = item.get("sharing", {})
     if isinstance(sharing, dict):
         if strange := unknown_in(sharing):
@@ -236,26 +237,26 @@ def write_inventory(
     cuda_version: str = "12.2",
     use: Callable[[Gpu], dict[str, Any] | None] = lambda _gpu: None,
 ) -> None:
-    """Write the file in one step: a reader sees the old or the new. `use`: of each GPU; None: nothing is said of it."""
-    left_out = ["since", "warnings", "history"]  # the monitor's own
+    """Write the file atomically. `use`: function that returns the use of each GPU; None to omit it."""
+    left_out = ["since", "warnings", "history"]  # set by the monitor
     if numbered([replace(gpu, index=None) for gpu in gpus]) == tuple(gpus):
-        left_out.append("index")  # it follows from the bus ids, and earlier programs refuse the field
+        left_out.append("index")  # it follows from the bus ids, and earlier programs reject the field
     entries = [
         {k: v for k, v in gpu_to_json(gpu).items() if k not in left_out}
-        | ({"use": said} if (said := use(gpu)) else {})
+        | ({"use": gpu_use} if (gpu_use := use(gpu)) else {})
         for gpu in gpus
     ]
     _write(path, {"driver_version": driver_version, "cuda_version": cuda_version, "gpus": entries})
 
 
 def change_gpu(path: Path, gpu_id: GpuId, **said: Any) -> bool:
-    """Change what the file says of one GPU, `health="lost"`; None takes the field out.
+    """Change fields of one GPU in the file, e.g. `health="lost"`; None removes a field.
 
     Returns:
         Whether the file has that GPU.
 
     Raises:
-        OSError, ValueError: The file cannot be read or written, or is no JSON.
+        OSError, ValueError: The file cannot be read or written, or is not JSON.
     """
     value = parsed(path.read_text())
     entries = [entry for entry in value["gpus"] if entry.get("uuid") == gpu_id]
@@ -278,7 +279,7 @@ def _write(path: Path, value: Any) -> None:
 
 
 def simulated_gpus(count: int, model: str, *, seed: str, memory_mib: int | None = None) -> tuple[Gpu, ...]:
-    """GPUs of one host with distinct, repeatable UUIDs; pairs of them are linked, halves share a NUMA node."""
+    """Return GPUs of one host with distinct, repeatable UUIDs; pairs of them are linked, halves share a NUMA node."""
     ids = [_uuid(f"{seed}/{index}") for index in range(count)]
     return tuple(
         Gpu(

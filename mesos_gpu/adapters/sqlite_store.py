@@ -1,8 +1,8 @@
 """The scheduler's state on disk: SQLite in WAL mode, one transaction for each batch of saves.
 
-It holds what users submit, secrets in environments included: only its owner may read it. Nouns are kept as JSON bodies,
-beside the columns that are searched by. The schema's number is in `PRAGMA user_version`; each step up is one file in
-`migrations/`.
+It contains what users submit, including secrets in environments, so only its owner may read it. Objects are stored as
+JSON bodies beside the columns that are searched. The schema's number is in `PRAGMA user_version`; each step up is one
+file in `migrations/`.
 """
 
 import logging
@@ -30,39 +30,42 @@ from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.hook import KeptHooks, Sent
 
 _T = TypeVar("_T")
-_HOOKS, _SENT = "webhooks", "webhooks_sent"  # facts
-_ANOTHER: Final = "name another backup; nothing was changed"
+_HOOKS, _SENT = "webhooks", "webhooks_sent"  # names of facts
+_ANOTHER: Final = "give another backup; nothing was changed"
 logger = logging.getLogger(__name__)
 
 
 class SqliteStore:
-    """`Store` in one file. One scheduler at a time: a second one is refused.
+    """`Store` in one file. One scheduler uses it at a time; a second one is refused.
 
     Beside `PATH` are `PATH-wal`, which is a part of the state, `PATH-shm`, `PATH.lock` and `PATH.mark`.
 
+    Args:
+        path: State file, which is created, or brought to the latest schema, if needed.
+        accept_older: Whether the operator accepts a state that has lost something; unknown running tasks are then held.
+        replicated: Whether the state follows a replicated log, which decides how new it is, in place of the mark.
+
     Raises:
-        BadConfiguration: The file is older than what was once committed, and `accept_older` was not said.
+        BadConfiguration: The file is older than an earlier commit, and `accept_older` is false.
         Conflict: Another process has the store open.
         Damaged: The file is no store of this program, is corrupt, or is newer than the program.
     """
 
     def __init__(self, path: Path, *, accept_older: bool = False, replicated: bool = False) -> None:
-        """Open or create `path`, and bring its schema up. `accept_older`: an operator's word for going on with a state
-        that has lost something; what runs and is not in it is held then. `replicated`: it follows a log elsewhere,
-        which says how new it is: not the mark."""
         self._path, self._replicated = path, replicated
         with self._refusing_damage():
             self._begin(accept_older)
 
     def _begin(self, accept_older: bool) -> None:
+        """Lock the state, check it against its mark, and open it."""
         path = self._path
         files.make_private(path)
         self._lock = files.lock_of(path)
         if files.restoring(path).exists():
             os.close(self._lock)
             raise BadConfiguration(
-                f"a restore of {path} was broken off",
-                remedy=f"do it again: mesos-gpu restore FILE --state {path}",
+                f"a restore of {path} was interrupted",
+                remedy=f"repeat it: mesos-gpu restore FILE --state {path}",
             )
         try:
             self._mark = HighWater(Path(f"{path}.mark"))
@@ -86,7 +89,7 @@ class SqliteStore:
         self._mark.sync()
 
     def _judged(self, accept_older: bool) -> Mark:
-        """Hold the file against its mark, before anything is written to it; what it is to go on from."""
+        """Compare the file with its mark before anything is written to it. Return the mark to continue from."""
         here = self._peeked()
         if self._replicated:
             return here
@@ -97,21 +100,21 @@ class SqliteStore:
                 raise
             mark = replace(here, batch=here.batch + 1)
         if mark is None and here.batch:
-            logger.warning("%s has no mark beside it: whether it is the newest is not known", self._path)
+            logger.warning("%s has no mark beside it, so it may not be the latest state", self._path)
             return replace(here, batch=here.batch + 1)
         if mark is not None and _is_older(here, mark):
             if not accept_older:
                 raise _older(self._path, here, mark)
-            logger.warning("%s is older than what was written, and is accepted", self._path)
-            # Beyond both, so that the file that this one stands for is the older one from now on.
-            known = mark if here.framework_id in (None, mark.framework_id) else here
-            return replace(known, batch=max(here.batch, mark.batch) + 1)
+            logger.warning("%s is older than its last commit, and is accepted", self._path)
+            # Larger than both numbers, so that from now on the file that was replaced counts as the older one.
+            latest = mark if here.framework_id in (None, mark.framework_id) else here
+            return replace(latest, batch=max(here.batch, mark.batch) + 1)
         if accept_older:
-            logger.warning("--accept-older-state is not needed: take it away, or it hides the next loss")
+            logger.warning("--accept-older-state is not needed: remove it, or it hides the next loss")
         return here
 
     def _peeked(self) -> Mark:
-        """How far the file is, without a change to it or its WAL: what is refused must stay as it was found."""
+        """Return the mark that fits the file, without a change to it or its WAL: a refused file must stay intact."""
         if self._path.stat().st_size == 0:
             return Mark(0)
         try:
@@ -125,7 +128,7 @@ class SqliteStore:
                 db.close()
         except sqlite3.OperationalError as error:
             if files.code_of(error) != sqlite3.SQLITE_ERROR:
-                raise  # it cannot be read now, which says nothing of what is in it
+                raise  # it cannot be read now, which does not mean that it is empty
             return Mark(0)  # it has no tables yet
 
     def _here(self) -> Mark:
@@ -144,13 +147,15 @@ class SqliteStore:
                 self._do(seal.fact(name, value))
 
     def _opened(self) -> sqlite3.Connection:
+        """Open the database, check its integrity, and bring it to the latest schema."""
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             with self._refusing_damage():
                 db.execute("PRAGMA journal_mode=WAL")
-                # Every commit reaches the disk: what Mesos was told must survive a power cut.
+                # Every commit reaches the disk: a power cut must not lose data of which Mesos already knows.
                 db.execute("PRAGMA synchronous=FULL")
-                if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":  # indexes, too
+                # The check covers indexes, too.
+                if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
                     raise sqlite3.DatabaseError("integrity_check found errors")
                 schema.migrate(db, self._path)
                 self._sum = schema.seen_sum(db)
@@ -175,14 +180,14 @@ class SqliteStore:
             ) from error
 
     def load(self) -> Saved:
-        """Everything."""
+        """Return all saved objects."""
         with self._refusing_damage():
             seen: dict[str, dict[str, Any]] = {}
             nouns: dict[str, Any] = {
                 noun.plural: tuple(self._bodies(noun, seen)) for noun in NOUNS if noun.key
             }
             nouns |= {
-                noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun, seen)
+                noun.plural: value for noun in NOUNS if not noun.key for value in self._bodies(noun, seen)
             }
             return Saved(
                 seal.text_of(self._db, "framework_id") or None,
@@ -197,12 +202,12 @@ class SqliteStore:
         return None if value is None else msgspec.json.decode(value, type=kind)
 
     def events(self) -> list[LogEvent]:
-        """The events that are kept, by number."""
+        """Return the stored events, by number."""
         with self._refusing_damage():
             return statements.events_of(self._db)
 
     def key(self) -> bytes:
-        """What secrets of launches are made of: 32 bytes, made at the first call and the same ever after."""
+        """Return the key for secrets of launches: 32 random bytes, generated at the first call and then stored."""
         with self._refusing_damage():
             if seal.fact_of(self._db, "key") is None:
                 self._keep([("key", secrets.token_bytes(32))])
@@ -214,24 +219,23 @@ class SqliteStore:
 
     @property
     def batch(self) -> int:
-        """How many batches were written, in its whole life."""
+        """Number of batches written to this state since it was created."""
         return self._at.batch
 
     def fact(self, name: str) -> str | None:
-        """A word that is kept beside all else; None: there is none."""
+        """Return a text that is stored by name beside the state; None if there is no such text."""
         with self._refusing_damage():
             return seal.text_of(self._db, name)
 
     def follow(self, key: bytes, facts: Mapping[str, str]) -> None:
-        """Keep words beside all else, and what secrets of launches are made of elsewhere, too."""
+        """Store texts by name, and the key of launch secrets, which another scheduler generated."""
         with self._refusing_damage():
             self._keep([("key", key), *facts.items()])
         self._set_mark(replace(self._at, key=key))
         self._mark.sync()
 
     def leave_log(self) -> bool:
-        """Follow no log elsewhere any more: one that has more than this state would undo what was brought back;
-        whether there was one."""
+        """Stop to follow a replicated log, which could undo a restored state. Return whether a log was followed."""
         with self._refusing_damage(), self._transaction():
             return self._do([seal.no_fact("history"), seal.no_fact("history_begun")]) > 0
 
@@ -250,11 +254,10 @@ class SqliteStore:
             yield large.decoded(self._db, decoder, whole, seen)
 
     def save(self, batch: Iterable[Save]) -> None:
-        """Write a batch in one transaction: all of it or nothing is there after a crash.
+        """Write a batch in one transaction: after a crash all of it or nothing is there.
 
         Raises:
-            NoRoom: The disk is full, or fails. The same batch may be given again, also where only the mark was not
-                written.
+            NoRoom: The disk is full, or fails. The same batch may be given again, also if only writing the mark failed.
         """
         try:
             at = self._commit(batch)
@@ -265,7 +268,7 @@ class SqliteStore:
             raise files.no_room(self._path, error) from error
 
     def confirm(self) -> None:
-        """See `Store`: the lock of the file is held for as long as it is open."""
+        """Do nothing: the file lock holds as long as the store is open; see `Store`."""
 
     def _commit(self, batch: Iterable[Save]) -> Mark:
         at = replace(self._at, batch=self._at.batch + 1)
@@ -279,7 +282,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of it or nothing, with the sum of the checksums as it is then."""
+        """Run a transaction, which also stores the new sum of checksums."""
         before = self._sum
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -290,13 +293,13 @@ class SqliteStore:
         except BaseException:
             self._sum = before
             self._large.end(committed=False)
-            if self._db.in_transaction:  # SQLite ends it by itself for some errors, as of a full disk
+            if self._db.in_transaction:  # SQLite itself ends it after some errors, such as a full disk
                 self._db.execute("ROLLBACK")
             raise
         self._large.end(committed=True)
 
     def _do(self, statements: Iterable[statements.Statement]) -> int:
-        """Do them, and add up the checksums that they give; how many rows with checksums are touched."""
+        """Execute statements and update the sum of checksums. Return the number of changed rows with checksums."""
         touched = 0
         for statement, values in statements:
             for (end,) in self._db.execute(statement, values).fetchall():
@@ -306,7 +309,7 @@ class SqliteStore:
         return touched
 
     def close(self) -> None:
-        """Close the file and let another scheduler in."""
+        """Close the file and release its lock."""
         self._db.close()
         if self._lock >= 0:
             os.close(self._lock)
@@ -315,24 +318,26 @@ class SqliteStore:
 
 
 def restore(source: Path, path: Path) -> tuple[Placed, bool]:
-    """Let a backup be the state in `path`, which is kept beside; it may be older than what runs, so the next scheduler
-    looks what that is before it launches anything.
+    """Replace the state in `path` by a backup; the replaced state is kept beside it.
+
+    The backup may be older than what runs, so the next scheduler checks that before it launches anything.
 
     Raises:
-        NotFound: There is no such backup.
+        NotFound: The backup does not exist.
         Conflict: A scheduler uses the state.
-        BadConfiguration: The state's directory is another user's.
+        BadConfiguration: The state's directory belongs to another user.
         Damaged: The backup cannot be read, or a later program wrote it.
         NoRoom: The disk is full.
 
     Returns:
-        What was done, and whether the state has followed a log in ZooKeeper: it does no more.
+        What was done, and whether the state has followed a log in ZooKeeper, which it no longer does.
     """
     followed = False
 
     def prepare(copy: Path) -> None:
+        """Make a state that a scheduler can start on of a copy of the backup."""
         nonlocal followed
-        logger.disabled = True  # it would warn of what is asked for, with the name of a copy
+        logger.disabled = True  # its warnings would be about the requested restore, with the name of a copy
         try:
             schema.see_some(copy)
             store = SqliteStore(copy, accept_older=True)
@@ -350,25 +355,29 @@ def restore(source: Path, path: Path) -> tuple[Placed, bool]:
 
 
 def _older(path: Path, here: Mark, mark: Mark) -> BadConfiguration:
+    """Return the error for a state that is older than its mark, or of another framework."""
     if here.framework_id not in (None, mark.framework_id):
-        what = f"{path} is the state of framework {here.framework_id}, and {mark.framework_id} was here"
+        what = f"{path} is the state of framework {here.framework_id}, not of {mark.framework_id} as before"
     else:
         lost = (
             "is empty"
             if not here.batch
             else f"has {here.batch} of the {mark.batch} batches that were written"
         )
-        what = f"{path} {lost}: it is older than what runs, or its -wal file was lost"
+        what = f"{path} {lost}: it is an older copy, or its -wal file was lost"
     return BadConfiguration(
         what,
-        remedy=f"bring back the newest {path} together with its -wal file, or the latest backup; to go on "
-        "with what is there, start once with --accept-older-state: running tasks that it does not know are held "
+        remedy=f"restore the latest {path} together with its -wal file, or the latest backup; to go on "
+        "with this state, start once with --accept-older-state: running tasks that it does not know are held "
         "(mesos-gpu tasks unknown list)",
     )
 
 
 def _is_older(here: Mark, mark: Mark) -> bool:
-    """Or another framework's; one more batch than the mark has may have changed that: a kill came before the mark."""
+    """Return whether a state is older than its mark, or of another framework.
+
+    A state with exactly one batch more than the mark may have a new framework: a kill prevented writing the mark.
+    """
     other = mark.framework_id is not None and here.framework_id != mark.framework_id
     return here.batch < mark.batch or (other and here.batch != mark.batch + 1)
 
@@ -390,7 +399,7 @@ def _where(columns: Iterable[str]) -> str:
     return " AND ".join(f"{column} = ?" for column in columns)
 
 
-#: SQL by noun. What there is one of is a fact. Names are those of NOUNS; every value is a parameter.
+#: SQL statements by kind of object; objects of which there is only one are facts. All values are parameters.
 _INSERT: Final = {
     noun.kind: f"INSERT INTO {noun.table or noun.plural} VALUES ({'?, ' * len(noun.columns)}?){seal.SEALS}"  # nosec B608 # names of NOUNS
     for noun in NOUNS
@@ -415,7 +424,7 @@ _DELETE_PARTS: Final = [
 
 
 def _statements(item: Save, parts: large.LargeFields) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """What one save is in SQL."""
+    """Yield the SQL statements for one save."""
     if isinstance(item, saves.SaveFramework):
         yield from seal.fact("framework_id", item.framework_id)
     elif isinstance(item, saves.SaveTrust):

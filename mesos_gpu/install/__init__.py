@@ -1,1 +1,1 @@
-"""What brings the platform onto hosts: the archive of the programs of GPU hosts, services of systemd."""
+"""Installation of the platform on hosts: the archive of GPU hosts' programs, systemd services, and clusters."""

@@ -1,4 +1,4 @@
-"""What a GPU host needs beside Mesos: the agent's service and flags, its directories, rotation of its log."""
+"""Files of a GPU host besides Mesos: the agent's service and flags, its directories, rotation of its log."""
 
 import json
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from mesos_gpu.install.files import HostFile, of_service
 CGROUPS: Final = ("v1", "v2")
 SECRETS: Final = "/etc/mesos-gpu/secrets"
 _CONTAINERS: Final = "filesystem/linux,docker/runtime,linux/nnp,namespaces/ipc"
-#: Mesos 1.11 knows cgroups of version 1 only. On a host with version 2 the executors limit devices, ports, memory and
-#: CPUs of tasks.
+#: Mesos 1.11 supports cgroup v1 only. On a host with cgroup v2 the executors limit devices, ports, memory and CPUs of
+#: tasks.
 ISOLATION: Final[Mapping[str, Mapping[str, str]]] = {
     "v1": {
         "launcher": "linux",
@@ -24,7 +24,7 @@ ISOLATION: Final[Mapping[str, Mapping[str, str]]] = {
         "systemd_enable_support": "false",
     },
 }
-#: Agents then believe nobody without name and secret; what is in these files: docs/security.md.
+#: Flags with which agents accept only authenticated clients; docs/security.md describes the files.
 AUTHENTICATION: Final[Mapping[str, str]] = {
     "credential": f"{SECRETS}/agent-of-master.json",
     "authenticate_http_readonly": "true",
@@ -32,7 +32,7 @@ AUTHENTICATION: Final[Mapping[str, str]] = {
     "http_credentials": f"{SECRETS}/http-credentials.json",
     "acls": f"file://{SECRETS}/agent-acls.json",
 }
-#: Executors then prove which container they are in, by a token of the agent's.
+#: Flags with which the agent gives each executor a token that proves in which container it runs.
 TOKENS: Final[Mapping[str, str]] = {
     "http_authenticators": "basic,jwt",
     "authenticate_http_executors": "true",
@@ -42,19 +42,19 @@ TOKENS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentHost:
-    """A host, as its operator describes it.
+    """Settings of a Mesos agent's host.
 
     Attributes:
-        master: As mesos-agent takes it: HOST:PORT or zk://….
-        gpus: How many it has.
-        cgroups: One of `CGROUPS`.
-        authentication: Whether the agent asks everybody who they are.
-        tokens: Whether it gives executors tokens, for which its Mesos must have OpenSSL.
-        binary: Of mesos-agent.
-        ports: First and last that tasks may have: below those that the kernel hands out.
-        environment: Of executors: MESOS_GPU_… as docs/hosts.md lists them.
-        ip: At which masters and the scheduler reach it; "": that of the host's name.
-        more: Further flags, without dashes.
+        master: Master as mesos-agent takes it: HOST:PORT or zk://….
+        gpus: GPUs of the host.
+        cgroups: Cgroup version, one of `CGROUPS`.
+        authentication: Whether the agent authenticates all clients.
+        tokens: Whether it gives executors tokens, which needs a Mesos built with OpenSSL.
+        binary: Command that starts mesos-agent.
+        ports: First and last port for tasks, below the kernel's ephemeral ports.
+        environment: Variables of executors, MESOS_GPU_…, as docs/hosts.md lists them.
+        ip: Address at which masters and the scheduler reach it; "" for that of the host's name.
+        more: Additional flags, without dashes.
     """
 
     master: str
@@ -70,7 +70,7 @@ class AgentHost:
 
 
 def flags(host: AgentHost) -> dict[str, str]:
-    """All flags of its agent. Cards are ours to give: not the isolator gpu/nvidia's."""
+    """Return all flags of the agent. The isolator gpu/nvidia is not among them: executors assign GPUs themselves."""
     own = {"MESOS_GPU_ISOLATION": "cgroup1" if host.cgroups == "v1" else "cgroup2"}
     if host.authentication:
         own["MESOS_GPU_AGENT_CREDENTIALS"] = f"{SECRETS}/executors.json"
@@ -93,13 +93,13 @@ def flags(host: AgentHost) -> dict[str, str]:
 
 
 def files(host: AgentHost) -> list[HostFile]:
-    """What the host gets.
+    """Return the files of an agent's host.
 
     Raises:
-        BadConfiguration: A value cannot stand in a file of variables.
+        BadConfiguration: A value cannot be written to an environment file.
     """
-    given = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
-    return of_service("agent", _UNIT.replace("BINARY", host.binary), given, _DIRECTORIES)
+    settings = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
+    return of_service("agent", _UNIT.replace("BINARY", host.binary), settings, _DIRECTORIES)
 
 
 STEPS: Final = (
@@ -115,7 +115,7 @@ d /var/log/mesos-gpu 0750 root root
 d /etc/mesos-gpu 0755 root root
 d {SECRETS} 0700 root root
 """
-#: KillMode: tasks outlive a restart of their agent. Delegate: their cgroups are not systemd's to change.
+#: KillMode: tasks outlive a restart of their agent. Delegate: systemd must not change their cgroups.
 _UNIT: Final = """\
 [Unit]
 Description=Mesos agent of a GPU host

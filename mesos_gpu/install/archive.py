@@ -17,22 +17,22 @@ from mesos_gpu.wire.digest import blake2b
 
 NAME: Final = "mesos-gpu-executor.pyz"
 OWN: Final = ("isolator", "mesos_gpu", "volumes")
-#: Pure Python that programs of hosts import, by the distribution that has it.
+#: Pure Python packages that programs of hosts import, by their distribution.
 OTHERS: Final = {"nvidia-ml-py": "pynvml", "platformdirs": "platformdirs", "pyelftools": "elftools"}
-#: Compiled for one Python and one machine: a host that hands out secrets has it installed.
+#: Packages compiled for one Python and machine: only the scheduler's host, which encrypts secrets, needs them.
 LEFT_OUT: Final = frozenset({"cryptography"})
-_WHEN: Final = (1980, 1, 1, 0, 0, 0)  # the same sources give the same archive
+_WHEN: Final = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal sources give equal archives
 _LINE: Final = 'DIGEST = ""'
 
 
 def build(into: Path) -> Path:
-    """Write the archive.
+    """Write the archive, and return its path.
 
     Args:
-        into: The file, or a directory, where it is called `NAME`.
+        into: Target file, or a directory in which the file is called `NAME`.
 
     Raises:
-        Unavailable: A package that it has to contain is not installed.
+        Unavailable: A package that it must contain is not installed.
         OSError: The file cannot be written.
     """
     target = into / NAME if into.is_dir() else into
@@ -45,7 +45,7 @@ def build(into: Path) -> Path:
 
 
 def contents() -> dict[str, bytes]:
-    """All files that a host runs from, by their path in the unpacked directory."""
+    """Return all files that a host runs from, by their path in the unpacked directory."""
     files = {
         str(path.relative_to(_root())): path.read_bytes() for path in (*_sources().values(), *_libraries())
     }
@@ -55,15 +55,15 @@ def contents() -> dict[str, bytes]:
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """What names these files, 32 hexadecimal digits."""
-    told = blake2b(digest_size=16)
+    """Return a digest of file names and contents, 32 hexadecimal digits."""
+    hasher = blake2b(digest_size=16)
     for name in sorted(files):
-        told.update(f"{len(files[name])} {name}\n".encode() + files[name])
-    return told.hexdigest()
+        hasher.update(f"{len(files[name])} {name}\n".encode() + files[name])
+    return hasher.hexdigest()
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """The bytes of the archive."""
+    """Return the content of the archive."""
     here = Path(__file__).parent
     begin = here.joinpath("start.py").read_text()
     assert begin.count(_LINE) == 1, "where the digest goes"
@@ -89,19 +89,19 @@ def _root() -> Path:
 
 
 def _sources() -> dict[str, Path]:
-    """All modules of `isolator`, and what they import of ours, wherever in a file."""
+    """Return all modules of `isolator`, and the modules of `OWN` that they import, also within functions."""
     ours = {_name(path): path for top in OWN for path in (_root() / top).rglob("*.py")}
-    wanted = [name for name in ours if name.partition(".")[0] == "isolator"]
-    wanted += ["mesos_gpu.install.flat", "mesos_gpu.install.flat_loader", "mesos_gpu.written"]
+    pending = [name for name in ours if name.partition(".")[0] == "isolator"]
+    pending += ["mesos_gpu.install.flat", "mesos_gpu.install.flat_loader", "mesos_gpu.written"]
     modules: dict[str, Path] = {}
-    while wanted:
-        name = wanted.pop()
+    while pending:
+        name = pending.pop()
         if name in modules:
             continue
         modules[name] = ours[name]
         parts = name.split(".")
-        wanted += [".".join(parts[:count]) for count in range(1, len(parts))]
-        wanted += [each for each in imports(ours[name].read_text()) if each in ours]
+        pending += [".".join(parts[:count]) for count in range(1, len(parts))]
+        pending += [module for module in imports(ours[name].read_text()) if module in ours]
     return modules
 
 
@@ -122,7 +122,7 @@ def _name(path: Path) -> str:
 
 
 def _libraries() -> Iterator[Path]:
-    """What the libraries for shares are built from, and those that the release has built already."""
+    """Yield the sources of the CUDA libraries for shares, and the libraries that the release has built already."""
     for suffix in ("*.c", "*.h", "built/*/*"):
         yield from (path for path in (_root() / "isolator/shares/shim").glob(suffix) if path.is_file())
 
@@ -132,14 +132,14 @@ def _of_others(distribution: str, package: str) -> dict[str, bytes]:
         files = metadata.files(distribution) or []
     except metadata.PackageNotFoundError:
         files = []
-    modules = [each for each in files if each.parts[0] in (package, f"{package}.py") and each.suffix == ".py"]
+    modules = [file for file in files if file.parts[0] in (package, f"{package}.py") and file.suffix == ".py"]
     if not modules:
         raise Unavailable(
-            f"{distribution} is not installed here by pip, and the archive has to contain it",
+            f"{distribution} is not installed here by pip, but the archive must contain it",
             remedy="pip install 'mesos_gpu[agent]'",
         )
-    wanted = [*modules, *filter(_is_licence, files)]
-    return {str(each): Path(str(each.locate())).read_bytes() for each in wanted}
+    packed_files = [*modules, *filter(_is_licence, files)]
+    return {str(file): Path(str(file.locate())).read_bytes() for file in packed_files}
 
 
 def _is_licence(path: metadata.PackagePath) -> bool:
@@ -149,12 +149,15 @@ def _is_licence(path: metadata.PackagePath) -> bool:
 
 
 def unmet() -> dict[str, list[str]]:
-    """What modules of the archive import, and what is neither in it nor in Python nor left out on purpose."""
+    """Return modules that the archive lacks, with the modules that import them.
+
+    Python's own modules and those left out on purpose do not count.
+    """
     inside = {*OWN, *OTHERS.values(), *LEFT_OUT}
     missing: dict[str, list[str]] = {}
     for name, path in _sources().items():
-        for each in imports(path.read_text()):
-            top = each.partition(".")[0]
+        for module in imports(path.read_text()):
+            top = module.partition(".")[0]
             if top not in inside and top not in sys.stdlib_module_names:
                 missing.setdefault(top, []).append(name)
     return missing

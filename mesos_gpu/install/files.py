@@ -1,4 +1,4 @@
-"""Files that a host gets: where, whose, with which mode, and how they are printed or written below a directory."""
+"""Files of a host with path and mode, printed or written below a directory."""
 
 import os
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from mesos_gpu.errors import BadConfiguration
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A file.
+    """A file of a host.
 
     Attributes:
-        path: Absolute.
-        text: All of it.
-        mode: Of its permissions.
+        path: Absolute path on the host.
+        text: Content of the file.
+        mode: Permission bits of the file.
     """
 
     path: str
@@ -24,24 +24,24 @@ class HostFile:
 
     @property
     def is_settings(self) -> bool:
-        """Whether it is of one host, and not the same on all."""
+        """Whether the file has settings of one host, and differs between hosts."""
         return self.path.endswith(".env")
 
 
 def of_service(
     name: str, unit: str, settings: dict[str, str], directories: str, *more: HostFile
 ) -> list[HostFile]:
-    """What a service of ours needs: systemd's unit, its settings, `more`, directories, rotation of its log.
+    """Return the files of a service: systemd unit, settings, `more`, directories, log rotation.
 
     Args:
-        name: Without the `mesos-gpu-` before it.
-        unit: All of the unit's text.
-        settings: The variables of its environment.
-        directories: As of tmpfiles.d(5).
-        more: What only this one has.
+        name: Name of the service without the prefix `mesos-gpu-`.
+        unit: Text of the systemd unit.
+        settings: Environment variables of the service.
+        directories: Directories in the syntax of tmpfiles.d(5).
+        more: Additional files of this service.
 
     Raises:
-        BadConfiguration: A setting cannot stand in a file of variables.
+        BadConfiguration: A setting cannot be written to an environment file.
     """
     full = f"mesos-gpu-{name}"
     return [
@@ -54,12 +54,12 @@ def of_service(
 
 
 def of_boot(name: str, what: str, command: str) -> HostFile:
-    """A unit of systemd that does something once at each start of a host.
+    """Return a systemd unit that runs a command once at each start of a host.
 
     Args:
-        name: Without the `mesos-gpu-` before it.
-        what: That it does.
-        command: Of one line.
+        name: Name of the unit without the prefix `mesos-gpu-`.
+        what: Description of the unit.
+        command: Command in one line.
     """
     return HostFile(
         f"/usr/lib/systemd/system/mesos-gpu-{name}.service",
@@ -69,48 +69,50 @@ def of_boot(name: str, what: str, command: str) -> HostFile:
 
 
 def printed(files: Iterable[HostFile], steps: Iterable[str]) -> str:
-    """All files one after the other, each below a line of its path, mode and owner; then the commands to run."""
+    """Return the texts of all files, each after a line with path, mode and owner; then the commands to run."""
     parts = [f"# {file.path}  ({file.mode:04o} root:root)\n{file.text}" for file in files]
     return "\n".join([*parts, "# Then, as root:\n" + "".join(f"{step}\n" for step in steps)])
 
 
 def written(files: Iterable[HostFile], root: Path) -> list[Path]:
-    """Write the files below a directory, as a package has them.
+    """Write the files below a directory, and return their paths.
 
     Args:
-        files: What is to be there.
-        root: The directory; it is made if need be.
+        files: Files to write.
+        root: Directory below which they go; it is created if missing.
 
     Raises:
-        BadConfiguration: One is there already: it may hold settings of the operator's.
-        OSError: One cannot be written.
+        BadConfiguration: A file exists already; it may hold settings of the operator.
+        OSError: A file cannot be written.
     """
     targets = {root / file.path.lstrip("/"): file for file in files}
     if there := [str(path) for path in targets if os.path.lexists(path)]:
-        raise BadConfiguration(f"{', '.join(there)}: already there", remedy="name an empty directory")
+        raise BadConfiguration(f"{', '.join(there)}: already there", remedy="give an empty directory")
     for path, file in targets.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, file.mode)
         with os.fdopen(handle, "w") as opened:
-            os.fchmod(handle, file.mode)  # of this file, whatever has its name by now
+            os.fchmod(handle, file.mode)  # by handle, as the path may name another file by now
             opened.write(file.text)
     return list(targets)
 
 
 def variables(values: dict[str, str]) -> str:
-    """A file of variables as systemd reads it: each value between single quotes.
+    """Return an environment file for systemd, with each value between single quotes.
 
     Raises:
-        BadConfiguration: A value has what cannot stand there.
+        BadConfiguration: A value has a single quote or a line break.
     """
     for name, value in values.items():
         if "'" in value or "\n" in value:
-            raise BadConfiguration(f"{name}: {value!r} has a quote or ends a line", remedy="leave that out")
+            raise BadConfiguration(
+                f"{name}: {value!r} has a single quote or a line break", remedy="remove it from the value"
+            )
     return "".join(f"{name}='{value}'\n" for name, value in values.items())
 
 
 def rotation(log: str) -> str:
-    """What logrotate does with a log that a service holds open."""
+    """Return a logrotate configuration for a log that a service keeps open."""
     return (
         f"{log} {{\n    weekly\n    rotate 8\n    maxsize 100M\n    compress\n    delaycompress\n"
         "    missingok\n    notifempty\n    copytruncate\n}\n"

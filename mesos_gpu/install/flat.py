@@ -1,9 +1,9 @@
-"""Pack into one file all modules which a program imports at its start, compiled: it is read once, and no directory is
-searched for them.
+"""Packing of all modules that a program imports at its start into one compiled file, read at once without searches.
 
-`begin` is the statement by which an interpreter takes modules from there. What is not in the file, or what another
-Python compiled, comes from the directory that it was made of, as ever. The standard library's modules are in it, too:
-finding and reading them took a tenth of an executor's start. Only the very build of Python whose they are takes them.
+`begin` returns the statement by which an interpreter takes modules from the file. Modules that are not in it, or were
+compiled by another version of Python, are imported from the directory as usual. Modules of the standard library are in
+it too, because finding and reading them took a tenth of an executor's start; only the exact build of Python that they
+come from uses them.
 """
 
 import ast
@@ -25,7 +25,7 @@ from mesos_gpu.install.lean import lean, without_columns
 from mesos_gpu.install.library import above, imports
 from mesos_gpu.wire.digest import blake2b
 
-#: Modules that executors import: at the start, for the task's user, for the start of the task, after its end, and for a
+#: Modules that executors import: at their start, for the task's user, to start the task, after its end, and for a
 #: task that was killed or failed.
 EXECUTOR: Final = (
     "isolator.__main__",
@@ -36,9 +36,9 @@ EXECUTOR: Final = (
     "isolator.runs.memory",
 )
 NAME: Final = "programs.flat"
-KEPT_S: Final = 86400.0  # in the cache, where several installations have theirs
+KEPT_S: Final = 86400.0  # age of files that are removed from the cache, which several installations may share
 _LOADER: Final = Path(__file__).with_name("flat_loader.py")
-#: Without a buffer the file is in memory once: a second copy would cost each start 350 page faults.
+#: The file is read unbuffered, so that it is in memory once: a second copy would cost each start 350 page faults.
 _BEGIN: Final = """\
 import marshal, sys, _frozen_importlib_external
 sys.path.append({root!r})
@@ -54,7 +54,7 @@ if packed[:4] == _frozen_importlib_external.MAGIC_NUMBER:
 
 
 class Module(NamedTuple):
-    """A module of a directory of packages. `file`: below it."""
+    """A parsed module below a directory of packages. `file`: its path below that directory."""
 
     name: str
     file: str
@@ -62,33 +62,33 @@ class Module(NamedTuple):
 
     @property
     def is_package(self) -> bool:
-        """Whether other modules are in it."""
+        """Whether the module is a package."""
         return self.file.endswith("/__init__.py")
 
 
 def begin(flat: str, root: str) -> str:
-    """The statement after which modules come from a file that `packed` made, or from the directory `root`."""
+    """Return source code that makes an interpreter import from a file of `packed`, or else from directory `root`."""
     return _BEGIN.format(flat=flat, root=root)
 
 
 def packed(root: Path, first: Iterable[str], seen: str = "") -> bytes:
-    """Make the file.
+    """Return the content of a flat file.
 
     Args:
         root: Directory of packages.
-        first: Modules there; they, and what they import at their tops, are packed.
-        seen: Where that directory will be, for traces of errors; "": where it is.
+        first: Modules to pack, together with what they import at module level.
+        seen: Path of the directory at run time, for tracebacks; "" for `root`.
 
     Raises:
-        ModuleNotFoundError: One is not there.
+        ModuleNotFoundError: A module of `first` does not exist.
         OSError: A source cannot be read.
     """
     loader = compile(lean(_LOADER.read_text()), str(_LOADER), "exec", dont_inherit=True)
     ours = list(reached(root, first))
-    names = [name for each in ours for name in imports(each.tree.body)]
+    names = [name for module in ours for name in imports(module.tree.body)]
     modules = {
-        each.name: (each.is_package, each.file, marshal.dumps(_compiled(seen or str(root), each)))
-        for each in ours
+        module.name: (module.is_package, module.file, marshal.dumps(_compiled(seen or str(root), module)))
+        for module in ours
     }
     standard = library.packed(names)
     codes = bytearray()
@@ -99,7 +99,7 @@ def packed(root: Path, first: Iterable[str], seen: str = "") -> bytes:
 def _appended(
     codes: bytearray, modules: Mapping[str, library.Packed]
 ) -> dict[str, tuple[bool, str, int, int]]:
-    """By name, what an index says: whether it is a package, its file, where in `codes` its code begins, its size."""
+    """Append codes to `codes`. Return by module name: whether it is a package, its file, start and size of its code."""
     index = {}
     for name, (package, file, code) in modules.items():
         index[name] = package, file, len(codes), len(code)
@@ -108,8 +108,9 @@ def _appended(
 
 
 def kept(root: Path, first: Iterable[str], cache: Path) -> bytes:
-    """The file, from a directory of this user's where it is kept until a source changes; where that cannot be written,
-    or somebody else could, it is made anew.
+    """Return a flat file from the user's cache, which is valid until a source changes.
+
+    It is packed if it is not in the cache, or if others could have written it there.
 
     Raises:
         As `packed`.
@@ -130,10 +131,10 @@ def kept(root: Path, first: Iterable[str], cache: Path) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    """What is kept.
+    """Return the content of a cached file.
 
     Raises:
-        OSError: Nothing is, or somebody else could have written it.
+        OSError: The file does not exist, or others could have written it.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
@@ -144,14 +145,14 @@ def _read(path: Path) -> bytes:
 
 
 def _state(root: Path, first: Iterable[str]) -> str:
-    """What names these sources as they are now, to this Python."""
-    told = blake2b(digest_size=16)
-    told.update(repr((sys.version, str(root), *first)).encode())
+    """Return a digest of the state of the sources and the version of Python."""
+    hasher = blake2b(digest_size=16)
+    hasher.update(repr((sys.version, str(root), *first)).encode())
     for top in ("isolator", "mesos_gpu", "volumes"):
         for path in sorted((root / top).rglob("*.py")):
             status = path.stat()
-            told.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return told.hexdigest()
+            hasher.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return hasher.hexdigest()
 
 
 def _compiled(seen: str, module: Module) -> CodeType:
@@ -159,28 +160,35 @@ def _compiled(seen: str, module: Module) -> CodeType:
 
 
 def reached(root: Path, first: Iterable[str]) -> Iterator[Module]:
-    """What comes with an import of these modules, made lean; each once.
+    """Yield the modules that an import of `first` loads, stripped by `lean`; each once.
 
     Raises:
         As `packed`.
     """
     ours = {path.name for path in root.iterdir() if (path / "__init__.py").is_file()}
-    wanted, seen = list(first), set[str]()
-    for name in wanted:
+    pending, seen = list(first), set[str]()
+    for name in pending:
         if _file(root, name) is None:
             raise ModuleNotFoundError(f"no module {name} below {root}", name=name)
-    while wanted:
-        name = wanted.pop()
+    while pending:
+        name = pending.pop()
         if name in seen or name.partition(".")[0] not in ours or (path := _file(root, name)) is None:
             continue
         seen.add(name)
         module = Module(name, str(path.relative_to(root)), lean(path.read_text(), str(path)))
         yield module
-        wanted += above(name)
-        wanted += [each for imported in imports(module.tree.body) for each in (imported, *above(imported))]
+        pending += above(name)
+        pending += [
+            module_name
+            for imported in imports(module.tree.body)
+            for module_name in (imported, *above(imported))
+        ]
 
 
 def _file(root: Path, name: str) -> Path | None:
-    """A module's file; None: there is no such module, as of `from module import function`."""
+    """Return the file of a module; None if there is no such module, as in `from module import function`."""
     path = root.joinpath(*name.split("."))
-    return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
+    return next(
+        (candidate for candidate in (path / "__init__.py", path.with_suffix(".py")) if candidate.is_file()),
+        None,
+    )

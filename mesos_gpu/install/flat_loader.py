@@ -1,4 +1,4 @@
-"""What a flat file begins with: the finder of its modules. Whoever runs this gives it `INDEX`, `DATA` and `ROOT`."""
+"""Importer at the beginning of a flat file. The code that executes it provides `INDEX`, `DATA` and `ROOT`."""
 
 import marshal
 import sys
@@ -9,7 +9,14 @@ from typing import Any
 
 
 class Flat:
-    """Finds and loads modules."""
+    """Finder and loader of the packed modules.
+
+    Args:
+        index: Modules below `root` by name, each with: whether it is a package, its file, start and size of its
+            code; Python's library modules in that form; the version of Python they belong to; the size of all code.
+        data: Bytes that end with the code of all modules.
+        root: Directory in which the modules' files are.
+    """
 
     def __init__(
         self,
@@ -19,20 +26,12 @@ class Flat:
         data: bytes,
         root: str,
     ) -> None:
-        """Not yet asked by imports.
-
-        Args:
-            index: Of modules below `root`: by name whether it is a package, its file, where its code begins, and its
-                size; the same of modules of Python's library; of which Python these are; the size of all code.
-            data: With all code at its end.
-            root: A directory.
-        """
         modules, library, python, size = index
         self._modules = {**modules, **library} if python == sys.version else modules
         self._codes, self._root = memoryview(data)[len(data) - size :], root
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Where a module comes from: from here, if it is packed."""
+        """Return the spec of a packed module; None if it is not packed."""
         entry = self._modules.get(name)
         if entry is None:
             return None
@@ -46,13 +45,13 @@ class Flat:
         return spec
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to Python to make one."""
+        """Return None, so that Python creates the module object."""
         return
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run its code, which came in one file with this."""
+        """Execute the code of a module."""
         _, _, begin, size = self._modules[module.__name__]
-        code = marshal.loads(self._codes[begin : begin + size])  # nosec B302 # its owner is this code's, too
+        code = marshal.loads(self._codes[begin : begin + size])  # nosec B302 # from the file that has this code
         exec(code, module.__dict__)  # nosec B102 # as above
 
 

@@ -1,10 +1,10 @@
-"""Modules without what only readers and type checkers need, for programs that start once for each task.
+"""Removal of all code from modules that only readers and type checkers need, for programs that start for each task.
 
-Importing `typing` and `dataclasses`, and having them make classes, takes several times as long as an interpreter takes
-to start. So classes are written out here, once, when an archive is unpacked or a cluster is started: one that
-@dataclass or NamedTuple would make gets the methods that it would have got, as plain code. Annotations, docstrings and
-imports that only annotations used are left out. Regular expressions of a module are compiled when they are first used.
-Lines keep their numbers. What is not understood stays as it is.
+Importing `typing` and `dataclasses`, and creating classes with them, takes several times as long as starting an
+interpreter. So classes are written out here, once, when an archive is unpacked or a cluster is started: a class of
+@dataclass or NamedTuple gets the methods that it would have got, as plain code. Annotations, docstrings and imports
+that only annotations used are removed. Regular expressions of a module are compiled on first use. Lines keep their
+numbers. Constructs that are not understood stay unchanged.
 """
 
 import ast
@@ -51,7 +51,7 @@ def __repr__(self):
 def __getnewargs__(self):
     return tuple(self)
 """
-#: With one of these a dataclass has a method of its own where one is written here.
+#: A dataclass that defines one of these itself is not written out, as the generated method would replace it.
 _MADE: Final = frozenset(
     {"__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__getstate__"}
 )
@@ -59,15 +59,15 @@ _HELPERS: Final = (
     "from mesos_gpu.written import Fields as _Fields, Late as _Late, Named as _Named, at as _at\n"
 )
 _PATTERN: Final = "from mesos_gpu.written import Pattern as _Pattern\n"
-#: Functions of dataclasses that mesos_gpu.written has, too.
+#: Functions of dataclasses that mesos_gpu.written replaces.
 WRITTEN: Final = frozenset({"asdict", "astuple", "replace"})
-#: Modules that add to what is written in C (enumerations, converters of dates), by the module that has the latter.
+#: Modules that add enumerations or converters to a C module, by name, with that C module.
 MADE_OF: Final = {"signal": "_signal", "sqlite3": "_sqlite3"}
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
 class _Field(NamedTuple):
-    """A field of a class that is written out. `default`: None for none; `late`: it makes one for each object."""
+    """A field of a class to write out. `late`: `default` is a factory; `told`: the field is shown by repr."""
 
     name: str
     default: ast.expr | None = None
@@ -76,7 +76,7 @@ class _Field(NamedTuple):
 
 
 def lean(source: str, filename: str = "<source>") -> ast.Module:
-    """A module that does the same, and imports less.
+    """Return the syntax tree of an equivalent module that imports less.
 
     Raises:
         SyntaxError: The source is not Python.
@@ -93,20 +93,20 @@ def lean(source: str, filename: str = "<source>") -> ast.Module:
 
 
 def late_patterns(tree: ast.Module) -> None:
-    """Have the regular expressions that a module gives a name at its top compiled when they are first used."""
-    given = [each.value for each in tree.body if isinstance(each, ast.Assign | ast.AnnAssign)]
+    """Compile regular expressions that a module assigns at module level on first use; changes the tree."""
+    values = [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     patterns = [
-        each for each in given if isinstance(each, ast.Call) and ast.unparse(each.func) == "re.compile"
+        node for node in values if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile"
     ]
-    for each in patterns:
-        each.func = _like(each.func, ast.parse("_Pattern", mode="eval").body)
+    for call in patterns:
+        call.func = _like(call.func, ast.parse("_Pattern", mode="eval").body)
     if patterns:
         tree.body[_first(tree) : _first(tree)] = ast.parse(_PATTERN).body
         ast.fix_missing_locations(tree)
 
 
 def without_columns(tree: ast.Module) -> ast.Module:
-    """Let traces of errors name lines alone, and return the tree: columns are a quarter of the compiled code."""
+    """Remove columns from positions, a quarter of the compiled code, and return the tree: tracebacks name lines."""
     for node in ast.walk(tree):
         if "lineno" in node._attributes:
             node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
@@ -115,7 +115,7 @@ def without_columns(tree: ast.Module) -> ast.Module:
 
 
 def _meanings(tree: ast.Module) -> dict[str, str]:
-    """What a module means by names of typing and dataclasses: of `from typing import Any as A`, A: typing.Any."""
+    """Return the names imported from typing and dataclasses: `from typing import Any as A` gives A: typing.Any."""
     return {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
@@ -143,10 +143,16 @@ class _Lean(ast.NodeTransformer):
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         node.returns = None
-        given = node.args
-        for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
-            if each is not None:
-                each.annotation = None
+        arguments = node.args
+        for argument in (
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ):
+            if argument is not None:
+                argument.annotation = None
         return self._body_of(node)
 
     def _body_of(self, node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
@@ -158,14 +164,14 @@ class _Lean(ast.NodeTransformer):
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
-        """Functions of dataclasses are replaced by those that do without it."""
+        """Import functions of dataclasses from mesos_gpu.written, which needs no dataclasses."""
         if node.module != "dataclasses":
             return node
         own = [alias for alias in node.names if alias.name in WRITTEN]
         node.names = [alias for alias in node.names if alias.name not in WRITTEN]
         written = ast.ImportFrom(module="mesos_gpu.written", names=own, level=0)
         both: list[ast.stmt] = [ast.copy_location(written, node), node]
-        return [each for each in both if isinstance(each, ast.ImportFrom) and each.names]
+        return [node_ for node_ in both if isinstance(node_, ast.ImportFrom) and node_.names]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         self.generic_visit(node)
@@ -176,10 +182,10 @@ class _Lean(ast.NodeTransformer):
         return ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        """A name for a type, of NewType or Literal: modules that are not lean use it in annotations."""
+        """Replace NewType and Literal by a placeholder that other modules can still use in annotations."""
         value = node.value
-        made = value.func if isinstance(value, ast.Call) else getattr(value, "value", None)
-        if isinstance(made, ast.Name) and self._meant(made) in ("typing.NewType", "typing.Literal"):
+        callee = value.func if isinstance(value, ast.Call) else getattr(value, "value", None)
+        if isinstance(callee, ast.Name) and self._meant(callee) in ("typing.NewType", "typing.Literal"):
             self.written += 1
             node.value = _like(value, ast.parse("_Named()", mode="eval").body)
         self.generic_visit(node)
@@ -187,7 +193,7 @@ class _Lean(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
         if self._meant(node.test) == "typing.TYPE_CHECKING":
-            return [each for kept in node.orelse if (each := self.visit(kept)) is not None]
+            return [visited for statement in node.orelse if (visited := self.visit(statement)) is not None]
         self.generic_visit(node)
         node.body = node.body or [ast.copy_location(ast.Pass(), node)]
         return node
@@ -199,43 +205,48 @@ class _Lean(ast.NodeTransformer):
         elif kind := self._dataclass(node):
             self._write(node, kind)
         if node.decorator_list or [base for base in node.bases if not _is_tuple(base)]:
-            # Somebody may look for its annotations: they make fields.
-            self._kept |= {id(each) for each in node.body if isinstance(each, ast.AnnAssign)}
+            # A decorator or base class may create fields from the annotations.
+            self._kept |= {id(statement) for statement in node.body if isinstance(statement, ast.AnnAssign)}
         return self._body_of(node)
 
     def _dataclass(self, node: ast.ClassDef) -> str:
-        """ "frozen" or "open": a dataclass that can be written out; "": none."""
+        """Return "frozen" or "open" for a dataclass that can be written out; "" for other classes."""
         call = node.decorator_list[0] if len(node.decorator_list) == 1 else None
         if node.bases or node.keywords or not isinstance(call, ast.Call) or call.args:
             return ""
-        said = {str(each.arg): getattr(each.value, "value", None) for each in call.keywords}
-        own = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        options = {str(keyword.arg): getattr(keyword.value, "value", None) for keyword in call.keywords}
+        own = {statement.name for statement in node.body if isinstance(statement, ast.FunctionDef)}
         if self._meant(call.func) != "dataclasses.dataclass" or own & _MADE:
             return ""
         return {("slots",): "open", ("frozen", "slots"): "frozen"}.get(
-            tuple(sorted(said)) if set(said.values()) == {True} else (), ""
+            tuple(sorted(options)) if set(options.values()) == {True} else (), ""
         )
 
     def _write(self, node: ast.ClassDef, kind: str) -> None:
+        """Write a class out as plain code, unless it has a field that is not understood."""
         fields = self._fields(node)
         if fields is None:
             return
         self.written += 1
-        body = [each for each in node.body if not (isinstance(each, ast.AnnAssign) and fields)]
+        body = [statement for statement in node.body if not (isinstance(statement, ast.AnnAssign) and fields)]
         docstring = body[:1] if ast.get_docstring(node, clean=False) is not None else []
         own = body[len(docstring) :]
-        post = any(isinstance(each, ast.FunctionDef) and each.name == "__post_init__" for each in own)
-        made = _tuple(fields) if kind == "tuple" else _dataclass(fields, frozen=kind == "frozen", post=post)
+        post = any(
+            isinstance(statement, ast.FunctionDef) and statement.name == "__post_init__" for statement in own
+        )
+        statements = (
+            _tuple(fields) if kind == "tuple" else _dataclass(fields, frozen=kind == "frozen", post=post)
+        )
         node.bases = [ast.Name("tuple", ast.Load())] if kind == "tuple" else []
         node.decorator_list = []
-        node.body = [*docstring, *(_like(node, each) for each in made), *own]
+        node.body = [*docstring, *(_like(node, statement) for statement in statements), *own]
 
     def _fields(self, node: ast.ClassDef) -> list[_Field] | None:
-        """In their order; None: one is of a kind that is not understood."""
+        """Return the fields in their order; None if a field is of a kind that is not understood."""
         fields = []
-        for each in node.body:
-            if isinstance(each, ast.AnnAssign):
-                field = self._field(each)
+        for statement in node.body:
+            if isinstance(statement, ast.AnnAssign):
+                field = self._field(statement)
                 if field is None:
                     return None
                 fields.append(field)
@@ -248,13 +259,13 @@ class _Lean(ast.NodeTransformer):
         name, value = node.target.id, node.value
         if not isinstance(value, ast.Call) or self._meant(value.func) != "dataclasses.field":
             return _Field(name, value)
-        said = {each.arg: each.value for each in value.keywords}
-        told = said.pop("repr", ast.Constant(value=True))
-        late = said.pop("default_factory", None)
-        default = said.pop("default", None)
-        if value.args or said or not isinstance(told, ast.Constant):
+        options = {keyword.arg: keyword.value for keyword in value.keywords}
+        shown = options.pop("repr", ast.Constant(value=True))
+        late = options.pop("default_factory", None)
+        default = options.pop("default", None)
+        if value.args or options or not isinstance(shown, ast.Constant):
             return None
-        return _Field(name, late or default, late is not None, bool(told.value))
+        return _Field(name, late or default, late is not None, bool(shown.value))
 
 
 def _is_tuple(base: ast.expr) -> bool:
@@ -262,6 +273,7 @@ def _is_tuple(base: ast.expr) -> bool:
 
 
 def _dataclass(fields: list[_Field], *, frozen: bool, post: bool) -> list[ast.stmt]:
+    """Return the statements that replace the body of a dataclass."""
     names = [field.name for field in fields]
     mine, others = (_row(f"{who}.{name}" for name in names) for who in ("self", "other"))
     lines = [f"__slots__ = __match_args__ = {_row(map(repr, names))}"]
@@ -283,9 +295,9 @@ def _dataclass(fields: list[_Field], *, frozen: bool, post: bool) -> list[ast.st
     lines += ["    self.__post_init__()"] if post else [] if fields else ["    pass"]
     text = _METHODS.format(told=_telling(fields), mine=mine, others=others)
     text += _FROZEN.format(mine=mine) if frozen else "__hash__ = None\n"
-    made = ast.parse("\n".join(lines) + text).body
-    _give_defaults(made[2], fields)
-    return made
+    statements = ast.parse("\n".join(lines) + text).body
+    _give_defaults(statements[2], fields)
+    return statements
 
 
 def _tuple(fields: list[_Field]) -> list[ast.stmt]:
@@ -293,9 +305,9 @@ def _tuple(fields: list[_Field]) -> list[ast.stmt]:
     lines = ["__slots__ = ()", f"_fields = __match_args__ = {_row(map(repr, names))}"]
     lines += [f"def __new__(_cls, {', '.join(names)}):", f"    return tuple.__new__(_cls, {_row(names)})"]
     lines += [f"{name} = _at({number}, None)" for number, name in enumerate(names)]
-    made = ast.parse("\n".join(lines) + _TUPLE.format(told=_telling(fields))).body
-    _give_defaults(made[2], fields)
-    return made
+    statements = ast.parse("\n".join(lines) + _TUPLE.format(told=_telling(fields))).body
+    _give_defaults(statements[2], fields)
+    return statements
 
 
 def _telling(fields: list[_Field]) -> str:
@@ -307,7 +319,7 @@ def _row(items: Iterable[str]) -> str:
 
 
 def _give_defaults(function: ast.stmt, fields: list[_Field]) -> None:
-    """Make defaults the function's own, which like a class' are evaluated once, in the class' body."""
+    """Set defaults in the function's signature, so that they are evaluated once, when the class is created."""
     assert isinstance(function, ast.FunctionDef)
     for field in fields:
         if field.default is not None:
@@ -315,28 +327,28 @@ def _give_defaults(function: ast.stmt, fields: list[_Field]) -> None:
             function.args.defaults.append(late if field.late else field.default)
 
 
-def _like(node: ast.AST, made: _Node) -> _Node:
-    """What was made, at the line of what it stands for."""
-    for each in ast.walk(made):
-        if "lineno" in each._attributes:
-            ast.copy_location(each, node)
-    return made
+def _like(node: ast.AST, generated: _Node) -> _Node:
+    """Give generated nodes the line of the node that they replace, and return them."""
+    for child in ast.walk(generated):
+        if "lineno" in child._attributes:
+            ast.copy_location(child, node)
+    return generated
 
 
 def _first(tree: ast.Module) -> int:
-    """Where imports may stand: behind those of __future__."""
+    """Return the index of the first statement that is not an import from __future__."""
     return next(
         (
             number
-            for number, each in enumerate(tree.body)
-            if not (isinstance(each, ast.ImportFrom) and each.module == "__future__")
+            for number, statement in enumerate(tree.body)
+            if not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
         ),
         len(tree.body),
     )
 
 
 def _import_written_in_c(tree: ast.Module) -> None:
-    """Import modules of `MADE_OF` by the names of what they are made of, where that has all that is used of them."""
+    """Import the C modules of `MADE_OF` directly, where they have all attributes that the module uses."""
     for node in tree.body:
         if not isinstance(node, ast.Import) or len(node.names) != 1 or node.names[0].asname is not None:
             continue
@@ -345,19 +357,19 @@ def _import_written_in_c(tree: ast.Module) -> None:
             continue
         made_of = importlib.import_module(MADE_OF[alias.name])
         used = [
-            each.attr
-            for each in ast.walk(tree)
-            if isinstance(each, ast.Attribute)
-            and isinstance(each.value, ast.Name)
-            and each.value.id == alias.name
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == alias.name
         ]
-        names = [each for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id == alias.name]
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == alias.name]
         if len(used) == len(names) and all(hasattr(made_of, name) for name in used):
             alias.name, alias.asname = MADE_OF[alias.name], alias.name
 
 
 def _drop_unused_imports(tree: ast.Module) -> None:
-    """Leave out what a module imports at its top and does not name any more; `import a.b` names a."""
+    """Remove module-level imports whose names are not used any more; `import a.b` binds a."""
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     used |= {
         node.value

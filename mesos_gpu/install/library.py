@@ -1,6 +1,6 @@
-"""The modules of Python's standard library that programs import, compiled, for one file that has them all.
+"""Modules of Python's standard library that programs import, compiled, for one file that has them all.
 
-`imports` says what a module imports when it is run.
+`imports` finds the modules that a module imports when it is executed.
 """
 
 import ast
@@ -14,28 +14,28 @@ from typing import Final
 
 from mesos_gpu.install.lean import late_patterns, without_columns
 
-#: What is imported for the sake of few functions, and costs each start: such a function imports it when it is called.
+#: Imports to move into the few functions that use them, as they would slow each start, by module.
 LATE: Final = {"pathlib": frozenset({"urllib.parse"})}
-#: What is written in C, too, and takes all names from there: the same in Python would be made first, and dropped.
+#: Modules that end with taking all names from a C module: the C module is used alone, without the Python version.
 IN_C: Final = {"datetime": "_datetime"}
 
 
-#: Of a module: whether it is a package, its file, its marshalled code.
+#: Whether a module is a package, its file, its marshalled code.
 Packed = tuple[bool, str, bytes]
 
 
 def packed(names: Iterable[str]) -> dict[str, Packed]:
-    """These modules, and what comes with an import of them, as this Python has them.
+    """Return the code of these modules and of all that they import, for this build of Python.
 
     Args:
-        names: Of modules; what is not of the library, not written in Python, or frozen into the interpreter is left.
+        names: Modules; those not of the library, not written in Python, or frozen into the interpreter are skipped.
 
     Returns:
-        By name.
+        Packed modules by name.
     """
-    wanted, modules = [*names], dict[str, Packed]()
-    while wanted:
-        name = wanted.pop()
+    pending, modules = [*names], dict[str, Packed]()
+    while pending:
+        name = pending.pop()
         if name in modules or (spec := _spec(name)) is None:
             continue
         assert spec.origin is not None
@@ -46,22 +46,26 @@ def packed(names: Iterable[str]) -> dict[str, Packed]:
         code = compile(tree, spec.origin, "exec", dont_inherit=True, optimize=2)  # as of `python -OO`
         modules[name] = package, spec.origin, marshal.dumps(code)
         within = name if package else name.rpartition(".")[0]
-        wanted += [each for imported in imports(tree.body, within) for each in (imported, *above(imported))]
+        pending += [
+            module_name
+            for imported in imports(tree.body, within)
+            for module_name in (imported, *above(imported))
+        ]
     return modules
 
 
 def imports(body: Iterable[ast.stmt], package: str = "") -> Iterator[str]:
-    """What statements import when a module is run, not what its functions do, nor what it does as a program.
+    """Yield the modules that statements import when their module is executed, without functions and `__main__` parts.
 
     Args:
-        body: The statements.
-        package: To which imports are relative.
+        body: Statements of the module.
+        package: Package to which relative imports refer.
     """
     for node in body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            module = ".".join(each for each in (package if node.level else "", node.module) if each)
+            module = ".".join(part for part in (package if node.level else "", node.module) if part)
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Try) or (
@@ -71,7 +75,7 @@ def imports(body: Iterable[ast.stmt], package: str = "") -> Iterator[str]:
 
 
 def above(name: str) -> list[str]:
-    """The packages that a module is in, the outermost first."""
+    """Return the packages that contain a module, the outermost first."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts))]
 
@@ -81,13 +85,16 @@ def _spec(name: str) -> ModuleSpec | None:
         return None
     try:
         spec = importlib.util.find_spec(name)
-    except (ModuleNotFoundError, ValueError):  # it is a function of a module; a module has no spec
+    except (
+        ModuleNotFoundError,
+        ValueError,
+    ):  # the name is a function of a module, or a module without a spec
         return None
     return spec if spec is not None and isinstance(spec.loader, SourceFileLoader) else None
 
 
 def _source(name: str, file: str) -> ast.Module:
-    """What a module does when it is imported."""
+    """Return the source of a module; that of `IN_C` modules only imports the C module."""
     in_c = IN_C.get(name)
     if in_c is not None and importlib.util.find_spec(in_c) is not None:
         return ast.parse(f"from {in_c} import *\nfrom {in_c} import __doc__")
@@ -95,15 +102,15 @@ def _source(name: str, file: str) -> ast.Module:
 
 
 def _with_late_imports(tree: ast.Module, modules: frozenset[str]) -> ast.Module:
-    """The module with imports from these others moved into the functions that use them."""
-    for node in [each for each in tree.body if isinstance(each, ast.ImportFrom) and each.module in modules]:
+    """Move imports from these modules into the functions that use them, and return the tree."""
+    for node in [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module in modules]:
         names = {alias.asname or alias.name for alias in node.names}
-        users = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and names & _used(each)]
+        users = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and names & _used(node)]
         tree.body.remove(node)
-        for each in users:
-            each.body.insert(0, node)
+        for user in users:
+            user.body.insert(0, node)
     return tree
 
 
 def _used(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}

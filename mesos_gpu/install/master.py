@@ -1,4 +1,4 @@
-"""What a host of a Mesos master needs: the service and its flags, its directories, rotation of its log."""
+"""Files of a Mesos master's host: the service and its flags, its directories, rotation of its log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from mesos_gpu.install.agent import SECRETS
 from mesos_gpu.install.files import HostFile, rotation, variables
 
 SETTINGS: Final = "/etc/mesos-gpu/master.env"
-#: Masters then believe nobody without name and secret; what is in these files: docs/security.md.
+#: Flags with which masters accept only authenticated clients; docs/security.md describes the files.
 AUTHENTICATION: Final[Mapping[str, str]] = {
     **mesos_access.HTTP,
     "authenticate_frameworks": "true",
@@ -23,15 +23,15 @@ AUTHENTICATION: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class MasterHost:
-    """A host, as its operator describes it.
+    """Settings of a Mesos master's host.
 
     Attributes:
-        ip: At which agents, frameworks and the other masters reach it.
-        zk: zk://HOST:PORT,…/PATH, where several masters elect one; "": it is the only one.
-        quorum: More than half of the masters; not used by the only one.
-        authentication: Whether the master asks everybody who they are.
+        ip: Address at which agents, frameworks and the other masters reach it.
+        zk: ZooKeeper URL zk://HOST:PORT,…/PATH through which several masters elect a leader; "" for a single master.
+        quorum: Majority of the masters; not used by a single master.
+        authentication: Whether the master authenticates all clients.
         binary: Command of the master: mesos-master, or `mesos-gpu mesos master`.
-        more: Further flags, without dashes.
+        more: Additional flags, without dashes.
     """
 
     ip: str
@@ -43,13 +43,13 @@ class MasterHost:
 
 
 def flags(host: MasterHost) -> dict[str, str]:
-    """All flags of its master."""
+    """Return all flags of the master."""
     return {
         "ip": host.ip,
         "hostname": host.ip,
         "work_dir": "/var/lib/mesos-master",
         "registry": "replicated_log",
-        "fair_sharing_excluded_resource_names": "gpus",  # else who has many is offered processors last
+        "fair_sharing_excluded_resource_names": "gpus",  # else frameworks with many GPUs are offered CPUs last
         **({"zk": host.zk, "quorum": str(host.quorum)} if host.zk else {}),
         **(AUTHENTICATION if host.authentication else {}),
         **host.more,
@@ -57,16 +57,16 @@ def flags(host: MasterHost) -> dict[str, str]:
 
 
 def files(host: MasterHost) -> list[HostFile]:
-    """What the host gets.
+    """Return the files of a master's host.
 
     Raises:
-        BadConfiguration: A value cannot stand in a file of variables.
+        BadConfiguration: A value cannot be written to an environment file.
     """
-    given = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
+    settings = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
     command = host.binary + ("" if host.authentication or "mesos-gpu" not in host.binary else " --open")
     return [
         HostFile("/usr/lib/systemd/system/mesos-gpu-master.service", _UNIT.replace("COMMAND", command)),
-        HostFile(SETTINGS, variables(given), 0o600),
+        HostFile(SETTINGS, variables(settings), 0o600),
         HostFile("/usr/lib/tmpfiles.d/mesos-gpu-master.conf", _DIRECTORIES),
         HostFile("/etc/logrotate.d/mesos-gpu-master", rotation("/var/log/mesos-gpu/master.log")),
     ]
@@ -82,7 +82,7 @@ d /var/log/mesos-gpu 0750 root root
 d /etc/mesos-gpu 0755 root root
 d {SECRETS} 0700 root root
 """
-#: A master that no longer leads ends itself, to begin anew: always, and at once.
+#: A master that no longer leads exits; systemd starts it again at once, as a candidate.
 _UNIT: Final = """\
 [Unit]
 Description=Mesos master of GPU hosts

@@ -1,9 +1,9 @@
-"""Whom master and agents believe: names, and access control lists, for `mesos-gpu install` and the embedded cluster.
+"""Principals, secrets and access control lists of Mesos, for `mesos-gpu install` and the embedded cluster.
 
-Four names: the framework (`FRAMEWORK`), the agents (`AGENT`), people (`OPERATOR`), and `EXECUTOR`, which may only see
-an agent's flags where the agent gives each executor a token that is good for that executor's own container. Every
-action that no list names is refused (`permissive: false`). Sources: docs/{authentication,authorization}.md and
-acls.proto of 1.11.0.
+There are four principals: the framework (`FRAMEWORK`), the agents (`AGENT`), operators (`OPERATOR`), and `EXECUTOR`,
+which may only see an agent's flags if the agent gives each executor a token for the executor's own container. Actions
+that no list names are refused (`permissive: false`). Sources: docs/{authentication,authorization}.md and acls.proto of
+1.11.0.
 """
 
 import secrets
@@ -14,12 +14,12 @@ from mesos_gpu.wire.mesos.reservations import ANY_ROLE
 
 FRAMEWORK, AGENT, OPERATOR, EXECUTOR = "mesos-gpu", "mesos-gpu-agent", "operator", "mesos-gpu-executor"
 _SECRET_BYTES: Final = 32  # of randomness
-#: What asks at the HTTP endpoints, flags of master and agents.
+#: Flags of master and agents that require authentication at their HTTP endpoints.
 HTTP: Final = {
     "authenticate_http_readonly": "true",
     "authenticate_http_readwrite": "true",
 }
-#: What people may do besides what the framework may, by the name of what it is done to.
+#: Actions that operators may do besides those of the framework, with the name of their object.
 _OPERATORS: Final = {
     "teardown_frameworks": "framework_principals",
     "update_weights": "roles",
@@ -37,7 +37,7 @@ _OPERATORS: Final = {
     "access_mesos_logs": "logs",
     "set_log_level": "level",
 }
-#: What the framework and people may see.
+#: What the framework and operators may see, with the name of the object.
 _VIEWS: Final = {
     "view_frameworks": "users",
     "view_executors": "users",
@@ -45,7 +45,7 @@ _VIEWS: Final = {
     "view_roles": "roles",
     "get_endpoints": "paths",
 }
-#: What executors do without tokens of their own.
+#: Actions that executors need if they have no tokens of their own.
 _NESTED: Final = (
     "launch_nested_containers_as_user",
     "launch_nested_containers_under_parent_with_user",
@@ -56,7 +56,7 @@ _ANY: Final = {"type": "ANY"}
 
 
 def credentials() -> dict[str, dict[str, str]]:
-    """A secret for each name, as Mesos has it in files."""
+    """Generate a secret for each principal, in the form of Mesos' credential files."""
     return {
         name: {"principal": name, "secret": secrets.token_urlsafe(_SECRET_BYTES)}
         for name in (FRAMEWORK, AGENT, OPERATOR, EXECUTOR)
@@ -64,36 +64,41 @@ def credentials() -> dict[str, dict[str, str]]:
 
 
 def known_to_master(own: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The file of the master's --credentials."""
+    """Return the content of the master's --credentials file."""
     return {"credentials": [own[name] for name in (FRAMEWORK, AGENT, OPERATOR)]}
 
 
 def known_to_agents(own: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The file of the agents' --http_credentials."""
+    """Return the content of the agents' --http_credentials file."""
     return {"credentials": [own[name] for name in (FRAMEWORK, OPERATOR, EXECUTOR)]}
 
 
 def key_of_tokens() -> str:
-    """The file of the agents' --jwt_secret_key."""
+    """Generate the content of the agents' --jwt_secret_key file."""
     return secrets.token_hex(_SECRET_BYTES)
 
 
 def roles_of(words: Sequence[str], role: str = ANY_ROLE) -> tuple[str, ...]:
-    """The roles of a scheduler, the default one first. `words`: its options; `role`: where they do not say --role."""
-    given = dict[str, list[str]]()
+    """Return the Mesos roles of a scheduler, the default role first.
+
+    Args:
+        words: Options of `mesos-gpu scheduler`.
+        role: Default role if the options have no --role.
+    """
+    values = dict[str, list[str]]()
     for name, word in zip(words, (*words[1:], ""), strict=False):
         option, equals, value = name.partition("=")
-        given.setdefault(option, []).append(value if equals else word)
-    own = [pair.partition("=")[2] for pair in given.get("--mesos-role-of", ())]
-    return (given.get("--role", [role])[-1], *own)
+        values.setdefault(option, []).append(value if equals else word)
+    own = [pair.partition("=")[2] for pair in values.get("--mesos-role-of", ())]
+    return (values.get("--role", [role])[-1], *own)
 
 
 def acls_of_master(user: str, roles: tuple[str, ...]) -> dict[str, Any]:
-    """Access control lists of the master.
+    """Return the access control lists of the master.
 
     Args:
-        user: That executors run as.
-        roles: Of the framework.
+        user: Unix user of executors.
+        roles: Mesos roles of the framework.
     """
     return {
         "permissive": False,
@@ -107,7 +112,7 @@ def acls_of_master(user: str, roles: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _reservations(roles: Sequence[str]) -> dict[str, Any]:
-    """A framework of the role * alone reserves nothing; people and it give back what each has reserved."""
+    """Return the rules for reservations: none if the only role is `*`; each principal unreserves only its own."""
     if not roles:
         return {}
     return {
@@ -119,12 +124,13 @@ def _reservations(roles: Sequence[str]) -> dict[str, Any]:
 
 
 def acls_of_agents(user: str, *, tokens: bool = True) -> dict[str, Any]:
-    """Access control lists of agents. None is about nested containers: an executor's token allows those in its own
-    container, and no others.
+    """Return the access control lists of agents.
+
+    With tokens, none is about nested containers: an executor's token allows those in its own container only.
 
     Args:
-        user: That executors run as.
-        tokens: Whether agents give executors tokens; else `EXECUTOR` may have nested containers, in any container.
+        user: Unix user of executors.
+        tokens: Whether agents give executors tokens; if not, `EXECUTOR` may run nested containers in any container.
     """
     who = _names(FRAMEWORK, OPERATOR)
     return {
@@ -139,7 +145,7 @@ def acls_of_agents(user: str, *, tokens: bool = True) -> dict[str, Any]:
 
 
 def _views() -> dict[str, Any]:
-    """Flags name files, and hold no secrets: whoever has proved a name may see them."""
+    """Return the rules for viewing; any authenticated principal sees flags, which name files but hold no secrets."""
     who = _names(FRAMEWORK, OPERATOR)
     views = {action: [{"principals": who, on: _ANY}] for action, on in _VIEWS.items()}
     return {**views, "view_flags": [{"principals": _ANY, "flags": _ANY}]}

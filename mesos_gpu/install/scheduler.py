@@ -1,4 +1,4 @@
-"""What the scheduler's host needs: its service, its settings, a user of its own, rotation of its log."""
+"""Files of the scheduler's host: its service and settings, its system user, rotation of its log."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from mesos_gpu.install.files import HostFile, of_service
 
 USER: Final = "mesos-gpu"
 SYSUSERS: Final = f'u {USER} - "Scheduler of mesos_gpu"'
-OPTIONS: Final = "MESOS_GPU_SCHEDULER_OPTIONS"  # systemd makes words of it
+OPTIONS: Final = "MESOS_GPU_SCHEDULER_OPTIONS"  # systemd splits it into words
 
 
 def files(
@@ -17,18 +17,18 @@ def files(
     ha: str | None = None,
     ha_url: str | None = None,
 ) -> list[HostFile]:
-    """What the host gets.
+    """Return the files of a scheduler's host.
 
     Args:
-        master: As `mesos-gpu scheduler --master`.
+        master: Value of `mesos-gpu scheduler --master`.
         program: Path of `mesos-gpu`.
-        archive: As `--executor-archive`; None: agents have the package.
-        ha: As `--ha`, of several schedulers; None: it is alone.
-        ha_url: As `--ha-url`; None: what it listens on.
-        options: Further ones of `mesos-gpu scheduler`, between blanks.
+        archive: Value of `--executor-archive`; None if agents have the package.
+        ha: Value of `--ha` for one of several schedulers; None for a single scheduler.
+        ha_url: Value of `--ha-url`; None for the address on which it listens.
+        options: Additional options of `mesos-gpu scheduler`, separated by blanks.
 
     Raises:
-        BadConfiguration: A value cannot stand in a file of variables.
+        BadConfiguration: A value cannot be written to an environment file.
     """
     settings = {
         "MESOS_GPU_MASTER": master,
@@ -49,8 +49,8 @@ STEPS: Final = (
     "mesos-gpu --url http://127.0.0.1:8080 status",
 )
 _DIRECTORIES: Final = "d /var/log/mesos-gpu 0750 root root\nd /etc/mesos-gpu 0755 root root\n"
-#: --user: executors are root, whoever the scheduler is. 2, 78: wrong options and settings stay so after a restart.
-#: 75: another scheduler leads now; this one stands by when it is started again.
+#: --user: executors run as root, whichever user the scheduler has. Exit statuses 2 and 78: a restart does not correct
+#: wrong options and settings. 75: another scheduler leads now; after a restart this one is on standby.
 _UNIT: Final = f"""\
 [Unit]
 Description=Scheduler of mesos_gpu

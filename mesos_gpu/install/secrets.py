@@ -6,11 +6,11 @@ from typing import Any, Final
 from mesos_gpu.install import agent, master, mesos_access
 from mesos_gpu.install.files import HostFile, variables
 
-#: Of the scheduler: its user's, and not below a directory that root alone may pass.
+#: Credentials of the scheduler: readable by its user, so not below a directory of root only.
 OF_SCHEDULER: Final = "/etc/mesos-gpu/mesos-credentials.json"
-#: By directory, where its files go, and whose they are there.
+#: Target and owner of the files in each directory.
 PLACES: Final = {
-    "master": f"{agent.SECRETS}/ on each master, root:root 0600; master.env says its flags",
+    "master": f"{agent.SECRETS}/ on each master, root:root 0600; master.env has its flags",
     "agent": f"{agent.SECRETS}/ on each agent, root:root 0600",
     "scheduler": f"{OF_SCHEDULER} on the scheduler's host, mesos-gpu:mesos-gpu 0600",
     "operator": "yours: for Mesos' own pages, doctor and teardown",
@@ -18,11 +18,11 @@ PLACES: Final = {
 
 
 def files(roles: tuple[str, ...], *, tokens: bool) -> list[HostFile]:
-    """All files, by their path below a directory that only their owner may pass.
+    """Return all files with secrets, by their path below a directory that only its owner may enter.
 
     Args:
-        roles: That the scheduler registers with.
-        tokens: Whether agents give executors tokens of their own, for which their Mesos must have OpenSSL.
+        roles: Mesos roles of the scheduler.
+        tokens: Whether agents give executors tokens of their own, which needs a Mesos built with OpenSSL.
     """
     own = mesos_access.credentials()
     asks = {f"MESOS_{name.upper()}": value for name, value in master.AUTHENTICATION.items()}

@@ -1,4 +1,4 @@
-"""In the archive, as `mesos_gpu_unpack`: put its files into a directory of this host, compiled, once."""
+"""Unpacking of the archive into a directory of the host, compiled; in the archive it is `mesos_gpu_unpack`."""
 
 import compileall
 import fcntl
@@ -10,16 +10,16 @@ import sys
 import tempfile
 import zipfile
 
-PREFIX = "files/"  # in the archive: what a directory on a host has
+PREFIX = "files/"  # of members that are unpacked to the host
 
 
 def unpack(archive: str, target: str) -> None:
-    """Make a directory of an archive's files; it appears whole, or not at all.
+    """Unpack and compile an archive's files into a directory, which appears complete or not at all.
 
-    Who comes while another is at it waits for that. What was left by one that was killed is removed.
+    Concurrent calls wait for each other. Leftovers of a call that was killed are removed.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The directory cannot be written.
     """
     top = os.path.dirname(target)
     os.makedirs(top, mode=0o755, exist_ok=True)
@@ -40,6 +40,7 @@ def unpack(archive: str, target: str) -> None:
 
 
 def _fill(archive: str, part: str, target: str) -> None:
+    """Extract the archive's files into a directory, and compile them for their final place."""
     with zipfile.ZipFile(archive) as packed:
         for member in packed.infolist():
             if not member.filename.startswith(PREFIX) or member.is_dir():
@@ -51,7 +52,7 @@ def _fill(archive: str, part: str, target: str) -> None:
                 os.fchmod(file.fileno(), 0o644)
                 file.flush()
                 os.fsync(file.fileno())
-    # No start looks whether a source has changed: none does, the directory's name is of its contents.
+    # Compiled files are not checked against sources at each start: the directory's name is a digest of its contents.
     done = compileall.compile_dir(
         part, quiet=1, stripdir=part, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
     )
@@ -62,7 +63,7 @@ def _fill(archive: str, part: str, target: str) -> None:
 
 
 def _flatten(part: str, target: str) -> None:
-    """Have the modules of executors in one file, too; without it they start from the others, and take longer."""
+    """Pack the modules of executors into one file. Without it executors start from single files, and slower."""
     code = (
         f"import sys; sys.path.append({part!r}); from pathlib import Path; from mesos_gpu.install import flat\n"
         f"data = flat.packed(Path({part!r}), flat.EXECUTOR, {target!r})\n"

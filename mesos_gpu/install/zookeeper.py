@@ -1,4 +1,4 @@
-"""What a host of ZooKeeper needs: its configuration, a service, its directory, rotation of its log."""
+"""Files of a ZooKeeper server's host: its configuration, service and directory, rotation of its log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from mesos_gpu.install.files import HostFile, rotation
 
 JAR: Final = "/usr/share/java/zookeeper.jar"
 SERVER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-USER: Final = "zookeeper"  # of Debian's package
+USER: Final = "zookeeper"  # created by Debian's package
 _HOME: Final = "/etc/mesos-gpu/zookeeper"
 _DATA: Final = "/var/lib/mesos-gpu-zookeeper"
-#: tickTime: sessions last 2 to 20 ticks, and schedulers ask for 4 s.
+#: tickTime: sessions last 2 to 20 ticks, and schedulers request 4 s.
 _SETTINGS: Final[Mapping[str, str]] = {
     "tickTime": "2000",
     "initLimit": "10",
@@ -26,11 +26,11 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A member of an ensemble.
+    """A member of a ZooKeeper ensemble.
 
     Attributes:
-        ip: Its address.
-        port: For clients; the next two are for its peers and for their elections.
+        ip: Address of the server.
+        port: Port for clients; the next two are for its peers and for leader elections.
     """
 
     ip: str
@@ -38,26 +38,26 @@ class Server:
 
     @property
     def line(self) -> str:
-        """What its peers know of it."""
+        """Entry of this server in the configuration of all servers."""
         return f"{self.ip}:{self.port + 1}:{self.port + 2};{self.ip}:{self.port}"
 
 
 def configuration(servers: Mapping[int, Server], settings: Mapping[str, object]) -> str:
-    """A file zoo.cfg. `servers`: all of the ensemble, by their numbers."""
+    """Return the text of a zoo.cfg. `servers`: all members of the ensemble, by their numbers."""
     lines = [f"{name}={value}" for name, value in settings.items()]
     lines += [f"server.{number}={server.line}" for number, server in sorted(servers.items())]
     return "".join(f"{line}\n" for line in lines)
 
 
 def files(servers: Mapping[int, Server], number: int, heap_mib: int) -> list[HostFile]:
-    """What a host gets.
+    """Return the files of a ZooKeeper server's host.
 
     Args:
-        servers: All of the ensemble, by their numbers, which they keep.
-        number: This one's.
-        heap_mib: Memory of its objects.
+        servers: Members of the ensemble by their permanent numbers.
+        number: Number of this server.
+        heap_mib: Java heap in MiB.
     """
-    alone = {"standaloneEnabled": "false"} if len(servers) == 1 else {}  # it may get peers
+    alone = {"standaloneEnabled": "false"} if len(servers) == 1 else {}  # so that it may get peers later
     return [
         HostFile(
             "/usr/lib/systemd/system/mesos-gpu-zookeeper.service", _UNIT.replace("HEAP", f"{heap_mib}m")

@@ -1,7 +1,7 @@
 """A Mesos agent process: the steps, in the order, of main() in src/slave/main.cpp of 1.11.0.
 
-Left out: modules, hooks, firewall rules, CSI, domain sockets, systemd, and the pending-future
-tracker (so never ask an agent for /containerizer/debug: it would call a null pointer).
+Not supported: modules, hooks, firewall rules, CSI, domain sockets, systemd, and the pending-future tracker (so never
+query an agent's /containerizer/debug: it would call a null pointer).
 """
 
 import ctypes
@@ -45,7 +45,7 @@ SLAVE_CONSTRUCTOR: Final = SLAVE + (  # Slave::Slave(
     "RK6OptionINS11_7network8internal6SocketINS17_4unix7AddressEEEE"  #   const Option<unix::Socket>&,
     "RKS16_IPNS_10AuthorizerEE"  #   const Option<Authorizer*>&)
 )
-#: What main.cpp makes an object of whose code is not in the library; and what it means if it is not given.
+#: Flags whose objects main.cpp creates with code that the library lacks; the one value that each may have, "" for none.
 NOT_WIRED: Final = {
     "authorizers": "local",
     "csi_plugin_config_dir": "",
@@ -67,7 +67,7 @@ SLAVE_SIZE: Final = 0x24A0  # the operator new in front of Slave::Slave in local
 
 
 def main(path: str, flags: list[str]) -> int:
-    """Run until SIGUSR1, or until the master refuses the agent. `flags`: --name=value each."""
+    """Run until SIGUSR1, or until the master refuses the agent. `flags`: flags of the form --name=value."""
     try:
         lib = Mesos(path)
         slave = _start(lib, flags)
@@ -75,42 +75,43 @@ def main(path: str, flags: list[str]) -> int:
         return fail(error)
     program.watch_clock("mesos-agent", lib)
     lib.join(slave)
-    os._exit(0)  # libprocess' threads are not to be waited for
+    os._exit(0)  # without waiting for libprocess' threads
 
 
 def _start(lib: Mesos, argv: list[str]) -> int:
+    """Create the agent's objects and start it. Return the address of the Slave."""
     lib.do_without_curl()
-    given = program.given(argv, NOT_WIRED)
+    values = program.given(argv, NOT_WIRED)
     for needed in ("master", "work_dir"):
-        if not given.get(needed):
+        if not values.get(needed):
             raise CallFailed(f"--{needed} is needed")
-    if "image_providers" in given:
+    if "image_providers" in values:
         # A nested container's first process is an orphan. Mesos notices its end only when it is reaped, which not
-        # every pid 1 does at once: 2 s were seen. What Mesos does not reap stays a zombie until the agent ends.
+        # every pid 1 does at once: 2 s were measured. What Mesos does not reap stays a zombie until the agent ends.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     # slave::Flags : virtual logging::Flags : virtual flags::FlagsBase
     flags = lib.new(SLAVE + "5FlagsC1Ev")
     command = ["mesos-agent", *argv]
     lib.load_flags(virtual_base(flags, 1), "MESOS_", command)
-    program.listen(given, 5051)
+    program.listen(values, 5051)
     name = zeros(32)  # process::ID::generate("slave") -> string
     lib["_ZN7process2ID8generateERK" + S](P(name), string("slave"))
     lib.start_libprocess(read_string(name), "mesos-agent-readwrite", "mesos-agent-readonly", command)
 
     fetcher = lib.new(SLAVE + "7FetcherC1ERKNS1_5FlagsE", P(flags))
-    gc = lib.new(f"{SLAVE}16GarbageCollectorC1ERK{S}", string(given["work_dir"]))
+    gc = lib.new(f"{SLAVE}16GarbageCollectorC1ERK{S}", string(values["work_dir"]))
     resolver = lib.attempt("_ZN5mesos14SecretResolver6createE" + OPTIONAL, option())
     containerizer = lib.attempt(
         CONTAINERIZER, P(flags), ctypes.c_bool(False), P(fetcher), P(gc), P(resolver), P(0), P(0), P(0)
     )
     detector = lib.attempt(
         f"_ZN5mesos6master8detector14MasterDetector6createE{OPTIONAL}SC_RKS3_I8DurationE",
-        option(given["master"]),
+        option(values["master"]),
         option(),
         option(),
     )
-    authorizer = authorization.authorizer(lib, given.get("acls", ""))
-    tokens = authorization.tokens(lib, given.get("jwt_secret_key", ""))
+    authorizer = authorization.authorizer(lib, values.get("acls", ""))
+    tokens = authorization.tokens(lib, values.get("jwt_secret_key", ""))
     files = lib.new(
         f"_ZN5mesos8internal5FilesC1E{OPTIONAL}RKS2_IPNS_10AuthorizerEE",
         option("mesos-agent-readonly"),

@@ -1,7 +1,7 @@
 """Authorization by an agent: its access control lists, and the tokens by which its executors authenticate.
 
-The tokens are JSON Web Tokens that Mesos signs with HMAC-SHA256 of OpenSSL 1.0, which the library is without: Python's
-takes its place.
+The tokens are JSON Web Tokens that Mesos signs with HMAC-SHA256 of OpenSSL 1.0, which the library lacks: Python's
+implementation replaces it.
 """
 
 from __future__ import annotations
@@ -32,34 +32,35 @@ _HMAC: Final = ctypes.CFUNCTYPE(P, P, P, ctypes.c_int, P, ctypes.c_size_t, P, P)
 
 
 def authorizer(lib: Mesos, acls: str) -> int:
-    """An Authorizer* for these lists, which libprocess' own endpoints ask, too; null for none.
+    """Create an Authorizer* for access control lists, and install it for libprocess' own endpoints; null without lists.
 
     Args:
-        acls: JSON, or the file that holds it, as file:///PATH.
+        lib: Loaded library of Mesos.
+        acls: Lists as JSON, or file:///PATH of a file with them.
 
     Raises:
-        CallFailed: They are not what they should be.
+        CallFailed: The lists are invalid.
     """
     if not acls:
         return 0
     if acls.startswith(_FILE):
         with open(acls[len(_FILE) :]) as file:
             acls = file.read()
-    # flags::parse<ACLs>(const string&) -> Try<ACLs>: the lists lie at 8
+    # flags::parse<ACLs>(const string&) -> Try<ACLs>: the lists are at offset 8
     parsed = zeros(4096)
     lib[f"_ZN5flags5parseIN5mesos4ACLsEEE3TryIT_5ErrorERK{STRING}"](P(parsed), string(acls))
     if ctypes.c_int.from_address(parsed).value != SOME:
-        raise CallFailed("--acls is not JSON of access control lists")
-    made = lib.attempt("_ZN5mesos10Authorizer6createERKNS_4ACLsE", P(parsed + 8))
-    lib.set_authorization(made)
-    return made
+        raise CallFailed("--acls is not a JSON object of access control lists")
+    authorizer = lib.attempt("_ZN5mesos10Authorizer6createERKNS_4ACLsE", P(parsed + 8))
+    lib.set_authorization(authorizer)
+    return authorizer
 
 
 def tokens(lib: Mesos, path: str) -> int:
-    """A SecretGenerator* that signs executors' tokens with the key in a file; null for none.
+    """Create a SecretGenerator* that signs executors' tokens with the key in a file; null without a path.
 
     Raises:
-        CallFailed: The file cannot be read, or holds nothing.
+        CallFailed: The file cannot be read, or is empty.
     """
     if not path:
         return 0
@@ -75,7 +76,7 @@ def tokens(lib: Mesos, path: str) -> int:
 
 
 def _hmac(_kind: int, key: int, key_size: int, text: int, text_size: int, out: int, out_size: int) -> int:
-    """Sign; called from libprocess' threads."""
+    """Compute an HMAC in place of OpenSSL's HMAC(); called from libprocess' threads."""
     import hmac
 
     digest = hmac.digest(

@@ -1,4 +1,4 @@
-"""The cgroup v2 that a launch helper puts its container into: Mesos 1.11 has none of its own there."""
+"""Cgroup v2 of a container, entered by the launch helper: Mesos 1.11 does not support cgroup v2 itself."""
 
 import errno
 import os
@@ -7,11 +7,12 @@ RUNTIME_DIRECTORY = "MESOS_CONTAINERIZER_RUNTIME_DIRECTORY"
 
 
 def enter(cgroup2: str, program: str) -> None:
-    """Put this process, and so the container's command, into the cgroup of its top-level container:
-    <cgroup2>-<the agent's number>/<container id>. Cgroups of containers that ended go meanwhile.
+    """Move this process, and so the container's command, into the cgroup of its top-level container.
+
+    The cgroup is <cgroup2>-<number of the agent>/<container id>. Unused cgroups of ended containers are removed.
 
     Raises:
-        OSError: It cannot be entered; the container must not run outside of it.
+        OSError: The cgroup cannot be entered; the container must not run outside of it.
     """
     # <cluster>/agent-<number>/run/containers/<id>[/containers/<nested id>…]
     cluster = os.path.dirname(os.path.dirname(program))
@@ -21,7 +22,7 @@ def enter(cgroup2: str, program: str) -> None:
     for name in os.listdir(top):
         try:
             os.rmdir(f"{top}/{name}")
-        except OSError:  # a file of the kernel's, in use, or gone
+        except OSError:  # a control file of the kernel, a cgroup in use, or already removed
             continue
     _join(f"{top}/{container}")
 
@@ -31,9 +32,9 @@ def _join(cgroup: str) -> None:
         os.makedirs(cgroup, exist_ok=True)
         try:
             with open(cgroup + "/cgroup.procs", "w") as file:
-                file.write("0")  # the writer itself, in whichever pid namespace
+                file.write("0")  # the writing process itself, in any pid namespace
             return
         except OSError as error:
-            # another container's start took it for unused: before it was opened, or after
+            # another container's start removed it as unused, before or after it was opened
             if error.errno not in (errno.ENOENT, errno.ENODEV):
                 raise

@@ -1,4 +1,4 @@
-"""Is this host fit for a Mesos master or agent with these flags? It is looked at, and nothing is changed."""
+"""Read-only diagnosis whether this host can run a Mesos master or agent with given flags."""
 
 import json
 import os
@@ -15,15 +15,15 @@ from mesos_gpu.libmesos.program import ZooKeeper, zookeeper
 from mesos_gpu.libmesos.service import Service
 
 ANSWER_S: Final = 5.0
-_MASTERS: Final = "json.info_"  # how the nodes begin with which masters are candidates
+_MASTERS: Final = "json.info_"  # prefix of the ZooKeeper nodes by which masters are candidates
 _CONTROLLERS: Final = ("cpu", "cpuacct", "freezer", "memory")
 
 
 def diagnose(service: Service) -> list[Finding]:
-    """All that is to be said, worst things among it; a check that cannot be made says why.
+    """Return the findings of all checks, also of those that could not be made.
 
     Raises:
-        BadConfiguration: The flags themselves cannot be used.
+        BadConfiguration: The flags themselves are invalid.
     """
     flags = service.flags()
     checks: list[Callable[[Service, Mapping[str, str]], Iterator[Finding]]] = [
@@ -35,7 +35,7 @@ def diagnose(service: Service) -> list[Finding]:
 
 
 def _program(service: Service, _flags: Mapping[str, str]) -> Iterator[Finding]:
-    """What is run is here."""
+    """Check that the program can be run."""
     try:
         if service.binaries:
             service.command()
@@ -49,17 +49,20 @@ def _program(service: Service, _flags: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _names(service: Service, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """Everybody is asked for a name, and can prove one."""
+    """Check that clients must authenticate, and that this service can."""
     missing = service.believes()
     if missing and service.reached:
-        remedy = "`mesos-gpu install secrets DIRECTORY` writes what they name"
+        remedy = "`mesos-gpu install secrets DIRECTORY` writes the files that they name"
         yield Finding(
-            "names", Level.FAIL, f"whoever reaches it is believed: {', '.join(missing)} missing", remedy
+            "names",
+            Level.FAIL,
+            f"any client that reaches it has full access: {', '.join(missing)} missing",
+            remedy,
         )
     elif missing:
-        yield Finding("names", Level.OK, "who is on this host is believed; others do not reach it")
+        yield Finding("names", Level.OK, "clients on this host have full access; other hosts cannot reach it")
     else:
-        yield Finding("names", Level.OK, "it asks everybody for a name")
+        yield Finding("names", Level.OK, "all clients must authenticate")
     proves = flags.get("authenticate_agents" if service.kind == "master" else "credential")
     try:
         if proves:
@@ -77,33 +80,33 @@ def _secret(flag: str, named: str) -> Iterator[Finding]:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        yield Finding("names", Level.FAIL, f"--{flag}: {path}: {error.strerror}", "put the file there")
+        yield Finding("names", Level.FAIL, f"--{flag}: {path}: {error.strerror}", "create the file")
         return
     if mode & 0o077:
         yield Finding("names", Level.FAIL, f"--{flag}: others can read {path}", f"chmod 600 {path}")
 
 
 def _address(service: Service, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """Others find it at the address that it tells them."""
-    told = flags.get("advertise_ip") or service.ip
-    if not told:
+    """Check that other hosts can reach the address that the service advertises."""
+    address = flags.get("advertise_ip") or service.ip
+    if not address:
         try:
-            told = socket.gethostbyname(socket.gethostname())
+            address = socket.gethostbyname(socket.gethostname())
         except OSError as error:
             yield Finding(
                 "address", Level.FAIL, f"this host's name has no address: {error.strerror}", "give --ip"
             )
             return
-        if told.startswith("127."):
-            text = f"without --ip it tells others {told}, which is the address of this host's name"
+        if address.startswith("127."):
+            text = f"without --ip it advertises {address}, which is the address of this host's name"
             yield Finding("address", Level.FAIL, text, "give --ip, or correct /etc/hosts")
             return
     reach = "only this host reaches it" if not service.reached else "others reach it there"
-    yield Finding("address", Level.OK, f"{told}: {reach}")
+    yield Finding("address", Level.OK, f"{address}: {reach}")
 
 
 def _port(service: Service, _flags: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether it can listen."""
+    """Check that the port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -118,25 +121,27 @@ def _port(service: Service, _flags: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _work_dir(service: Service, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """What it keeps lasts."""
+    """Check that the work directory is writable and survives a restart."""
     if not (named := flags.get("work_dir", "")):
         yield Finding(
             "work_dir", Level.FAIL, "--work_dir is not given", f"--work_dir=/var/lib/mesos-{service.kind}"
         )
         return
-    at = next(each for each in (Path(named), *Path(named).parents) if each.exists())
+    at = next(path for path in (Path(named), *Path(named).parents) if path.exists())
     kind = _file_system(at)
     if not os.access(at, os.W_OK):
-        yield Finding("work_dir", Level.FAIL, f"{at} cannot be written", "run it as root, or name another")
+        yield Finding(
+            "work_dir", Level.FAIL, f"{at} cannot be written", "run as root, or choose another directory"
+        )
     elif kind in ("tmpfs", "ramfs"):
-        text = f"{named} is in memory ({kind}): it is gone after a restart"
-        yield Finding("work_dir", Level.FAIL, text, "name one on a disk")
+        text = f"{named} is in memory ({kind}): its content is lost at a restart of the host"
+        yield Finding("work_dir", Level.FAIL, text, "choose a directory on a disk")
     else:
         yield Finding("work_dir", Level.OK, f"{named} ({kind})")
 
 
 def _file_system(path: Path) -> str:
-    """The type of what a path is on, as proc(5) names it."""
+    """Return the type of the file system that contains a path, as in proc(5)."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     real = str(path.resolve())
     over = [words for words in mounts if f"{real}/".startswith(f"{words[1].rstrip('/')}/")]
@@ -144,7 +149,7 @@ def _file_system(path: Path) -> str:
 
 
 def _zookeeper(service: Service, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether its servers answer, and a quorum is more than half of the masters."""
+    """Check that ZooKeeper's servers answer, and that the quorum is a majority of the masters."""
     named = flags.get("zk" if service.kind == "master" else "master", "")
     if service.kind == "agent" and not named.startswith(("zk://", "file://")):
         yield from _single(named)
@@ -169,12 +174,15 @@ def _single(master: str) -> Iterator[Finding]:
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_S).close()
     except (OSError, ValueError) as error:
-        yield Finding("master", Level.FAIL, f"--master={master}: {error}", "start it, or name another")
+        yield Finding(
+            "master", Level.FAIL, f"--master={master}: {error}", "start that master, or correct --master"
+        )
         return
     yield Finding("master", Level.OK, f"{master} answers")
 
 
 def _servers(where: ZooKeeper) -> Iterator[Finding]:
+    """Check that a majority of ZooKeeper's servers answers."""
     servers = where.servers.split(",")
     dead: list[str] = []
     for server in servers:
@@ -186,18 +194,18 @@ def _servers(where: ZooKeeper) -> Iterator[Finding]:
     text = f"{len(servers) - len(dead)} of {len(servers)} servers answer"
     why = "".join(dead)
     if len(dead) * 2 >= len(servers):
-        yield Finding("zookeeper", Level.FAIL, text + why, "start them: more than half must be there")
+        yield Finding("zookeeper", Level.FAIL, text + why, "start them: a majority must be running")
     elif dead:
-        yield Finding("zookeeper", Level.WARN, text + why, "start it: another that fails ends the ensemble")
+        yield Finding("zookeeper", Level.WARN, text + why, "start it: one more failure may stop the ensemble")
     elif len(servers) % 2 == 0:
-        text += "; an even number bears no more failures than one less"
-        yield Finding("zookeeper", Level.WARN, text, "have 3 or 5")
+        text += "; an even number tolerates no more failures than one server less"
+        yield Finding("zookeeper", Level.WARN, text, "use 3 or 5 servers")
     else:
         yield Finding("zookeeper", Level.OK, text)
 
 
 def _candidates(where: ZooKeeper, flags: Mapping[str, str], *, reached: bool) -> Iterator[Finding]:
-    """The masters that are there already, and who else could say that he is one."""
+    """Report the candidate masters in ZooKeeper, and whether others could register there as a master."""
     from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException, NoNodeError
     from kazoo.handlers.threading import KazooTimeoutError
@@ -215,25 +223,27 @@ def _candidates(where: ZooKeeper, flags: Mapping[str, str], *, reached: bool) ->
         masters = []
     except (KazooException, KazooTimeoutError, OSError, ValueError) as error:
         yield Finding(
-            "masters", Level.FAIL, f"ZooKeeper does not say who they are: {error!r}", "look into its log"
+            "masters", Level.FAIL, f"cannot read the masters from ZooKeeper: {error!r}", "see ZooKeeper's log"
         )
         return
     finally:
         client.stop()
         client.close()
-    told = [f"{each['address']['ip']}:{each['address']['port']}" for each in masters]
+    addresses = [f"{info['address']['ip']}:{info['address']['port']}" for info in masters]
     yield Finding(
         "masters",
         Level.OK,
-        f"{len(told)} are there" + (f": {', '.join(told)}; the first leads" if told else ""),
+        f"{len(addresses)} masters registered"
+        + (f": {', '.join(addresses)}; the first leads" if addresses else ""),
     )
-    if reached and any(each.id.scheme == "world" and each.perms & ~Permissions.READ for each in acls):
-        text = f"whoever reaches ZooKeeper may write {where.path}, and so name a master"
+    if reached and any(acl.id.scheme == "world" and acl.perms & ~Permissions.READ for acl in acls):
+        text = f"any client of ZooKeeper may write {where.path}, and so register a master"
         yield Finding("masters", Level.WARN, text, "give masters --zk=file://FILE with zk://USER:PASSWORD@…")
-    yield from _quorum(flags, len(told))
+    yield from _quorum(flags, len(addresses))
 
 
 def _quorum(flags: Mapping[str, str], masters: int) -> Iterator[Finding]:
+    """Check that --quorum is a majority of the masters."""
     quorum = flags.get("quorum", "")
     if "zk" not in flags or flags.get("registry") == "in_memory":
         return
@@ -243,30 +253,28 @@ def _quorum(flags: Mapping[str, str], masters: int) -> Iterator[Finding]:
         )
     elif int(quorum) * 2 <= masters:
         text = f"--quorum={quorum} is not more than half of {masters} masters: two halves could each keep a registry"
-        yield Finding("quorum", Level.FAIL, text, f"--quorum={masters // 2 + 1} on all")
+        yield Finding("quorum", Level.FAIL, text, f"use --quorum={masters // 2 + 1} on all masters")
     else:
         most = 2 * int(quorum) - 1
-        text = f"{quorum}: for at most {most} masters, of which {most - int(quorum)} may be down"
+        text = f"{quorum}: sufficient for {most} masters, of which {most - int(quorum)} may be down"
         yield Finding("quorum", Level.OK, text)
 
 
 def _isolation(_service: Service, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """What the launcher needs of this host."""
+    """Check that this host supports the launcher."""
     launcher = flags.get("launcher") or ("linux" if not os.geteuid() else "posix")
     hierarchy = Path(flags.get("cgroups_hierarchy", "/sys/fs/cgroup"))
     missing = [name for name in _CONTROLLERS if not (hierarchy / name).is_dir()]
     if launcher == "linux" and missing:
-        text = (
-            f"the launcher linux needs cgroups of version 1, and {hierarchy} is without {', '.join(missing)}"
-        )
+        text = f"the launcher linux needs cgroup v1, and {hierarchy} lacks {', '.join(missing)}"
         yield Finding(
             "isolation",
             Level.FAIL,
             text,
-            "`mesos-gpu install agent --cgroups v2` has the flags of such a host",
+            "`mesos-gpu install agent --cgroups v2` prints flags for a host with cgroup v2",
         )
     elif launcher == "posix":
         yield Finding("isolation", Level.WARN, "the launcher posix limits neither memory nor processors of tasks",
-                      "the launcher linux, where the host has cgroups of version 1")  # fmt: skip
+                      "use the launcher linux if the host has cgroup v1")  # fmt: skip
     else:
         yield Finding("isolation", Level.OK, f"{launcher}: {flags.get('isolation', '')}")

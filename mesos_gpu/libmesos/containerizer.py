@@ -1,9 +1,9 @@
 """The helper `mesos-containerizer`, which the agent runs for each container: `launch`, `network-cni-setup`, `mount`.
 
 `launch` runs in the container's namespaces and cgroups, enters its root file system and execs its command;
-`network-cni-setup` prepares /etc/hosts and the like of a container with an image. Both are Mesos' own code
-(classes MesosContainerizerLaunch, NetworkCniIsolatorSetup). The object file of `mount` is not in the distribution,
-but its one operation is a single system call.
+`network-cni-setup` prepares /etc/hosts and the like of a container with an image. Both call Mesos' own code
+(classes MesosContainerizerLaunch, NetworkCniIsolatorSetup). The object file of `mount` is not in the distribution;
+its only operation is a single system call, which is made here.
 """
 
 import ctypes
@@ -23,9 +23,12 @@ MS_REC, MS_SLAVE = 0x4000, 0x80000  # linux/mount.h
 
 
 def main(path: str, argv: list[str], cgroup2: str = "") -> int:
-    """`argv` as the agent gives it: the program's name, the subcommand, its flags.
+    """Run a subcommand of mesos-containerizer, and return its exit status.
 
-    cgroup2: the agents' cgroups v2 without their numbers, if every container is to have its own there.
+    Args:
+        path: Path of the library of Mesos.
+        argv: Arguments as the agent gives them: program name, subcommand, flags.
+        cgroup2: Prefix of the agents' cgroups v2, if each container gets its own cgroup there; "" if not.
     """
     name, args = (argv[1:2] or ["help"])[0], argv[:1] + argv[2:]
     if name == "mount":
@@ -51,7 +54,7 @@ def main(path: str, argv: list[str], cgroup2: str = "") -> int:
 
 
 def _subcommand(lib: Mesos, name: str) -> tuple[int, int]:
-    """Construct a subclass of stout's Subcommand, whose constructor is inline; its address, its FlagsBase's.
+    """Construct a subclass of stout's Subcommand, whose constructor is inline. Return its address and its FlagsBase's.
 
     class Subcommand { vptr @0; std::string name_ @8; flags::FlagsBase flags_ @40; };
     class MesosContainerizerLaunch : public Subcommand { Flags flags; };     // : virtual FlagsBase
@@ -59,14 +62,14 @@ def _subcommand(lib: Mesos, name: str) -> tuple[int, int]:
     size_of_flags_base = 0xE0 - 40
     mangled = CLASSES[name]
     this = zeros(1 << 14)
-    # an object's vptr points behind {offset to top, typeinfo}
+    # an object's vptr points behind the vtable's header {offset to top, typeinfo}
     vtable = ctypes.c_char.in_dll(lib, f"_ZTV{mangled[2:]}E")
     ctypes.c_void_p.from_address(this).value = ctypes.addressof(vtable) + 16
     string_at(this + 8, name)
     lib["_ZN5flags9FlagsBaseC1Ev"](P(this + 40))
     flags = this + 40 + size_of_flags_base
     lib[mangled + "5FlagsC1Ev"](P(flags))
-    # getFlags() {return &flags;} converts to the virtual base: it must agree with what was assumed
+    # getFlags() {return &flags;} converts to the virtual base: it must agree with the layout assumed above
     base = lib[mangled + "8getFlagsEv"](P(this))
     if base != virtual_base(flags):
         raise CallFailed(f"unexpected layout of {mangled}")
@@ -74,8 +77,11 @@ def _subcommand(lib: Mesos, name: str) -> tuple[int, int]:
 
 
 def _drop_binds_of_absent_files() -> None:
-    """Mesos 1.11 binds /proc/sysrq-trigger of every image onto itself, to make it read-only, and fails on a kernel
-    without CONFIG_MAGIC_SYSRQ, which has none. What is absent needs no protection."""
+    """Remove bind mounts of files that the host's /proc lacks from the launch info.
+
+    Mesos 1.11 binds /proc/sysrq-trigger of every image onto itself, to make it read-only, and fails on a kernel without
+    CONFIG_MAGIC_SYSRQ, where the file is absent. An absent file needs no protection.
+    """
     text = os.environ.get(LAUNCH_INFO, "")
     if '"rootfs"' not in text:
         return
@@ -83,13 +89,13 @@ def _drop_binds_of_absent_files() -> None:
 
     info = json.loads(text)
     rootfs = info.get("rootfs")
-    if rootfs is not None:  # the word may also be a variable's name
+    if rootfs is not None:  # the text may also contain "rootfs" as the name of a variable
         mounts = [mount for mount in info.get("mounts", []) if not _is_of_absent_file(mount, rootfs)]
         os.environ[LAUNCH_INFO] = json.dumps({**info, "mounts": mounts})
 
 
 def _is_of_absent_file(mount: dict[str, object], rootfs: str) -> bool:
-    """Whether it binds a file of the image's /proc, which is the host's, onto itself."""
+    """Return whether a mount binds a file of the image's /proc onto itself that the host's /proc lacks."""
     source = str(mount.get("source"))
     head, tail = source[: len(rootfs)], source[len(rootfs) :]
     return (

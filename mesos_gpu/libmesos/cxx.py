@@ -1,9 +1,9 @@
-"""Call libmesos' C++ functions from Python: a sliver of the Itanium C++ ABI.
+"""Calls of libmesos' C++ functions from Python, by a small part of the Itanium C++ ABI.
 
-Only the standard library is used: the helpers run once for each container, with `python -I -S`. The layouts
-are those of GCC 5's libstdc++ (new string ABI) and of stout's headers in Mesos 1.11.0. They hold for exactly
-one build of the library, so `Mesos` checks its build id before anything is called. Mangled names come from
-`nm -D libmesos-1.11.0.so`, and c++filt reads them. Objects live as long as the process: every buffer is kept.
+Only the standard library is used: the helpers run once for each container, with `python -I -S`. The layouts are those
+of GCC 5's libstdc++ (new string ABI) and of stout's headers in Mesos 1.11.0. They hold for exactly one build of the
+library, so `Mesos` checks its build id before anything is called. Mangled names come from `nm -D libmesos-1.11.0.so`;
+c++filt decodes them. Objects live as long as the process: no buffer is ever freed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:  # importing typing would cost each container's start 8 ms
     from typing import Any, Final
 
 BUILD_ID: Final = bytes.fromhex("c70adfb7e15fd4f444f03fb2be7dbcf2ead8b0b0")
-BUILD_ID_AT: Final = 512 + 16  # .note.gnu.build-id lies at 512, its 20 bytes of id 16 further on
+BUILD_ID_AT: Final = 512 + 16  # .note.gnu.build-id is at 512, and its 20 bytes of id 16 bytes further on
 P = ctypes.c_void_p
-#: Where the library looks curl_global_init, curl_easy_init and curl_easy_cleanup up (readelf -r).
+#: GOT offsets of curl_global_init, curl_easy_init and curl_easy_cleanup (readelf -r).
 CURL_SLOTS: Final = (0x4CDF038, 0x4CDF350, 0x4CE0230)
-#: And HMAC, EVP_sha256, which sign executors' tokens.
+#: GOT offsets of HMAC and EVP_sha256, which sign executors' tokens.
 HMAC_SLOT, SHA256_SLOT = 0x4CDFC00, 0x4CDFAB0
 STRING: Final = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"  # mangled std::string
 _SET_CALLBACKS: Final = (  # setCallbacks(const hashmap<string, function<Future<bool>(Request, Option<Principal>)>>&)
@@ -29,8 +29,8 @@ _SET_CALLBACKS: Final = (  # setCallbacks(const hashmap<string, function<Future<
     "St8functionIFNS_6FutureIbEENS0_7RequestE6OptionINS0_14authentication9PrincipalEEEESt4hashIS8_ESt8equal_toIS8_EE"
 )
 GUARD: Final = 4096
-REFUSED: Final = "mesos: "  # begins the line in which a program says why it does not start
-SOME, NONE = 0, 1  # stout's Option<T> {enum {SOME, NONE} state; T t}: t at 8 if it is aligned to 8
+REFUSED: Final = "mesos: "  # prefix of the line that says why a program did not start
+SOME, NONE = 0, 1  # stout's Option<T> {enum {SOME, NONE} state; T t}: t is at offset 8 if aligned to 8
 _keep: list[Any] = []
 
 
@@ -39,19 +39,19 @@ class CallFailed(Exception):
 
 
 def zeros(size: int) -> int:
-    """Address of zeroed memory, aligned as by operator new, that is never freed."""
+    """Return the address of zeroed memory that is aligned as by operator new, and never freed."""
     block = ctypes.create_string_buffer(size + 16)
     _keep.append(block)
     return (ctypes.addressof(block) + 15) & ~15
 
 
 def pointer_at(address: int) -> int:
-    """The pointer that is stored at an address; 0 for null."""
+    """Return the pointer stored at an address; 0 for null."""
     return P.from_address(address).value or 0
 
 
 def string_at(address: int, text: str) -> P:
-    """Construct a std::string {char* data; size_t size; 16 bytes: the capacity, or a short string}."""
+    """Construct a std::string at an address: {char* data; size_t size; 16 bytes: the capacity, or a short string}."""
     data = ctypes.create_string_buffer(text.encode())
     _keep.append(data)
     P.from_address(address).value = ctypes.addressof(data)
@@ -60,18 +60,18 @@ def string_at(address: int, text: str) -> P:
 
 
 def string(text: str) -> P:
-    """A new std::string."""
+    """Return a pointer to a new std::string."""
     return string_at(zeros(32), text)
 
 
 def read_string(address: int) -> str:
-    """The text of a std::string."""
+    """Return the text of the std::string at an address."""
     size = ctypes.c_size_t.from_address(address + 8).value
     return ctypes.string_at(pointer_at(address), size).decode()
 
 
 def option(text: str | None = None) -> P:
-    """Option<std::string>; None() of any type when `text` is None."""
+    """Return a pointer to a new Option<std::string>; for `text` None, to a None() of any type."""
     address = zeros(512)
     if text is None:
         ctypes.c_int.from_address(address).value = NONE
@@ -81,7 +81,7 @@ def option(text: str | None = None) -> P:
 
 
 def option_of(pointer: int) -> P:
-    """Option<T*>; None() for a null pointer."""
+    """Return a pointer to a new Option<T*>; to None() for a null pointer."""
     if not pointer:
         return option()
     address = zeros(64)
@@ -90,10 +90,10 @@ def option_of(pointer: int) -> P:
 
 
 def duration(lib: Mesos, text: str) -> int:
-    """Address of a Duration {int64_t nanos}, parsed by Mesos itself, as "10secs".
+    """Return the address of a Duration {int64_t nanos} that Mesos parses from a text like "10secs".
 
     Raises:
-        CallFailed: It is none.
+        CallFailed: The text is no duration.
     """
     result = zeros(256)
     lib["_ZN8Duration5parseERK" + STRING](P(result), string(text))
@@ -103,22 +103,23 @@ def duration(lib: Mesos, text: str) -> int:
 
 
 def virtual_base(address: int, index: int = 0) -> int:
-    """The object's index-th virtual base. Its offset lies in front of the vtable:
-    … vbase offset 1, vbase offset 0, offset to top, typeinfo | virtual functions."""
+    """Return the address of an object's index-th virtual base, whose offset is stored in front of the vtable:
+
+    … vbase offset 1, vbase offset 0, offset to top, typeinfo | virtual functions.
+    """
     vtable = pointer_at(address)
     return address + ctypes.c_int64.from_address(vtable - 24 - 8 * index).value
 
 
 class Mesos(ctypes.CDLL):
-    """The loaded library.
+    """The loaded library, whose build id is checked first.
 
     Raises:
-        CallFailed: Another build, or one that cannot be loaded.
+        CallFailed: The file is another build, or cannot be loaded.
     """
 
     def __init__(self, path: str) -> None:
-        """Check the build id, then load."""
-        path = os.path.realpath(path)  # as the kernel names it among mapped files
+        path = os.path.realpath(path)  # the name that /proc/self/maps has
         with open(path, "rb") as file:
             file.seek(BUILD_ID_AT)
             if file.read(20) != BUILD_ID:
@@ -129,14 +130,16 @@ class Mesos(ctypes.CDLL):
             raise CallFailed(f"{path} cannot be loaded: {error}") from None
 
     def __getitem__(self, symbol: str) -> Any:
-        """A function that returns a pointer, or nothing."""
+        """Return a C++ function, by its mangled name, that returns a pointer or nothing."""
         function = super().__getitem__(symbol)
         function.restype = P
         return function
 
     def new(self, constructor: str, *args: Any, size: int = 0x10000) -> int:
-        """Construct an object in `size` zeroed bytes, with a guard behind it that the constructor must
-        leave alone: `size` need only be large enough."""
+        """Construct an object in `size` zeroed bytes. Return its address.
+
+        `size` may be larger than the object: a guard area behind it detects a size that is too small.
+        """
         address = zeros(size + GUARD)
         self[constructor](P(address), *args)
         if ctypes.string_at(address + size, GUARD).strip(b"\0"):
@@ -144,8 +147,10 @@ class Mesos(ctypes.CDLL):
         return address
 
     def attempt(self, function: str, *args: Any) -> int:
-        """Call a function that returns Try<T*>, through a hidden first pointer:
-        Try<T*> {Option<T*> data; Option<Error> error}, Error {std::string message}."""
+        """Call a function that returns Try<T*> through a hidden first pointer. Return the T*.
+
+        Try<T*> {Option<T*> data; Option<Error> error}, Error {std::string message}.
+        """
         result = zeros(1024)
         self[function](P(result), *args)
         if ctypes.c_int.from_address(result).value != SOME:
@@ -154,7 +159,9 @@ class Mesos(ctypes.CDLL):
 
     def set_authorization(self, authorizer: int) -> None:
         """Have libprocess' own endpoints (/metrics, /logging) ask an Authorizer*:
-        process::http::authorization::setCallbacks(mesos::authorization::createAuthorizationCallbacks(Authorizer*))."""
+
+        process::http::authorization::setCallbacks(mesos::authorization::createAuthorizationCallbacks(Authorizer*)).
+        """
         callbacks = zeros(512)
         self["_ZN5mesos13authorization28createAuthorizationCallbacksB5cxx11EPNS_10AuthorizerE"](
             P(callbacks), P(authorizer)
@@ -162,8 +169,11 @@ class Mesos(ctypes.CDLL):
         self[_SET_CALLBACKS](P(callbacks))
 
     def load_flags(self, flags_base: int, prefix: str, argv: list[str], *, unknowns: bool = False) -> None:
-        """flags::FlagsBase::load(const Option<string>& prefix, int argc, const char* const* argv,
-        bool unknowns, bool duplicates) -> Try<Warnings>."""
+        """Load flags into an object from the environment and `argv`:
+
+        flags::FlagsBase::load(const Option<string>& prefix, int argc, const char* const* argv, bool unknowns,
+        bool duplicates) -> Try<Warnings>.
+        """
         array = (ctypes.c_char_p * (len(argv) + 1))(*[a.encode() for a in argv], None)
         _keep.append(array)
         result = zeros(1024)
@@ -176,18 +186,20 @@ class Mesos(ctypes.CDLL):
             ctypes.c_bool(unknowns),
             ctypes.c_bool(False),
         )
-        # Option<Warnings {std::vector}> takes 8 + 24 bytes, then comes Option<Error>
+        # Option<Warnings {std::vector}> has 8 + 24 bytes; Option<Error> follows
         if ctypes.c_int.from_address(result).value != SOME:
             raise CallFailed(read_string(result + 32 + 8))
 
     def do_without_curl(self) -> None:
-        """Have curl_easy_init answer null, "no memory" (curl_easy_init(3)), where the library has no libcurl to call:
-        the agent asks for the size of a file that its fetcher is to cache, and then fetches it past the cache."""
+        """Make curl_easy_init return null, "no memory" (curl_easy_init(3)), as the library has no libcurl to call.
+
+        The agent calls it for the size of a file that its fetcher should cache, and then fetches without the cache.
+        """
         nothing = ctypes.CFUNCTYPE(P, P)(lambda _: None)
         self.fill(dict.fromkeys(CURL_SLOTS, nothing))
 
     def fill(self, slots: dict[int, Any]) -> None:
-        """Give the library functions of ours for those of libraries that it is without, by where it looks them up."""
+        """Put Python functions into GOT slots of functions whose libraries are missing, by offset."""
         with open("/proc/self/maps") as file:
             mapped = (line for line in file if line.rstrip().endswith(self._name))
             base = int(next(mapped).partition("-")[0], 16)
@@ -196,14 +208,17 @@ class Mesos(ctypes.CDLL):
             P.from_address(base + slot).value = ctypes.cast(function, P).value
 
     def vtable(self, symbol: str) -> int:
-        """Where objects of a class point to: behind the offset to top and the typeinfo."""
+        """Return the vtable pointer of a class's objects: behind the offset to top and the typeinfo."""
         return ctypes.addressof(ctypes.c_char.in_dll(self, symbol)) + 16
 
     def start_libprocess(self, delegate: str, readwrite: str, readonly: str, argv: list[str]) -> None:
-        """process::initialize(delegate, realm, realm), which must come first; logging, as `argv` says, whose first is
-        the program's name; the process behind /version."""
-        # Mesos ends itself by exit(3), as when it lost its leadership: destructors would run beside threads of
-        # libprocess that go on, and wait for each other. on_exit(3) of _exit(2) comes before them.
+        """Start libprocess, logging, and the process behind /version.
+
+        process::initialize(delegate, realm, realm) must come first. `argv` begins with the program's name, and its
+        flags configure logging.
+        """
+        # Mesos ends itself by exit(3), for instance when it loses its leadership: destructors would run beside threads
+        # of libprocess that continue, and deadlock. on_exit(3) with _exit(2) ends the process before they run.
         libc = ctypes.CDLL(None)
         libc.on_exit(libc._exit, P(0))
         name = f"_ZN7process10initializeERK6OptionI{STRING}ES9_S9_"
@@ -218,20 +233,24 @@ class Mesos(ctypes.CDLL):
         self.spawn(self.new("_ZN5mesos8internal14VersionProcessC1Ev"))
 
     def spawn(self, process: int) -> None:
-        """process::spawn(ProcessBase*, bool manage) -> UPID. ProcessBase is the one virtual base of every
-        Process<T>, whichever other bases T has."""
+        """Start a process: process::spawn(ProcessBase*, bool manage) -> UPID.
+
+        ProcessBase is the only virtual base of every Process<T>, whichever other bases T has.
+        """
         self["_ZN7process5spawnEPNS_11ProcessBaseEb"](
             P(zeros(512)), P(virtual_base(process)), ctypes.c_bool(False)
         )
 
     def plan_timers(self) -> None:
-        """Have libprocess plan anew when it looks at its timers: process::Clock::pause() forgets the looks that are
-        planned, and process::Clock::resume() plans the next."""
+        """Make libprocess schedule its check of timers again.
+
+        process::Clock::pause() drops the scheduled checks, and process::Clock::resume() schedules the next one.
+        """
         self["_ZN7process5Clock5pauseEv"]()
         self["_ZN7process5Clock6resumeEv"]()
 
     def join(self, process: int) -> None:
-        """process::wait(UPID(*process), Seconds(-1)), that is, for ever."""
+        """Wait until a process ends: process::wait(UPID(*process), Seconds(-1)), without a limit."""
         upid, forever = zeros(512), zeros(16)
         self["_ZN7process4UPIDC1ERKNS_11ProcessBaseE"](P(upid), P(virtual_base(process)))
         ctypes.c_int64.from_address(forever).value = -(10**9)  # Duration {int64_t nanos}
@@ -239,6 +258,6 @@ class Mesos(ctypes.CDLL):
 
 
 def fail(error: CallFailed) -> int:
-    """Print Mesos' text where a program's caller looks for it; the exit code."""
+    """Print Mesos' error text in the form that a program's caller expects. Return the exit code."""
     print(f"{REFUSED}{error}", file=sys.stderr, flush=True)
     return 1

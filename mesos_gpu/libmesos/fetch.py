@@ -1,4 +1,4 @@
-"""Get libmesos: download the distribution, check it, unpack and patch it; once for each user."""
+"""Installation of libmesos: download the distribution, verify it, unpack and patch it, once for each user."""
 
 import ctypes
 import functools
@@ -20,19 +20,19 @@ EGG_SHA256: Final = "4940ebb70894ee004cf8a12b7b66b52a351be1070ec2a4e6f7dae4ec04f
 MEMBER: Final = "mesos/scheduler/_scheduler.so"
 LIBRARY: Final = "libmesos-1.11.0.so"
 LIBRARY_SHA256: Final = "bcd3245576a338258225014f41919674d8f7edeaceb64620be0dee82c4b01f68"
-#: What the library needs of the system, and the Debian package that has it.
+#: System libraries that the library needs, with their Debian packages.
 NEEDED: Final = {"libsasl2.so.2": "libsasl2-2", "libz.so.1": "zlib1g", "libstdc++.so.6": "libstdc++6"}
 
-#: Where Debian's libsasl2-2 looks for mechanisms; libcrammd5 is of libsasl2-modules.
+#: Directories in which Debian's libsasl2-2 looks for mechanisms; libcrammd5 is in libsasl2-modules.
 _SASL: Final = ("usr/lib/x86_64-linux-gnu/sasl2", "usr/lib64/sasl2", "usr/lib/sasl2")
 _MECHANISM: Final = "libcrammd5.so"
 
-#: Of the authorities that Debian's and Red Hat's hosts trust.
+#: CA bundles of Debian's and Red Hat's hosts.
 _AUTHORITIES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
 def cache_directory() -> Path:
-    """MESOS_GPU_CACHE, else the user's cache directory."""
+    """Return the directory of MESOS_GPU_CACHE, or else the user's cache directory."""
     named = os.environ.get("MESOS_GPU_CACHE")
     if named:
         return Path(named)
@@ -42,16 +42,16 @@ def cache_directory() -> Path:
 
 
 def library_path(cache: Path | None = None) -> Path:
-    """Where the library is, or will be."""
+    """Return the path at which the library is, or will be."""
     return (cache or cache_directory()) / LIBRARY
 
 
 def libmesos(cache: Path | None = None) -> Path:
-    """Path of the loadable library, made if the cache lacks it.
+    """Return the path of the loadable library; it is downloaded and patched if the cache lacks it.
 
     Raises:
-        Unavailable: Another kind of machine, a missing system library, or no way to the package index.
-        Damaged: The cache, or what was downloaded, is not what it should be.
+        Unavailable: The machine is not supported, a system library is missing, or the package index cannot be reached.
+        Damaged: The cached file or the download has a wrong digest.
     """
     check_machine(platform.system(), platform.machine(), _libc())
     check_system_libraries()
@@ -68,18 +68,18 @@ def libmesos(cache: Path | None = None) -> Path:
 
 
 def _libc() -> str:
-    """Name the C library, as "glibc 2.36"; empty for another one, as musl."""
+    """Return name and version of the C library, as "glibc 2.36"; "" for another one, such as musl."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):  # the name is the GNU C library's own
+    except (ValueError, OSError):  # only the GNU C library has this name
         return ""
 
 
 def check_machine(system: str, machine: str, libc: str) -> None:
-    """Refuse what the library was not built for. `libc`: as "glibc 2.36".
+    """Refuse machines for which the library was not built. `libc`: name and version, as "glibc 2.36".
 
     Raises:
-        Unavailable: Not Linux on x86-64 with the GNU C library 2.17 or later.
+        Unavailable: The machine is not Linux on x86-64 with the GNU C library 2.17 or later.
     """
     remedy = "run it on a current Debian, Ubuntu or Red Hat system on x86_64"
     if (system, machine) != ("Linux", "x86_64"):
@@ -96,7 +96,7 @@ def check_system_libraries(needed: dict[str, str] | None = None) -> None:
     """Refuse a system without the libraries that libmesos links to.
 
     Raises:
-        Unavailable: Some are missing; the remedy is the command that installs them.
+        Unavailable: Libraries are missing; the remedy is the command that installs them.
     """
     missing = []
     for name, package in (needed or NEEDED).items():
@@ -112,10 +112,10 @@ def check_system_libraries(needed: dict[str, str] | None = None) -> None:
 
 
 def check_mechanism(root: Path = Path("/")) -> None:
-    """See that agents can prove who they are.
+    """Check that agents can authenticate to masters.
 
     Raises:
-        Unavailable: They cannot: libsasl2 does not find CRAM-MD5.
+        Unavailable: libsasl2 has no CRAM-MD5 mechanism.
     """
     if not any((root / place / _MECHANISM).exists() for place in _SASL):
         raise Unavailable(
@@ -125,14 +125,14 @@ def check_mechanism(root: Path = Path("/")) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Hexadecimal digest of a file."""
+    """Return the hexadecimal digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @functools.lru_cache(maxsize=8)
 def _digest(path: Path, _state: tuple[int, ...]) -> str:
-    """Digest of a file in a state of it: 120 MB are read once by a process that starts many clusters."""
+    """Return the digest of a file, cached by its state: a process that starts many clusters reads 120 MB once."""
     return sha256(path)
 
 
@@ -148,7 +148,7 @@ def _check(path: Path, expected: str) -> None:
 
 
 def egg(cache: Path) -> Path:
-    """Path of the verified distribution in `cache`, downloaded if it is not there."""
+    """Return the path of the verified distribution in `cache`; it is downloaded if missing."""
     path = cache / EGG
     if not path.exists():
         fd, name = tempfile.mkstemp(dir=cache, prefix=".download-")
@@ -165,6 +165,7 @@ def egg(cache: Path) -> Path:
 
 
 def _download(target: Path) -> None:
+    """Download the distribution from the package index that pip uses."""
     import requests
     from pypi_simple import PYPI_SIMPLE_ENDPOINT, DigestMismatchError, NoSuchProjectError, PyPISimple
 
@@ -186,14 +187,18 @@ def _download(target: Path) -> None:
 
 
 def _authorities() -> str | bool:
-    """The file of those whom this host trusts, of which one may be its company's; True: those of requests. What
-    REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names is before both."""
+    """Return the CA bundle of this host, which may include a company's authority; True for the one of requests.
+
+    REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE take precedence over both.
+    """
     return next((path for path in _AUTHORITIES if Path(path).is_file()), True)
 
 
 def pip_settings() -> dict[str, str]:
-    """What this machine's pip is told by its environment or configuration: index-url and cert, if set. Where
-    pip reaches its index through a company's mirror or proxy, so does this."""
+    """Return index-url and cert of this machine's pip, if its environment or configuration sets them.
+
+    Where pip reaches its index through a company's mirror or proxy, this download does too.
+    """
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     settings: dict[str, str] = {}
@@ -227,12 +232,12 @@ class _Progress:
         self._bar.stop()
 
     def update(self, increment: int) -> None:
-        """`increment` more bytes are here."""
+        """Advance the bar by `increment` bytes."""
         self._bar.advance(self._task, increment)
 
 
 def _make(path: Path, source: Path) -> None:
-    """Write the patched library beside `path`, check it, and move it there."""
+    """Write the patched library beside `path`, verify it, and move it there."""
     from mesos_gpu.libmesos import patch_elf
 
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=".patch-")

@@ -1,8 +1,7 @@
 """The program `mesos-fetcher`, which the agent runs for a container with URIs; it is not in the distribution.
 
-What it is told and what it does are those of launcher/fetcher.cpp of 1.11.0, but for hdfs: and the like: files are
-fetched as the task's user, one after another, and nothing is left to chance when one fails. The agent keeps the books
-of the cache.
+Input and behaviour are those of launcher/fetcher.cpp of 1.11.0, without hdfs: and similar schemes: files are fetched as
+the task's user, one after another, and the first failure ends the program. The agent manages the cache.
 """
 
 import encodings.idna  # noqa: F401 - of socket: see below
@@ -22,16 +21,16 @@ from typing import Any, Final
 INFO: Final = "MESOS_FETCHER_INFO"
 STALL_S: Final = 60.0
 _TARS: Final = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz")
-# All modules are imported by now: the task's user may not be allowed to read this interpreter's library.
+# All modules are imported at the start: the task's user may not be allowed to read this interpreter's library.
 _NET: Final = ("http://", "https://", "ftp://", "ftps://")
 
 
 class Failed(Exception):
-    """Something could not be fetched; the text says why."""
+    """A file could not be fetched; the text gives the reason."""
 
 
 def main() -> int:
-    """Do what the environment says; the exit code."""
+    """Fetch the URIs that the environment lists. Return the exit code."""
     info = json.loads(os.environ[INFO])
     sandbox, cache = info["sandbox_directory"], info.get("cache_directory", "")
     _become(
@@ -41,7 +40,7 @@ def main() -> int:
         uri = item["uri"]["value"]
         try:
             _fetch(item, sandbox, cache)
-        except Exception as error:  # noqa: BLE001 - of archives and servers, too; the sandbox gets one line
+        except Exception as error:  # noqa: BLE001 - errors of archives and servers too; the sandbox gets one line
             print(f"Failed to fetch '{uri}': {error}", file=sys.stderr, flush=True)
             return 1
         print(f"Fetched '{uri}'", file=sys.stderr, flush=True)
@@ -49,7 +48,7 @@ def main() -> int:
 
 
 def _become(user: str | None, cache: str) -> None:
-    """The task's user, to whom the directory of the cache belongs; "": none is needed."""
+    """Switch to the task's user and give it the cache directory; "" if no cache is needed."""
     entry = pwd.getpwnam(user) if user is not None else None
     if cache:
         os.makedirs(cache, exist_ok=True)
@@ -62,6 +61,7 @@ def _become(user: str | None, cache: str) -> None:
 
 
 def _fetch(item: Mapping[str, Any], sandbox: str, cache: str) -> None:
+    """Fetch one URI into the sandbox, through the cache if requested, and extract or copy it."""
     uri = item["uri"]
     target = os.path.join(sandbox, uri.get("output_file") or uri["value"].rpartition("/")[2])
     os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -76,16 +76,17 @@ def _fetch(item: Mapping[str, Any], sandbox: str, cache: str) -> None:
     if source != target:
         shutil.copyfile(source, target)
     if executable:
-        os.chmod(target, 0o755)  # nosec B103 # asked for by the URI, as Mesos does
+        os.chmod(target, 0o755)  # nosec B103 # requested by the URI; Mesos sets this mode too
 
 
 def _download(uri: str, target: str) -> None:
+    """Download a URI, or copy a local file, to a path."""
     if not uri.lower().startswith(_NET):
         if "://" in uri and not uri.startswith("file://"):
             raise Failed("the embedded Mesos has no Hadoop client, which would fetch it")
         path = uri.removeprefix("file://").removeprefix("localhost")
         if not path.startswith("/"):
-            raise Failed("file URIs have absolute paths")
+            raise Failed("file URIs must have absolute paths")
         shutil.copyfile(path, target)
         return
     try:
@@ -99,7 +100,7 @@ def _download(uri: str, target: str) -> None:
 
 
 def _extracted(source: str, directory: str) -> bool:
-    """Whether it was an archive."""
+    """Extract an archive. Return False if the file is not an archive."""
     if source.endswith(_TARS):
         _tool(["tar", "--extract", "--no-same-owner", "--file", source, "--directory", directory])
     elif source.endswith(".zip"):

@@ -1,6 +1,6 @@
-"""The programs that Mesos runs by name, and how the cluster starts its own: this interpreter, bare.
+"""Programs that Mesos runs by name, and commands by which the cluster starts its own, with a bare interpreter.
 
--I -S: no site-packages and no user's settings; it starts in some 10 ms instead of 100.
+With -I -S, without site-packages and user settings, an interpreter starts in some 10 ms instead of 100.
 """
 
 import os
@@ -15,7 +15,7 @@ from mesos_gpu.install import flat
 from mesos_gpu.libmesos import fetch
 from mesos_gpu.libmesos.launching import EXECUTOR
 
-#: Directory that holds the package, for sys.path.
+#: Directory that contains the package, for sys.path.
 ROOT: Final = str(Path(mesos_gpu.__file__).resolve().parent.parent)
 _SCRIPT: Final = """#!{python} -IS
 {begin}
@@ -28,7 +28,7 @@ sys.argv[1:] = ["executor"]
 from isolator.__main__ import main
 sys.exit(main())
 """
-#: What these two import, and what each executor imports later.
+#: Modules that the first two scripts import, and those that each executor imports later.
 STARTS: Final = ("mesos_gpu.libmesos.launching", *flat.EXECUTOR)
 _FETCHER: Final = """#!{python} -IS
 import sys
@@ -46,17 +46,17 @@ sys.exit(main({library!r}, sys.argv[1:]))
 
 
 def python() -> str:
-    """The interpreter itself: not a virtual environment's link, and not a slow shim."""
+    """Return the path of the interpreter itself: not a virtual environment's link, and not a slow shim."""
     return os.path.realpath(sys.executable)
 
 
 def command(module: str, argv: Iterable[str]) -> list[str]:
-    """How to start the program `mesos_gpu.libmesos.<module>`."""
+    """Return the command that starts the program `mesos_gpu.libmesos.<module>`."""
     return [python(), "-ISc", _program(module), *argv]
 
 
 def gated_command(module: str, flags: Mapping[str, str]) -> list[str]:
-    """How to start the program `mesos_gpu.libmesos.<module>` so that it goes on when it reads GO."""
+    """Return the command that starts the program `mesos_gpu.libmesos.<module>`, which waits until it reads GO."""
     argv = (f"--{name}={value}" for name, value in flags.items())
     return [python(), "-ISc", _GATE + _program(module), *argv]
 
@@ -66,13 +66,16 @@ def _program(module: str) -> str:
 
 
 def executor_command(directory: Path) -> str:
-    """The shell command for the executor of this installation, on agents with that launcher_dir."""
+    """Return the shell command of this installation's executor, for agents with that launcher_dir."""
     return f"exec {shlex.join((python(), '-IS', str(directory / EXECUTOR)))}"
 
 
 def write(directory: Path, library: Path, cgroup2: str = "") -> None:
-    """Fill the launcher_dir, also that of an agent that runs. The agent needs no other programs: every task has a
-    custom executor. cgroup2: as of `containerizer.main`."""
+    """Write the helper programs into a launcher_dir, also into that of a running agent.
+
+    The agent needs no other programs: every task has a custom executor. `cgroup2`: prefix of the agents' cgroups v2, as
+    for `containerizer.main`.
+    """
     directory.mkdir(exist_ok=True)
     directory.chmod(0o755)
     begin = flat.begin(str(directory / flat.NAME), ROOT)
@@ -93,7 +96,7 @@ def write(directory: Path, library: Path, cgroup2: str = "") -> None:
 
 
 def _put(path: Path, data: bytes, mode: int) -> None:
-    """Replace a file, or make one; nobody sees half of it."""
+    """Write a file atomically: other processes never see half of it."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     new.write_bytes(data)

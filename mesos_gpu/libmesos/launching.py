@@ -1,12 +1,12 @@
 """The helper `mesos-containerizer launch` for containers on the host's own file system, as executors have.
 
-Mesos' own code (MesosContainerizerLaunch, launch.cpp) costs each container the linking of a library of 50 MB. What it
-does for a container that asks for no mounts, namespaces, limits, capabilities or terminal is little: it waits until the
-agent has put it into its cgroups, takes the user, and runs the command as a child, whose end it writes down. That is
-done here; every other container, and each other subcommand, goes to `containerizer`.
+Mesos' own code (MesosContainerizerLaunch, launch.cpp) makes each container link a library of 50 MB. A container that
+asks for no mounts, namespaces, limits, capabilities or terminal needs little: wait until the agent has put it into its
+cgroups, switch to the user, and run the command as a child, whose end is recorded. That is done here; every other
+container, and each other subcommand, goes to `containerizer`.
 
-It starts once for each container, so it imports next to nothing: `_signal` and `_json` are what `signal` and `json`
-are made of.
+This program starts once for each container, so it imports next to nothing: `_signal` and `_json` are the C parts of
+`signal` and `json`.
 """
 
 import _json
@@ -17,33 +17,33 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 PREFIX: Final = "MESOS_CONTAINERIZER_"
-#: Flags of `launch` that are known here; they come in the environment.
+#: Flags of `launch` that this module supports; they come in the environment.
 FLAGS: Final = frozenset({"LAUNCH_INFO", "PIPE_READ", "PIPE_WRITE", "RUNTIME_DIRECTORY"})
-#: Flags that agents may give beside them, and that must be false here.
+#: Flags that agents may also give, and that must be false here.
 OFF: Final = frozenset({"HELP", "UNSHARE_NAMESPACE_MNT"})
-#: Fields of ContainerLaunchInfo (containerizer.proto) that are known here. clone_namespaces: the agent made them.
+#: Fields of ContainerLaunchInfo (containerizer.proto) that are supported. clone_namespaces: the agent has cloned them.
 FIELDS: Final = frozenset({"clone_namespaces", "command", "environment", "user", "working_directory"})
-#: Fields that agents may give beside them, and that must be empty here.
+#: Fields that agents may also give, and that must be empty here.
 EMPTY: Final = frozenset({"task_environment"})
 CLONE_NEWNS: Final = 0x20000  # linux/sched.h
-EXECUTOR: Final = "mesos-gpu-executor"  # beside the helper
-STATUS: Final = "status"  # below the runtime directory (containerizer/mesos/paths.hpp)
-POSIX_SIGNALS, SIGNALS = 32, 65  # from the first on, a handler may be refused
+EXECUTOR: Final = "mesos-gpu-executor"  # name of the script beside this helper
+STATUS: Final = "status"  # file in the runtime directory (containerizer/mesos/paths.hpp)
+POSIX_SIGNALS, SIGNALS = 32, 65  # from number 32 on, the C library may refuse a handler
 
 
 class Failed(Exception):
-    """The container does not start; the text is for its standard error."""
+    """The container cannot start; the text is for its standard error."""
 
 
 def main(library: str, argv: list[str], cgroup2: str = "", executor: str = "") -> int:
-    """Run a subcommand of mesos-containerizer.
+    """Run a subcommand of mesos-containerizer, and return its exit status.
 
     Args:
-        library: Of Mesos.
-        argv: As the agent gives it: the program's name, the subcommand, its flags.
-        cgroup2: As of `containerizer.main`.
-        executor: The shell command for which the container's first process goes on as this package's executor, with
-            what this interpreter has loaded, instead of starting another one for the same code; "": none.
+        library: Path of the library of Mesos.
+        argv: Arguments as the agent gives them: program name, subcommand, flags.
+        cgroup2: Prefix of the agents' cgroups v2, as for `containerizer.main`.
+        executor: Shell command of this package's executor. A container with exactly this command continues as the
+            executor in this interpreter, which saves starting another one; "" to always run a shell.
     """
     flags = {name[len(PREFIX) :]: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     info = plain(flags) if argv[1:] == ["launch"] else None
@@ -63,10 +63,10 @@ def main(library: str, argv: list[str], cgroup2: str = "", executor: str = "") -
 
 
 def plain(flags: Mapping[str, str]) -> dict[str, Any] | None:
-    """What is to be launched, a ContainerLaunchInfo; None: it asks for what is not done here.
+    """Return the ContainerLaunchInfo of a plain container; None if it needs features that are not supported here.
 
     Args:
-        flags: Of `launch`, as the environment has them, without their prefix.
+        flags: Flags of `launch` from the environment, without their prefix.
     """
     if flags.keys() - OFF != FLAGS or any(flags.get(name, "false") != "false" for name in OFF):
         return None
@@ -86,13 +86,13 @@ def plain(flags: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def environment(info: Mapping[str, Any]) -> dict[str, str]:
-    """The container's; of two variables of one name, the last."""
+    """Return the variables of a container; the last of two variables with one name counts."""
     variables = info.get("environment", {}).get("variables", ())
-    return {each["name"]: each.get("value", "") for each in variables}
+    return {variable["name"]: variable.get("value", "") for variable in variables}
 
 
 def decoded(text: str) -> Any:
-    """Decode JSON as `json.loads` does; None: it is not JSON."""
+    """Decode JSON as `json.loads` does; None if it is not JSON."""
     try:
         value, end = _json.make_scanner(_Plain)(text, 0)  # type: ignore[arg-type]
     except (ValueError, StopIteration):
@@ -101,7 +101,7 @@ def decoded(text: str) -> Any:
 
 
 class _Plain:
-    """The settings of json.JSONDecoder()."""
+    """Settings of json.JSONDecoder() for the C scanner."""
 
     strict = True
     object_hook = object_pairs_hook = None
@@ -111,13 +111,13 @@ class _Plain:
 
 
 def launch(info: Mapping[str, Any], flags: Mapping[str, str], executor: str, program: str) -> NoReturn:
-    """Wait for the agent, run the command as a child, write down how it ended, end.
+    """Wait for the agent, run the command as a child, record how it ended, and exit.
 
     Args:
-        info: As of `plain`.
-        flags: As of `plain`.
-        executor: As of `main`.
-        program: The file that this process runs.
+        info: Launch info as returned by `plain`.
+        flags: Flags of `launch`, as for `plain`.
+        executor: Shell command of the executor, as for `main`.
+        program: Path of the file that this process runs.
     """
     path = f"{flags['RUNTIME_DIRECTORY']}/{STATUS}"
     supervisor = _Supervisor(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -139,14 +139,17 @@ def launch(info: Mapping[str, Any], flags: Mapping[str, str], executor: str, pro
 
 
 class _Supervisor:
-    """The process that the agent knows: it hands signals on to the command and writes down its end."""
+    """The process that the agent watches: it forwards signals to the command and records how it ended.
+
+    Args:
+        status: Descriptor of the status file, open for writing.
+    """
 
     def __init__(self, status: int) -> None:
-        """`status`: the file, open for writing."""
         self._status, self.child = status, 0
 
     def listen(self) -> None:
-        """From now on a signal is the command's; before there is one it ends the start.
+        """Forward signals to the command from now on; a signal before the command runs ends this process.
 
         Raises:
             OSError: A handler is refused.
@@ -156,7 +159,7 @@ class _Supervisor:
                 continue
             try:
                 _signal.signal(number, self._hear)
-            except (OSError, ValueError):  # the C library keeps some of the real-time signals to itself
+            except (OSError, ValueError):  # the C library reserves some of the real-time signals
                 if number < POSIX_SIGNALS:
                     raise
 
@@ -166,17 +169,17 @@ class _Supervisor:
         try:
             os.kill(self.child, number)
         except OSError:
-            return  # it has just ended
+            return  # the command has just ended
 
     def wait(self) -> NoReturn:
-        """Collect whatever ends, to the end of the command."""
+        """Reap all children until the command ends."""
         while True:
             pid, status = os.waitpid(-1, 0)
             if pid == self.child:
                 self.end(status, 0)
 
     def end(self, status: int, code: int) -> NoReturn:
-        """Write a status as of wait(2), and end this process with an exit code."""
+        """Write a status in the form of wait(2) to the status file, and exit."""
         os.write(self._status, str(status).encode())
         os._exit(code)
 
@@ -189,7 +192,7 @@ def _await_agent(reads: int, writes: int) -> None:
 
 
 def _user(name: str | None) -> tuple[int, int, list[int]] | None:
-    """uid, gid and all groups to take; None: they are this process' already."""
+    """Return uid, gid and all groups to switch to; None if this process has that user already."""
     if name is None:
         return None
     import pwd
@@ -222,7 +225,7 @@ def _become(user: tuple[int, int, list[int]] | None) -> None:
 
 
 def _command(info: Mapping[str, Any], executor: str, program: str, blocked: Any) -> NoReturn:
-    """In the child: signals, files and variables are as a program gets them that has just been executed."""
+    """Run the command in the child, with signals, files and variables as after an execve(2)."""
     code = 1
     try:
         for number in range(1, SIGNALS):
@@ -230,61 +233,63 @@ def _command(info: Mapping[str, Any], executor: str, program: str, blocked: Any)
                 _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        command, given = info["command"]["value"], environment(info)
-        if command == executor and _named(f"{os.path.dirname(program)}/{EXECUTOR}", given):
-            code = _execute(given)
+        command, variables = info["command"]["value"], environment(info)
+        if command == executor and _named(f"{os.path.dirname(program)}/{EXECUTOR}", variables):
+            code = _execute(variables)
         else:
-            _shell(command, given)
+            _shell(command, variables)
     except OSError as error:
         print(f"Failed to execute 'sh': {error}", file=sys.stderr)
-    except BaseException:  # noqa: BLE001 - as of an interpreter that ends; nothing above may go on in this process
+    except BaseException:  # noqa: BLE001 - reported as by an interpreter that ends; callers must not continue here
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
         os._exit(code)
 
 
-def _shell(command: str, given: Mapping[str, str]) -> NoReturn:
-    """Become a shell; os.execvpe would import modules, which the container's user may not be allowed to read.
+def _shell(command: str, variables: Mapping[str, str]) -> NoReturn:
+    """Execute a shell. os.execvpe is avoided: it imports modules that the container's user may not be able to read.
 
     Raises:
-        OSError: The container's PATH has none.
+        OSError: The container's PATH has no shell.
     """
-    for directory in filter(None, given["PATH"].split(":")):
+    for directory in filter(None, variables["PATH"].split(":")):
         try:
-            os.execve(f"{directory}/sh", ["sh", "-c", command], given)
+            os.execve(f"{directory}/sh", ["sh", "-c", command], variables)
         except OSError:
             continue
-    raise FileNotFoundError(2, f"no such program in {given['PATH']}")
+    raise FileNotFoundError(2, f"no such program in {variables['PATH']}")
 
 
-def _execute(given: Mapping[str, str]) -> int:
-    """Be the executor, as an interpreter that begins with it."""
+def _execute(variables: Mapping[str, str]) -> int:
+    """Run the executor with the state of a newly started interpreter. Return its exit status."""
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     os.environ.clear()
-    os.environ.update(given)
+    os.environ.update(variables)
     from isolator.executor.main import main as run
 
     return run()
 
 
-def _named(program: str, given: Mapping[str, str]) -> bool:
-    """Have /proc show the command line and the environment that the program would have been executed with, by which
-    ps(1), the clean-up of a cluster and the proofs of the scheduler's socket tell processes apart; False: there is no
-    room. The kernel shows this process' own memory."""
+def _named(program: str, env: Mapping[str, str]) -> bool:
+    """Show the executor's command line and environment in /proc, in place of this process' own.
+
+    ps(1), the clean-up of a cluster and the peer checks of the scheduler's socket identify processes by them. The
+    kernel reads them from this process' own memory, which is overwritten. Return False if there is not enough room.
+    """
     import ctypes
 
     with open("/proc/self/stat") as file:  # proc(5): arg_start, arg_end, env_start, env_end
         places = [int(word) for word in file.read().rpartition(")")[2].split()[45:49]]
     sys.argv[:] = [program]
     words = b"\0".join(map(os.fsencode, (sys.executable, "-IS", program)))
-    variables = b"\0".join(os.fsencode(f"{name}={value}") for name, value in given.items())
+    variables = b"\0".join(os.fsencode(f"{name}={value}") for name, value in env.items())
     texts = ((words, places[0], places[1]), (variables, places[2], places[3]))
     if not all(begin > 0 and len(text) < end - begin for text, begin, end in texts):
         return False
-    os.environ.clear()  # the C library's variables were there
+    os.environ.clear()  # the C library's variables were in the overwritten memory
     for text, begin, end in texts:
         ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
     with open("/proc/self/comm", "w") as file:

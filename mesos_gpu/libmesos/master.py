@@ -1,8 +1,8 @@
 """A Mesos master process: the steps, in the order, of main() in src/master/main.cpp of 1.11.0.
 
-With --zk, masters elect a leader through ZooKeeper, and a quorum of them keeps the registry. Left out: modules,
-hooks, firewall rules, and what would choose another allocator, authorizer or a limit of removals. Without --webui_dir
-the page is this package's.
+With --zk, masters elect a leader through ZooKeeper, and a quorum of them keeps the registry. Not supported: modules,
+hooks, firewall rules, other allocators and authorizers, and rate limits of agent removal. Without --webui_dir the web
+page is this package's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 S = STRING
 OPTIONAL: Final = f"RK6OptionI{S}E"  # const Option<string>&
 MASTER: Final = "_ZN5mesos8internal6master"  # mesos::internal::master::
-#: MesosAllocator<HierarchicalAllocatorProcess<DRFSorter, DRFSorter>>(), of which `Allocator::create` is made
+#: Constructor MesosAllocator<HierarchicalAllocatorProcess<DRFSorter, DRFSorter>>(), which `Allocator::create` calls.
 ALLOCATOR: Final = (
     f"{MASTER}9allocator14MesosAllocatorINS2_28HierarchicalAllocatorProcessINS2_9DRFSorterES5_EEEC1Ev"
 )
@@ -63,11 +63,11 @@ MASTER_CONSTRUCTOR: Final = (
     )
 )
 MASTER_SIZE: Final = 0x1A20  # the operator new in front of Master::Master in local::launch
-MASTER_INFO: Final = 0xE88  # where it has its MasterInfo: what Master::info() gives local::launch
+MASTER_INFO: Final = 0xE88  # offset of its MasterInfo: what Master::info() returns in local::launch
 READONLY: Final = "mesos-master-readonly"
-#: What this package serves at `/` and below `/app`, as Mesos does with the files of --webui_dir.
+#: Directory that is served at `/` and below `/app`, as Mesos does with the files of --webui_dir.
 PAGE: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "web", "mesos")
-#: What main.cpp makes an object of whose code is not in the library; and what it means if it is not given.
+#: Flags whose objects main.cpp creates with code that the library lacks; the one value that each may have, "" for none.
 NOT_WIRED: Final = {
     "agent_removal_rate_limit": "",
     "allocator": "hierarchical",
@@ -85,7 +85,7 @@ NOT_WIRED: Final = {
 
 
 def main(path: str, flags: list[str]) -> int:
-    """Run until killed, or until another master leads in its place. `flags`: --name=value each."""
+    """Run until killed, or until another master leads in its place. `flags`: flags of the form --name=value."""
     try:
         lib = Mesos(path)
         master = _start(lib, flags)
@@ -93,22 +93,23 @@ def main(path: str, flags: list[str]) -> int:
         return fail(error)
     program.watch_clock("mesos-master", lib)
     lib.join(master)
-    os._exit(0)  # libprocess' threads are not to be waited for
+    os._exit(0)  # without waiting for libprocess' threads
 
 
 def _start(lib: Mesos, argv: list[str]) -> int:
-    given = program.given(argv, NOT_WIRED)
+    """Create the master's objects and start it. Return the address of the Master."""
+    values = program.given(argv, NOT_WIRED)
     # master::Flags : virtual logging::Flags : virtual flags::FlagsBase
     flags = lib.new(MASTER + "5FlagsC1Ev")
-    command = ["mesos-master", *argv, *page(given)]
+    command = ["mesos-master", *argv, *page(values)]
     lib.load_flags(virtual_base(flags, 1), "MESOS_", command)
-    program.listen(given, 5050)
+    program.listen(values, 5050)
     lib.start_libprocess("master", "mesos-master-readwrite", READONLY, command)
 
-    zk = program.zookeeper(given.get("zk", ""))
-    timeout = duration(lib, given.get("zk_session_timeout", "10secs"))
+    zk = program.zookeeper(values.get("zk", ""))
+    timeout = duration(lib, values.get("zk_session_timeout", "10secs"))
     allocator = lib.new(ALLOCATOR)
-    storage = _storage(lib, given, zk, timeout)
+    storage = _storage(lib, values, zk, timeout)
     state = zeros(16)  # protobuf::State {vptr; Storage*}, whose constructor is inline
     P.from_address(state).value = lib.vtable("_ZTVN5mesos5state8protobuf5StateE")
     P.from_address(state + 8).value = storage
@@ -119,7 +120,7 @@ def _start(lib: Mesos, argv: list[str]) -> int:
     ctypes.memmove(session + 8, timeout, 8)  # Option<Duration>
     contender = lib.attempt(CONTENDER, of_zookeeper, option(), P(session))
     detector = lib.attempt(DETECTOR, of_zookeeper, option(), P(session))
-    authorizer = authorization.authorizer(lib, given.get("acls", ""))
+    authorizer = authorization.authorizer(lib, values.get("acls", ""))
     files = lib.new(
         f"_ZN5mesos8internal5FilesC1E{OPTIONAL}RKS2_IPNS_10AuthorizerEE",
         option(READONLY),
@@ -137,31 +138,31 @@ def _start(lib: Mesos, argv: list[str]) -> int:
 
 
 def page(given: Mapping[str, str]) -> list[str]:
-    """Return the flag that names this package's page; nothing if `given`, the flags by name, name another."""
+    """Return the flag for this package's web page; nothing if `given`, the flags by name, has --webui_dir."""
     return [] if "webui_dir" in given else [f"--webui_dir={PAGE}"]
 
 
-def _storage(lib: Mesos, given: Mapping[str, str], zk: program.ZooKeeper | None, timeout: int) -> int:
-    """A Storage* of the registry.
+def _storage(lib: Mesos, values: Mapping[str, str], zk: program.ZooKeeper | None, timeout: int) -> int:
+    """Create the Storage* of the registry.
 
     Raises:
-        CallFailed: A flag is missing, or has no such value.
+        CallFailed: A flag is missing or invalid.
     """
-    kind = given.get("registry", "replicated_log")
+    kind = values.get("registry", "replicated_log")
     if kind == "in_memory":
         return lib.new("_ZN5mesos5state15InMemoryStorageC1Ev")
     if kind != "replicated_log":
-        raise CallFailed(f"--registry={kind}: it is replicated_log or in_memory")
-    if not given.get("work_dir"):
-        raise CallFailed("--work_dir is needed: the registry is kept there")
-    os.makedirs(given["work_dir"], exist_ok=True)
-    where = string(os.path.join(given["work_dir"], "replicated_log"))
-    begin = ctypes.c_bool(given.get("log_auto_initialize", "true") != "false")
+        raise CallFailed(f"--registry={kind}: must be replicated_log or in_memory")
+    if not values.get("work_dir"):
+        raise CallFailed("--work_dir is required: the registry is stored there")
+    os.makedirs(values["work_dir"], exist_ok=True)
+    where = string(os.path.join(values["work_dir"], "replicated_log"))
+    begin = ctypes.c_bool(values.get("log_auto_initialize", "true") != "false")
     metrics = option("registrar/")
     if zk:
-        if not given.get("quorum"):
-            raise CallFailed("--quorum is needed with --zk: more than half of the number of masters")
-        quorum = ctypes.c_int(int(given["quorum"]))
+        if not values.get("quorum"):
+            raise CallFailed("--quorum is required with --zk: more than half of the number of masters")
+        quorum = ctypes.c_int(int(values["quorum"]))
         znode = string(f"{zk.path.rstrip('/')}/log_replicas")
         log = lib.new(
             LOG_OF_ZOOKEEPER, quorum, where, string(zk.servers), P(timeout), znode, _authentication(zk), begin, metrics
@@ -172,7 +173,7 @@ def _storage(lib: Mesos, given: Mapping[str, str], zk: program.ZooKeeper | None,
 
 
 def _authentication(zk: program.ZooKeeper) -> P:
-    """Option<zookeeper::Authentication {string scheme; string credentials}>."""
+    """Return an Option<zookeeper::Authentication {string scheme; string credentials}>."""
     if not zk.credentials:
         return option()
     address = zeros(8 + 64)
@@ -182,7 +183,7 @@ def _authentication(zk: program.ZooKeeper) -> P:
 
 
 def _no_pids() -> P:
-    """An empty std::set<UPID>: less; header {color; parent; left; right}, which points to itself; size."""
+    """Return an empty std::set<UPID>: less; header {color; parent; left; right}, which points to itself; size."""
     address = zeros(48)
     header = address + 8
     for link in (16, 24):
@@ -191,7 +192,7 @@ def _no_pids() -> P:
 
 
 def _lead(lib: Mesos, master: int, detector: int) -> None:
-    """Without ZooKeeper there is nobody to elect: StandaloneMasterDetector::appoint(Option<MasterInfo>)."""
+    """Appoint the only master: StandaloneMasterDetector::appoint(Option<MasterInfo>); there is no election."""
     info = zeros(512)
     lib["_ZN5mesos10MasterInfoC1ERKS0_"](P(info + 8), P(master + MASTER_INFO))
     lib["_ZN5mesos6master8detector24StandaloneMasterDetector7appointERK6OptionINS_10MasterInfoEE"](

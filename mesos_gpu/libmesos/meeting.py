@@ -1,6 +1,6 @@
-"""The node in ZooKeeper below which masters meet: nobody but they may write there.
+"""ZooKeeper node below which masters meet: only masters may write there.
 
-Mesos makes it by whoever comes first. If that is an agent, which has no password, then everybody could name a master.
+Mesos lets the first client create it. If that is an agent, which has no password, any client could register a master.
 """
 
 import time
@@ -16,48 +16,49 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.libmesos.program import ZooKeeper
 
 ANSWER_S: Final = 5.0
-AGAIN_S: Final = 1.0  # between two looks
-TOLD_S: Final = 60.0  # between two lines that say what is waited for
+AGAIN_S: Final = 1.0  # between two attempts
+TOLD_S: Final = 60.0  # between two messages about waiting
 
 
 def own(where: ZooKeeper, note: Callable[[str], None]) -> None:
-    """Make the node before anybody else does, or take it from everybody; wait for that until ZooKeeper answers.
+    """Create the node before other clients do, or restrict it to masters; retry until ZooKeeper answers.
 
     Args:
-        where: As of --zk, with credentials.
-        note: Is told what is waited for, or was changed.
+        where: ZooKeeper of --zk, with credentials.
+        note: Callback for messages about waiting and changes.
 
     Raises:
-        BadConfiguration: It belongs to somebody with other credentials.
+        BadConfiguration: The node belongs to a client with other credentials.
     """
     user, _, password = where.credentials.partition(":")
     acl = [make_acl("world", "anyone", read=True), make_digest_acl(user, password, all=True)]
-    told_at = -TOLD_S
+    noted_at = -TOLD_S
     while True:
         try:
             if _asked(where, lambda client: _owned(client, where.path, acl, note)):
                 return
         except (KazooException, KazooTimeoutError, OSError) as error:
-            if time.monotonic() - told_at >= TOLD_S:
-                told_at = time.monotonic()
+            if time.monotonic() - noted_at >= TOLD_S:
+                noted_at = time.monotonic()
                 note(f"waiting for ZooKeeper at {where.servers} to answer: {error!r}")
         time.sleep(AGAIN_S)
 
 
 def _open_to(acls: Sequence[Any], acl: Sequence[Any]) -> bool:
-    """Whether somebody beyond `acl` may do more than read."""
-    return any(each.perms & ~Permissions.READ and each not in acl for each in acls)
+    """Return whether a client beyond `acl` may do more than read."""
+    return any(entry.perms & ~Permissions.READ and entry not in acl for entry in acls)
 
 
 def _owned(client: KazooClient, path: str, acl: list[Any], note: Callable[[str], None]) -> bool:
+    """Create or restrict the node. Return False if another client created it at that moment."""
     try:
         if client.exists(path) is None:
             client.ensure_path(path.rpartition("/")[0] or "/", acl)
             client.create(path, b"", acl)
         if _open_to(client.get_acls(path)[0], acl):
             client.set_acls(path, acl)
-            note(f"{path} in ZooKeeper was open to others: from now on masters alone write there")
-    except NodeExistsError:  # another master was faster, or an agent
+            note(f"{path} in ZooKeeper was open to other clients: only masters may write there from now on")
+    except NodeExistsError:  # another master or an agent created it meanwhile
         return False
     except NoAuthError:
         raise BadConfiguration(

@@ -1,13 +1,13 @@
-"""Make the distribution's library loadable on a current system, in place, without moving a byte.
+"""Patches that make the distribution's library loadable on a current system, in place, without moving a byte.
 
-It was linked on an old one: it NEEDs libssl and libcrypto 1.0.0, libcurl with the CURL_OPENSSL_3 symbol
+It was linked on an old system: it NEEDs libssl and libcrypto 1.0.0, libcurl with the CURL_OPENSSL_3 symbol
 version, Subversion and APR. None of the code that is used here calls them, so
 
 1. their DT_NEEDED entries are pointed at libc.so.6 (a second NEEDED of one library is harmless);
 2. their version requirements (.gnu.version_r) are pointed at libc too and get VER_FLG_WEAK, so that ld.so
    does not insist on, say, OPENSSL_1.0.0 in libc;
 3. the undefined symbols that come from them (and from Python 2, which the extension module in the file
-   refers to) become STB_WEAK. Unresolved they are null: calling one is a clean crash at address 0.
+   refers to) become STB_WEAK. Unresolved they are null: calling one crashes at address 0.
 
 Source: the System V ABI (Elf64_Dyn, Elf64_Sym) and the LSB (Elf64_Verneed, Elf64_Vernaux).
 """
@@ -26,7 +26,7 @@ DROP: Final = frozenset(
     {
         "libssl.so.1.0.0",  # TLS between libprocess peers: off by default
         "libcrypto.so.1.0.0",  # JWT secrets of executors: off by default
-        "libcurl.so.4",  # used by mesos-fetcher, which is not in the distribution; the agent does without
+        "libcurl.so.4",  # used by mesos-fetcher, which is not in the distribution; see `cxx.do_without_curl`
         "libsvn_delta-1.so.1",  # diffs in the registry's log: off by default
         "libsvn_subr-1.so.1",
         "libapr-1.so.0",
@@ -43,10 +43,10 @@ Write = tuple[int, bytes]  # file offset, new bytes
 
 
 def patch(path: Path) -> None:
-    """Patch the file.
+    """Patch the library file.
 
     Raises:
-        Damaged: It is another build than the one that this was made for.
+        Damaged: The file is not the build for which the patches were made.
     """
     with path.open("r+b") as file:
         elf: Any = ELFFile(file)
@@ -79,6 +79,7 @@ def _needed(elf: Any, libc: int) -> Iterator[Write]:
 
 
 def _versions(elf: Any, file: BinaryIO, strings: Any, libc: int) -> Iterator[Write]:
+    """Yield the writes that redirect and weaken version requirements of libraries in DROP."""
     offset = elf.get_section_by_name(".gnu.version_r")["sh_offset"]
     while True:
         file.seek(offset)

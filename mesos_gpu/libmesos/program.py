@@ -1,7 +1,7 @@
-"""What the master and the agent have in common: what they make of their flags before Mesos sees them, and that they
-go on when the time of day was set.
+"""Common parts of the master and agent programs: reading of flags before Mesos gets them, and handling of changes of
+the system clock.
 
-Only the standard library is used, and little of it: these programs start bare.
+Only the standard library is used, and little of it: these programs start with a bare interpreter.
 """
 
 from __future__ import annotations
@@ -21,35 +21,33 @@ if TYPE_CHECKING:
 
     from mesos_gpu.libmesos.cxx import Mesos
 
-#: Flags that libprocess takes from its environment, as main.cpp hands them on.
+#: Flags that libprocess reads from its environment; main.cpp passes them on too.
 _OF_LIBPROCESS: Final = ("ip", "port", "advertise_ip", "advertise_port")
 _ZK, _FILE = "zk://", "file://"
-#: For less than that Mesos stands still by itself: starting anew takes as long.
+#: A smaller step back only stalls Mesos for that long, and a restart would take as long.
 BACK_S: Final = 5.0
-#: For less than that Mesos stands still by itself, too.
+#: A smaller step ahead stalls Mesos for less than this.
 AHEAD_S: Final = 1.0
 _LOOK_S: Final = 1.0
 _AT_ONCE_S: Final = 0.05
-_STREAMS: Final = 2  # the greatest descriptor of them
-#: The byte that a program of the cluster waits for on its standard input.
+_STREAMS: Final = 2  # the highest descriptor of the standard streams
+#: Byte that a program of the cluster waits for on its standard input.
 GO: Final = b"\n"
 
 
 class ZooKeeper:
-    """zk://[USER:PASSWORD@]HOST:PORT,HOST:PORT/PATH.
+    """ZooKeeper URL zk://[USER:PASSWORD@]HOST:PORT,HOST:PORT/PATH.
 
     Attributes:
-        servers: As HOST:PORT,HOST:PORT.
+        servers: Servers as HOST:PORT,HOST:PORT.
         credentials: USER:PASSWORD; "" for none.
-        path: Of the node below which a cluster has everything; with its slash.
+        path: Path, with leading slash, of the node below which a cluster keeps everything.
+
+    Raises:
+        CallFailed: The text is not such a URL.
     """
 
     def __init__(self, url: str) -> None:
-        """Take a URL apart.
-
-        Raises:
-            CallFailed: It is no such URL.
-        """
         rest, self._url = url.removeprefix(_ZK), url
         authority, slash, path = rest.partition("/")
         self.credentials, _, self.servers = authority.rpartition("@")
@@ -58,19 +56,19 @@ class ZooKeeper:
             raise CallFailed(f"--zk={url}: not of the form zk://HOST:PORT,HOST:PORT/PATH")
 
     def __str__(self) -> str:
-        """The URL."""
+        """Return the URL."""
         return self._url
 
 
 def given(argv: list[str], not_wired: Mapping[str, str]) -> dict[str, str]:
-    """Flags by name, also those of the environment, as MESOS_NAME; --name stands for true, and --no-name for false.
+    """Return flags by name, also those of the environment (MESOS_NAME). --name means true, and --no-name false.
 
     Args:
-        argv: --name=value each.
-        not_wired: Flags whose code is not in the library; the one value that each may have, "" for none.
+        argv: Flags of the form --name=value.
+        not_wired: Flags whose code is not in the library, with the only allowed value of each; "" for none.
 
     Raises:
-        CallFailed: One is no flag, or is not wired.
+        CallFailed: An argument is not a flag, or a flag needs code that is not in the library.
     """
     flags = {name[6:].lower(): value for name, value in os.environ.items() if name.startswith("MESOS_")}
     for argument in argv:
@@ -81,19 +79,19 @@ def given(argv: list[str], not_wired: Mapping[str, str]) -> dict[str, str]:
         flags[name[3:] if negated else name] = value if equals else str(not negated).lower()
     for name, only in not_wired.items():
         if flags.get(name, only).lower() != only.lower():
-            may = f"it can only be {only}" if only else "leave it out"
+            remedy = f"the only value is {only}" if only else "leave it out"
             raise CallFailed(
-                f"--{name}={flags[name]} is not in this Mesos: {may}, or run Mesos' own binaries"
+                f"--{name}={flags[name]} is not in this Mesos: {remedy}, or run Mesos' own binaries"
             )
     return flags
 
 
 def listen(flags: Mapping[str, str], port: int) -> None:
-    """Tell libprocess where to listen and what to call itself. It must come before libprocess starts.
+    """Set the environment from which libprocess takes its addresses; must be called before libprocess starts.
 
     Args:
-        flags: As of `given`.
-        port: That it listens at if no flag says.
+        flags: Flags as returned by `given`.
+        port: Port if no flag gives one.
     """
     os.environ.setdefault("LIBPROCESS_PORT", str(port))
     for name in _OF_LIBPROCESS:
@@ -102,13 +100,13 @@ def listen(flags: Mapping[str, str], port: int) -> None:
 
 
 def zookeeper(value: str) -> ZooKeeper | None:
-    """The flag --zk; None for "".
+    """Return the ZooKeeper of the flag --zk; None for "".
 
     Args:
-        value: zk://…, or file://PATH of a file that holds it: nobody else then sees its password.
+        value: zk://… URL, or file://PATH of a file with it, so that its password is not on the command line.
 
     Raises:
-        CallFailed: The file cannot be read, or it is no such URL.
+        CallFailed: The file cannot be read, or the URL is invalid.
     """
     if value.startswith(_FILE):
         try:
@@ -120,25 +118,30 @@ def zookeeper(value: str) -> ZooKeeper | None:
 
 
 def ahead() -> float:
-    """How far the time of day is ahead of the clock that nobody sets, in seconds."""
+    """Return by how many seconds the system time is ahead of the monotonic clock."""
     while True:
         before, now, after = time.monotonic(), time.time(), time.monotonic()
-        if after - before < _AT_ONCE_S:  # it was not stopped between the two
+        if after - before < _AT_ONCE_S:  # the process was not suspended between the readings
             return now - before
 
 
 class Watch:
-    """Compares the clocks."""
+    """Detector of steps of the system time.
+
+    Args:
+        ahead: Function that returns the difference of system time and monotonic clock.
+    """
 
     def __init__(self, ahead: Callable[[], float] = ahead) -> None:
-        """Begin with what they show now. `ahead`: asks them."""
         self._ahead = ahead
         self._latest = self._farthest = ahead()
 
     def step_s(self) -> float:
-        """By how much the time of day was set, in seconds, if that counts; else 0. More than 0: so far ahead since the
-        last look. Less: it is so far behind what it would be if it had never been set back, as after a step ahead that
-        is undone, for timers were made meanwhile."""
+        """Return the seconds by which the system time was set, if large enough to matter; else 0.
+
+        A positive number is the step ahead since the last call. A negative number is how far the time is behind its
+        furthest advance; it counts also when a step ahead is undone, because timers were created meanwhile.
+        """
         before, self._latest = self._latest, self._ahead()
         self._farthest = max(self._farthest, self._latest)
         if (back_s := self._farthest - self._latest) > BACK_S:
@@ -148,17 +151,17 @@ class Watch:
 
 
 def watch_clock(name: str, lib: Mesos) -> None:
-    """Have Mesos go on when the time of day was set, and say so on its standard error.
+    """Keep Mesos working when the system time is set, and log such a change to standard error.
 
-    Its timers go by the time of day, and it looks at them at times that it plans by that, too. Was it set ahead, a look
-    that was planned before for a later time keeps all others from being planned, for a minute after an agent's start:
-    the ends of tasks are not seen. So looks are planned anew. Was it set back, timers that wait do so until it has
-    caught up, also when it is set right again at once: offers, status updates and the ends of tasks stand still. So the
-    program starts anew, in its process. An agent takes up what runs there, and of several masters another one leads.
+    Mesos' timers use the system time, and so does the schedule by which it checks them. After a step ahead, a check
+    that was scheduled before prevents all others, for a minute after an agent's start: ends of tasks go unnoticed. So
+    checks are scheduled again. After a step back, waiting timers wait until the time has caught up, even if it is
+    corrected at once: offers, status updates and ends of tasks stall. So the program restarts itself in its process. An
+    agent recovers its running tasks, and of several masters another one leads.
 
     Args:
-        name: Of the program, for people.
-        lib: That it runs.
+        name: Name of the program for messages.
+        lib: Loaded library of Mesos.
     """
     threading.Thread(target=_watch, args=(name, Watch(), lib), daemon=True).start()
 
@@ -167,11 +170,11 @@ def _watch(name: str, clocks: Watch, lib: Mesos) -> None:
     never = threading.Event()
     while (step_s := clocks.step_s()) >= 0:
         if step_s:
-            _say(f"{name}: the time of day was set ahead by {step_s:.0f} s: timers are planned anew")
+            _say(f"{name}: the time of day was set ahead by {step_s:.0f} s: timers were rescheduled")
             lib.plan_timers()
         never.wait(_LOOK_S)
     _say(
-        f"{name}: the time of day was set back by {-step_s:.0f} s: starting anew, or timers would wait as long"
+        f"{name}: the time of day was set back by {-step_s:.0f} s: restarting, because timers would wait as long"
     )
     again()
 
@@ -181,7 +184,7 @@ def _say(text: str) -> None:
 
 
 def again() -> None:
-    """Start this very command in this process. Of its files it has only its standard streams, as at its first start."""
+    """Execute this very command again in this process, which passes on only its standard streams."""
     reads, writes = os.pipe()
     os.write(writes, GO)
     os.dup2(reads, 0)

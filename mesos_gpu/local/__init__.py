@@ -1,3 +1,3 @@
-"""A real Apache Mesos 1.11.0 cluster on this machine: `cluster` runs the programs of `mesos_gpu.libmesos`, and `stack`
-adds simulated GPUs and the scheduler.
+"""A real Apache Mesos 1.11.0 cluster on this machine: `cluster` runs the programs of `mesos_gpu.libmesos`; `stack` adds
+simulated GPUs and the scheduler.
 """

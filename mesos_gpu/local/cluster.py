@@ -1,4 +1,4 @@
-"""A real Mesos cluster on this machine: one master and any number of agents, each a process of its own."""
+"""A real Mesos cluster on this machine: masters and agents, each a process of its own."""
 
 import contextlib
 import http.client
@@ -27,20 +27,20 @@ from mesos_gpu.local.zookeeper import ZooKeeper
 
 logger = logging.getLogger(__name__)
 Isolation = Literal["auto", "linux", "posix"]
-#: What gives containers cgroups of their own that control devices: Mesos' isolator cgroups/devices (v1), or the
-#: launch helper (v2, as Mesos does after 1.11); "" for nothing.
+#: Provider of a cgroup for each container that controls devices: Mesos' isolator cgroups/devices (v1), or the launch
+#: helper (v2, as in Mesos after 1.11); "" for none.
 Devices = Literal["mesos", "cgroup2", ""]
 _LAUNCHERS: Final[dict[str, dict[str, str]]] = {
     "posix": {"launcher": "posix", "isolation": "posix/cpu,posix/mem,filesystem/posix"},
-    # cgroups/devices and cgroups/pids would add 10 % to a launch (0.105 s to RUNNING against 0.096 s) and
-    # nothing uses them yet: AgentSpec.flags can ask for them.
+    # cgroups/devices and cgroups/pids would add 10 % to a launch (0.105 s to RUNNING instead of 0.096 s), and
+    # nothing needs them by default: AgentSpec.flags can enable them.
     "linux": {"launcher": "linux", "isolation": "cgroups/cpu,cgroups/mem,filesystem/posix"},
 }
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _MASTER_FLAGS: Final = {
-    # Its agents are known after a kill -9 of it.
+    # Agents are still known after the master was killed and restarted.
     "registry": "replicated_log",
-    # An agent notices a new master only by the pings that it misses.
+    # An agent notices a new master only by missing pings.
     "agent_ping_timeout": "1secs",
     "max_agent_ping_timeouts": "4",
     "allocation_interval": "50ms",
@@ -49,35 +49,56 @@ _MASTER_FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """What an agent of the cluster has and how it is started.
+    """Resources, attributes and flags of one agent of the cluster.
 
     Raises:
-        BadConfiguration: An attribute that Mesos would read as something else.
+        BadConfiguration: Mesos would misread an attribute.
     """
 
     resources: Mapping[str, float] = field(default_factory=lambda: {"cpus": 4, "mem": 4096})  # and disk, gpus
     attributes: Mapping[str, str] = field(default_factory=dict)
-    executor_environment: Mapping[str, str] = field(default_factory=dict)  # all that executors get, and PATH
-    flags: Mapping[str, str] = field(default_factory=dict)  # further flags of mesos-agent; these win
+    executor_environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # environment of executors, besides PATH
+    flags: Mapping[str, str] = field(default_factory=dict)  # flags of mesos-agent that override the cluster's
     ip: str = ""  # a loopback address of its own; "" for the cluster's
 
     def __post_init__(self) -> None:
-        """Check what Mesos' own text format, name:value;name:value, cannot hold. (1.11.0 drops blanks
-        silently: "Tesla A" becomes "TeslaA".)"""
+        """Refuse attributes that Mesos' text format, name:value;name:value, cannot hold.
+
+        1.11.0 drops blanks silently: "Tesla A" becomes "TeslaA".
+        """
         for name, value in self.attributes.items():
             if ":" in name or ";" in name + value or re.search(r"\s", name + value):
                 raise BadConfiguration(
-                    f"Mesos cannot hold the attribute {name}={value!r}",
+                    f"Mesos cannot store the attribute {name}={value!r}",
                     remedy="use no blank, no ';', and no ':' in the name",
                 )
 
 
 class Cluster:
-    """A context manager. Stopping removes all that it made; so does the next start after its own kill -9.
+    """Context manager of a cluster. `stop` removes all that it created; so does the next start after a kill -9.
 
-    directory: holds cluster.json, libexec/, master/ and agent-N/, each with log and work/. Tasks of other
-    users than this one need every directory above it to be passable.
-    images: `docker save` archives for containers with images, as `<images>/<name>:<tag>.tar`.
+    Args:
+        directory: Directory of cluster.json, libexec/, master/ and agent-N/, the latter with log and work/. Tasks of
+            other users need execute permission on every directory above it.
+        agents: Agents of the cluster.
+        ip: Address of all processes that have no host or address of their own.
+        master_port: Port of the master; None for a free one.
+        master_flags: Flags of masters that override the cluster's.
+        isolation: Isolation of containers; "auto" chooses by what the machine supports.
+        images: Directory of `docker save` archives, as `<images>/<name>:<tag>.tar`, for containers with images.
+        devices: Provider of cgroups that control devices.
+        secure: Credentials and access lists; None for a cluster without authentication.
+        masters: Number of masters; several elect a leader through as many ZooKeeper servers, which are started too.
+        network: Network in which each master, with its ZooKeeper, and each agent gets a host of its own; None to use
+            this machine's addresses.
+        meeting: Whether to start ZooKeeper for a single master too, for schedulers to meet in.
+
+    Raises:
+        BadConfiguration: A flag is given that the cluster itself must set.
+        Unavailable: isolation="linux", images or devices without root or cgroup v1 (v2 for devices="cgroup2");
+            isolation="posix" with images or devices; no free port; no ZooKeeper.
     """
 
     def __init__(
@@ -96,17 +117,6 @@ class Cluster:
         network: Network | None = None,
         meeting: bool = False,
     ) -> None:
-        """Nothing runs yet, and nothing is written. master_port: None for a free one. secure: None asks nobody who
-        they are. masters: several elect a leader through as many servers of ZooKeeper, which are started, too.
-        meeting: whether there is a ZooKeeper also for one master, for others to meet in.
-        network: where each master, with its ZooKeeper, and each agent gets a host of its own; None: all are on this
-        machine's addresses.
-
-        Raises:
-            BadConfiguration: A flag that the cluster itself must set.
-            Unavailable: isolation="linux", images or devices, and not root, or no cgroup v1 (or v2, for
-                devices="cgroup2"); isolation="posix" with images or devices; no free port; no ZooKeeper.
-        """
         if masters > 1 or meeting:
             zookeeper.check()
         self.directory = Path(os.path.realpath(directory))
@@ -133,21 +143,21 @@ class Cluster:
 
     @property
     def fixed_ports(self) -> tuple[int, int]:
-        """First and last of the ports that every agent offers."""
+        """First and last port of the block that every agent offers."""
         return self._task_ports.fixed
 
     @property
     def master(self) -> Master:
-        """The only one; of several, the first."""
+        """The first master, which is the only one unless several were requested."""
         return self.masters[0]
 
     @property
     def address(self) -> str:
-        """Where agents and frameworks find the master that leads."""
+        """Address of the leading master for agents and frameworks: a zk:// URL, or IP:PORT."""
         return zookeeper.url(self.zookeepers) if self._elects else f"{self.master.ip}:{self.master.port}"
 
     def leader(self) -> Master | None:
-        """The master that leads now and has recovered its registry; None while none does."""
+        """Return the master that leads and has recovered its registry; None if no master leads."""
         for master in self.masters:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if master.running and master.ready():
@@ -155,13 +165,13 @@ class Cluster:
         return None
 
     def _free_port(self, ip: str, width: int = 1) -> int:
-        """The first of some ports in a row that no process of the cluster is to have."""
+        """Return the first of `width` successive free ports, and reserve them within the cluster."""
         port = free_port(ip, self._ports, width)
         self._ports.update(range(port, port + width))
         return port
 
     def _ensemble(self, hosts: Sequence[Host | None]) -> tuple[ZooKeeper, ...]:
-        """A server of ZooKeeper beside each master."""
+        """Create a ZooKeeper server beside each master."""
         servers: list[ZooKeeper] = []
         for number, host in enumerate(hosts, 1):
             ip = host.ip if host else self.ip
@@ -172,6 +182,7 @@ class Cluster:
         return tuple(servers)
 
     def _master(self, number: int, host: Host | None, port: int | None, more: Mapping[str, str]) -> Master:
+        """Create the handle of a master, with its flags."""
         ip = host.ip if host else self.ip
         directory = self.directory / (f"master-{number}" if self._elects else "master")
         port = port or (5050 if host else self._free_port(ip))
@@ -185,12 +196,12 @@ class Cluster:
         }
         master = Master(directory, ip, port, _flags(flags, directory, ip, port), host)
         master.secure = self._secure
-        if self._elects:  # another is asked then
+        if self._elects:  # another master can be asked instead
             master.answers_in_s = 1.0
         return master
 
     def _election(self) -> dict[str, str]:
-        """Flags of a master that is one of several."""
+        """Return the flags of a master that is one of several."""
         if not self._elects:
             return {}
         quorum = str(len(self.zookeepers) // 2 + 1)
@@ -198,11 +209,12 @@ class Cluster:
             "zk": self.address,
             "quorum": quorum,
             "zk_session_timeout": "2secs",
-            # Without a quorum a leader ends itself after that long; it does not go on when there is one again.
+            # A leader without a quorum ends after that time; it would not recover when the quorum returns.
             "registry_fetch_timeout": "5secs",
         }
 
     def _agent(self, spec: AgentSpec, agents: int) -> Agent:
+        """Create the handle of an agent, with its resources and flags."""
         number = len(self.agents) + 1
         directory = self.directory / f"agent-{number}"
         host = self.network.add(f"a{number}") if self.network else None
@@ -212,7 +224,7 @@ class Cluster:
         amounts = {"disk": 10000, **spec.resources}
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
-            # All agents are on this machine: a task must not bind ports that another agent gives to its tasks.
+            # All agents are on this machine: a task must not bind ports that another agent offers.
             port_ranges.SETTING: port_ranges.text_of((self._task_ports.fixed, self._task_ports.block)),
             **(self._secure.executor_environment() if self._secure else {}),
             **spec.executor_environment,
@@ -244,9 +256,12 @@ class Cluster:
         return agent
 
     def _container_flags(self, directory: Path) -> dict[str, str]:
-        """What an agent needs besides for images and devices. linux/nnp: a setuid file of an image would else make
-        its caller root, who may change the rules of the container's cgroup. namespaces/ipc: System V's shared memory
-        and POSIX queues would else be those of all containers."""
+        """Return an agent's flags for images and devices.
+
+        linux/nnp: otherwise a setuid file of an image would make its caller root, who may change the rules of the
+        container's cgroup. namespaces/ipc: otherwise all containers would share System V shared memory and POSIX
+        queues.
+        """
         launcher = _LAUNCHERS[self.isolation]["isolation"]
         flags = {}
         if self.images:
@@ -258,17 +273,19 @@ class Cluster:
                 "docker_registry": str(self.images),
                 "docker_store_dir": str(directory / "store"),
             }
-            if (_CGROUPS / "pids").is_dir():  # version 1: the number of an image's processes is limited there
+            if (
+                _CGROUPS / "pids"
+            ).is_dir():  # only cgroup v1 needs it to limit the number of an image's processes
                 launcher += ",cgroups/pids"
         if self.devices == "mesos":
             launcher += ",cgroups/devices"
         return {"isolation": launcher, **flags}
 
     def add_agent(self, spec: AgentSpec) -> Agent:
-        """Add an agent; in a cluster that is started, it is started and waited for.
+        """Add an agent. If the cluster is running, start the agent and wait for it.
 
         Raises:
-            BadConfiguration, Unavailable: As of `Process.wait`. It stays in `agents`, so `stop` ends it.
+            BadConfiguration, Unavailable: See `Process.wait`. The agent stays in `agents`, so that `stop` ends it.
         """
         agent = self._agent(spec, max(len(self.agents), 1))
         self.agents += (agent,)
@@ -278,33 +295,33 @@ class Cluster:
         return agent
 
     def _cgroup2(self) -> str:
-        """Where the launch helper puts each container: as of `containerizer.main`."""
+        """Return the prefix of the agents' cgroups v2 for `containerizer.main`; "" without devices="cgroup2"."""
         mount = cgroup2() if self.devices == "cgroup2" else None
         return "" if mount is None else str(mount / leftovers.cgroup_prefix(self.directory))
 
     def _note(self, *agents: Agent) -> None:
-        """Note what agents are about to make."""
+        """Record the agents' directories and cgroups before they are created."""
         with leftovers.editing(self.directory) as record:
             record.networks = [self.network.name] if self.network else []
             record.entries += [agent.name for agent in agents]
             record.cgroup_roots += [agent.cgroup_root for agent in agents]
 
     def start(self, tell: Callable[[str], None] = lambda _: None) -> Self:
-        """Clean up after an earlier owner, start everything, wait until all agents are registered.
+        """Clean up after an earlier owner, start all processes, and wait until all agents are registered.
 
         Args:
-            tell: Function that is called with what is waited for next, in words.
+            tell: Progress callback, called with a description of what is waited for next.
 
         Raises:
-            Conflict: The directory is another living cluster's.
+            Conflict: The directory belongs to another running cluster.
             BadConfiguration: Mesos refuses a flag; the message has its text.
-            Unavailable: Something is missing, or does not come up.
+            Unavailable: Something is missing, or does not start.
         """
         if self.images is not None and not self.images.is_dir():
-            raise Unavailable(f"{self.images} is no directory", remedy="make it, or leave images out")
+            raise Unavailable(f"{self.images} is not a directory", remedy="create it, or omit images")
         library = fetch.libmesos()
         first = (*self.zookeepers, *self.masters)
-        leftovers.claim(self.directory, entries=["libexec", *(each.directory.name for each in first)])
+        leftovers.claim(self.directory, entries=["libexec", *(process.directory.name for process in first)])
         self._started = True
         try:
             helpers.write(self.directory / "libexec", library, self._cgroup2())
@@ -332,10 +349,10 @@ class Cluster:
         return self
 
     def await_leader(self, timeout_s: float = 120) -> Master:
-        """The master that leads, as soon as one does.
+        """Wait until a master leads, and return it.
 
         Raises:
-            BadConfiguration, Unavailable: One ended that must not, or none leads in time.
+            BadConfiguration, Unavailable: The only master ended, or none leads in time.
         """
 
         def leader() -> Master | None:
@@ -347,20 +364,20 @@ class Cluster:
         return poll("a master that leads", leader, timeout_s)
 
     def stop(self, *, grace_s: float = 6.0) -> None:
-        """End and remove everything; harmless if nothing runs. Agents are asked first: they unregister and
-        shut their executors down, for which those have `executor_shutdown_grace_period`, by default 5 s.
+        """End all processes and remove what they created; harmless if nothing runs.
+
+        Agents are signalled first: they unregister and shut down their executors, which get
+        `executor_shutdown_grace_period`, by default 5 s.
 
         Raises:
-            Conflict: Something would not go away; the message names it.
+            Conflict: A process or cgroup could not be removed; the message names it.
         """
         if not self._started:
             return
         try:
             leftovers.note_processes(self.directory)
-        except (
-            OSError
-        ) as error:  # a full disk: what ends first takes its children along only if they are found later
-            logger.warning("processes of the cluster could not be noted: %s", error.strerror)
+        except OSError as error:  # e.g. a full disk: children of processes that end first may then be missed
+            logger.warning("processes of the cluster could not be recorded: %s", error.strerror)
         first = (*self.masters, *self.zookeepers)
         for process in (*first, *self.agents):
             process.send(signal.SIGCONT)
@@ -377,7 +394,7 @@ class Cluster:
 
     @staticmethod
     def clean_up(directory: Path) -> None:
-        """Clean up after a cluster that was killed, as `leftovers.clean_up` does."""
+        """Clean up after a cluster whose owner was killed, as `leftovers.clean_up` does."""
         leftovers.clean_up(directory)
 
     def __enter__(self) -> Self:
@@ -388,10 +405,10 @@ class Cluster:
 
 
 def _flags(flags: Mapping[str, str], directory: Path, ip: str, port: int, **ours: str) -> dict[str, str]:
-    """All flags of a process: those that may be chosen, then `ours`, on which the clean-up depends.
+    """Return all flags of a process: those that may be chosen, and `ours`, which the clean-up depends on.
 
     Raises:
-        BadConfiguration: One of ours is among the others.
+        BadConfiguration: A flag of `ours` is also among the others.
     """
     ours |= {"work_dir": str(directory / "work"), "ip": ip, "port": str(port)}
     if both := sorted(flags.keys() & ours.keys()):
@@ -400,10 +417,10 @@ def _flags(flags: Mapping[str, str], directory: Path, ip: str, port: int, **ours
 
 
 def choose_isolation(wish: Isolation) -> Literal["linux", "posix"]:
-    """`linux` (cgroups) for root on a host with cgroup v1 controllers, else `posix`, unless wished otherwise.
+    """Return `linux` (cgroups) for root on a host with cgroup v1 controllers, else `posix`, or what `wish` demands.
 
     Raises:
-        Unavailable: linux is wished and impossible.
+        Unavailable: linux is demanded but impossible.
     """
     mounted = {path for path in leftovers.hierarchies() if os.access(path, os.W_OK)}
     missing = [name for name in ("cpu", "cpuacct", "memory", "freezer") if _CGROUPS / name not in mounted]
@@ -416,7 +433,7 @@ def choose_isolation(wish: Isolation) -> Literal["linux", "posix"]:
 
 
 def _check_containers(isolation: Isolation, images: Path | None, devices: Devices) -> None:
-    """See that there is what containers with images, or with cgroups for devices, need besides.
+    """Check for what containers with images, or with cgroups for devices, need in addition.
 
     Raises:
         Unavailable: Something is missing.
@@ -433,12 +450,12 @@ def _check_containers(isolation: Isolation, images: Path | None, devices: Device
     if lack:
         raise Unavailable(
             f"no images or devices for containers: {lack}",
-            remedy="provide it, or leave images and devices out",
+            remedy="provide it, or omit images and devices",
         )
 
 
 def lack_of_images() -> str:
-    """Return why containers of this machine cannot have images, in words; "" if they can."""
+    """Return why containers on this machine cannot have images; "" if they can."""
     try:
         _check_containers(choose_isolation("linux"), Path("/"), "mesos")
     except Unavailable as error:
@@ -447,5 +464,5 @@ def lack_of_images() -> str:
 
 
 def cgroup2() -> Path | None:
-    """Where the cgroup v2 hierarchy is mounted, alone or beside those of v1."""
+    """Return the mount point of the cgroup v2 hierarchy, alone or beside those of v1; None if it is not writable."""
     return next((path for path in leftovers.hierarchies("cgroup2") if os.access(path, os.W_OK)), None)

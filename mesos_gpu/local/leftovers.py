@@ -1,7 +1,7 @@
-"""What a cluster made on this machine, noted before it is made, and how all of it is removed.
+"""Record of what a cluster creates on this machine, written before it is created, and its removal.
 
-The note is a JSON file in the cluster's directory. A cluster's own `stop` and the clean-up after an owner
-that was killed are the same code, so that the second is tested as often as the first.
+The record is a JSON file in the cluster's directory. A cluster's own `stop` and the clean-up after an owner that was
+killed use the same code, so that the second is tested as often as the first.
 """
 
 import contextlib
@@ -23,38 +23,38 @@ from mesos_gpu.errors import Conflict, Damaged
 from mesos_gpu.local import network
 
 RECORD: Final = "cluster.json"
-#: In the environment of every master and agent: the cluster's directory.
+#: Environment variable of every master and agent with the cluster's directory.
 MARK: Final = "MESOS_GPU_CLUSTER"
-#: MARK, and what Mesos gives to executors and tasks: paths under the agent's directories.
+#: MARK, and variables that Mesos sets for executors and tasks: paths below the agent's directories.
 _MARKS: Final = (MARK, "MESOS_DIRECTORY", "MESOS_SANDBOX")
 _CGROUP_ROOT: Final = re.compile(r"mesos_gpu-[0-9a-f]{10}-[0-9]+")
 _ENTRY: Final = re.compile(r"libexec|master(-[0-9]+)?|zookeeper-[0-9]+|agent-[0-9]+")
-_LOCK: Final = threading.Lock()  # the note is read, changed and written
+_LOCK: Final = threading.Lock()  # held while the record is read, changed and written
 _MNT_DETACH: Final = 2  # umount2(2)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A process that cannot be mistaken for a later one with its number."""
+    """A process, identified by its id and start time, as the id may be reused."""
 
     pid: int
     start_ticks: int  # since boot: field 22 of /proc/PID/stat, proc(5)
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """The living process `pid`; None if there is none, or a zombie."""
+        """Return the identity of the living process `pid`; None if no such process lives, or it is a zombie."""
         fields = _stat(pid)
         return cls(pid, int(fields[19])) if fields and fields[0] != "Z" else None
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs."""
+        """Whether this very process is still running."""
         return Identity.of(self.pid) == self
 
 
 @dataclass(slots=True)
 class Record:
-    """Whose the cluster is, and what it made or is about to make."""
+    """Owner of a cluster, and everything that the cluster created or is about to create."""
 
     directory: Path
     owner: Identity
@@ -65,7 +65,7 @@ class Record:
     networks: list[str] = field(default_factory=list)  # names of bridges
 
     def save(self) -> None:
-        """Write it, atomically."""
+        """Write the record atomically."""
         content = {k: v for k, v in asdict(self).items() if k != "directory"}
         part = self.directory / f"{RECORD}.part"
         part.write_text(json.dumps({"version": 1, **content}, indent=1) + "\n")
@@ -73,10 +73,10 @@ class Record:
 
     @classmethod
     def load(cls, directory: Path) -> Self | None:
-        """The note in a directory; None if there is none.
+        """Read the record in a directory; None without a record.
 
         Raises:
-            Damaged: It is not one that a cluster wrote. Nothing is removed on its word then.
+            Damaged: The file was not written by a cluster of this version; nothing is removed by it.
         """
         path = directory / RECORD
         try:
@@ -96,10 +96,10 @@ class Record:
 
 
 def own(directory: Path) -> Record:
-    """The note of this process' cluster.
+    """Return the record of this process' cluster.
 
     Raises:
-        Conflict: This process has no cluster there.
+        Conflict: This process has no cluster in the directory.
     """
     record = Record.load(directory)
     if record is None or record.owner != Identity.of(os.getpid()):
@@ -109,7 +109,7 @@ def own(directory: Path) -> Record:
 
 @contextlib.contextmanager
 def editing(directory: Path) -> Iterator[Record]:
-    """The note of this process' cluster, to be changed; it is saved at the end. Raises as `own`."""
+    """Yield the record of this process' cluster for changes; it is saved at the end. Raises what `own` raises."""
     with _LOCK:
         record = own(directory)
         yield record
@@ -118,51 +118,50 @@ def editing(directory: Path) -> Iterator[Record]:
 
 def _damaged(path: Path) -> Damaged:
     return Damaged(
-        f"{path} is not the note of a cluster of this version",
+        f"{path} is not the record of a cluster of this version",
         remedy=f"end what runs under {path.parent}, then remove it: rm -r {path.parent}",
     )
 
 
 def cgroup_root(directory: Path, number: int) -> str:
-    """Name of the top cgroup of an agent, in each hierarchy."""
+    """Return the name of an agent's top cgroup, which is the same in each hierarchy."""
     return f"{cgroup_prefix(directory)}-{number}"
 
 
 def cgroup_prefix(directory: Path) -> str:
-    """How the names of a cluster's top cgroups begin."""
+    """Return the prefix of the names of a cluster's top cgroups."""
     return f"mesos_gpu-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:10]}"
 
 
 def claim(directory: Path, entries: list[str]) -> None:
-    """Make the directory this process' own, after a clean-up. `entries`: what will be made in it.
+    """Clean up a directory and record this process as its owner. `entries`: names that will be created in it.
 
     Raises:
-        Conflict: A living process has a cluster there, or there is something else that a cluster's files
-            would overwrite.
-        Damaged: The note in it cannot be read.
+        Conflict: A living process has a cluster there, or the cluster's files would overwrite others.
+        Damaged: The record in it cannot be read.
     """
     clean_up(directory)
     foreign = sorted(p.name for p in directory.glob("*") if _ENTRY.fullmatch(p.name))
     if foreign:
         raise Conflict(
-            f"{directory} holds {', '.join(foreign)}, which no cluster of ours made",
+            f"{directory} holds {', '.join(foreign)}, which were not created by a cluster of this program",
             remedy="choose another directory, or remove these",
         )
-    made = not directory.exists()
+    is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
-    if made:
-        directory.chmod(0o755)  # whatever the umask: tasks of other users pass through it
+    if is_new:
+        directory.chmod(0o755)  # whatever the umask: tasks of other users need access below it
     owner = Identity.of(os.getpid())
     assert owner is not None
-    Record(directory, owner, made, entries=entries).save()
+    Record(directory, owner, is_new, entries=entries).save()
 
 
 def clean_up(directory: Path) -> None:
-    """Remove what the cluster of an owner that is gone left for this directory; harmless if there is nothing.
+    """Remove what a cluster left in this directory when its owner died; harmless if there is nothing.
 
     Raises:
-        Conflict: Its owner is alive; or something would not go away, which the message names.
-        Damaged: The note cannot be read.
+        Conflict: The owner is alive; or something could not be removed, which the message names.
+        Damaged: The record cannot be read.
     """
     directory = Path(os.path.realpath(directory))
     record = Record.load(directory)
@@ -177,11 +176,11 @@ def clean_up(directory: Path) -> None:
 
 
 def remove(record: Record, *, timeout_s: float = 20.0) -> None:
-    """End and remove all that is noted, the note last.
+    """End and remove everything in the record, the record itself last.
 
     Raises:
-        Conflict: Something would not go away in time.
-        Unavailable: A network would not.
+        Conflict: Something could not be removed in time.
+        Unavailable: A network could not be removed.
     """
     deadline = time.monotonic() + timeout_s
     while left := [*_kill(processes(record)), *_remove_cgroups(record.cgroup_roots)]:
@@ -200,24 +199,24 @@ def remove(record: Record, *, timeout_s: float = 20.0) -> None:
             shutil.rmtree(path)
     (record.directory / RECORD).unlink()
     if record.made_directory:
-        with contextlib.suppress(OSError):  # somebody else put something there: theirs to remove
+        with contextlib.suppress(OSError):  # files that others put there are theirs to remove
             record.directory.rmdir()
 
 
 def processes(record: Record) -> set[int]:
-    """Every living process of the cluster: the noted ones, those marked by their environment, and what shares
-    a session with or descends from these; never this process, its ancestors, and others of their sessions."""
+    """Return the ids of all living processes of the cluster.
+
+    These are the recorded ones, those marked by their environment, and those that share a session with them or descend
+    from them; never this process, its ancestors, or others of their sessions.
+    """
     stats = dict(_all_stats())
     own = set(_ancestors(os.getpid(), stats))
-    kept = {
-        "0",
-        str(os.getsid(0)),
-        *(stats[pid][3] for pid in own),
-    }  # a terminal's: also of whoever shares it
+    # A terminal's session is shared with other programs, so it does not make a process part of the cluster.
+    shared_sessions = {"0", str(os.getsid(0)), *(stats[pid][3] for pid in own)}
     noted = {process.pid for process in record.processes.values() if process.alive}
     members = noted | {pid for pid in stats.keys() - own if _is_marked(pid, record.directory)}
     while True:
-        sessions = {stats[pid][3] for pid in members if pid in stats} - kept
+        sessions = {stats[pid][3] for pid in members if pid in stats} - shared_sessions
         kin = {pid for pid, stat in stats.items() if int(stat[1]) in members or stat[3] in sessions} - own
         if kin <= members:
             return members
@@ -225,7 +224,7 @@ def processes(record: Record) -> set[int]:
 
 
 def note_processes(directory: Path) -> None:
-    """Note every process that now is of the cluster: one whose parents end first could not be found later."""
+    """Record every process of the cluster, because processes whose parents end first could not be found later."""
     with editing(directory) as record:
         record.processes |= {
             str(pid): identity for pid in processes(record) if (identity := Identity.of(pid))
@@ -233,7 +232,7 @@ def note_processes(directory: Path) -> None:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields 3 and on of /proc/PID/stat: state, ppid, pgrp, session, …; empty if it is gone."""
+    """Return fields 3 and following of /proc/PID/stat: state, ppid, pgrp, session, …; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -255,7 +254,7 @@ def _ancestors(pid: int, stats: dict[int, list[str]]) -> Iterator[int]:
 def _is_marked(pid: int, directory: Path) -> bool:
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # gone, or another user's: then it is none of ours
+    except OSError:  # the process is gone, or belongs to another user and so not to this cluster
         return False
     prefix = os.fsencode(f"{directory}/")
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0"))
@@ -272,13 +271,13 @@ def _kill(pids: Iterable[int]) -> list[str]:
 
 
 def hierarchies(kind: Literal["cgroup", "cgroup2"] = "cgroup") -> list[Path]:
-    """Where the cgroup hierarchies of version 1, or the one of version 2, are mounted."""
+    """Return the mount points of the cgroup hierarchies of version 1, or of the one of version 2."""
     lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
     return [Path(words[4]) for words in lines if words[words.index("-") + 1] == kind]
 
 
 def cgroups(roots: Iterable[str]) -> list[Path]:
-    """The cgroups under these roots, children first."""
+    """Return all cgroups below these roots, children first."""
     tops = [top / root for top in (*hierarchies(), *hierarchies("cgroup2")) for root in roots]
     return [Path(where) for top in tops for where, _, _ in os.walk(top, topdown=False)]
 
@@ -286,7 +285,7 @@ def cgroups(roots: Iterable[str]) -> list[Path]:
 def _remove_cgroups(roots: Iterable[str]) -> list[str]:
     left = []
     for cgroup in cgroups(roots):
-        with contextlib.suppress(OSError):  # gone meanwhile, or another hierarchy's
+        with contextlib.suppress(OSError):  # the cgroup is gone, or in a hierarchy without freezer
             (cgroup / "freezer.state").write_text("THAWED")  # a frozen process cannot die
         with contextlib.suppress(OSError):
             _kill([int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()])
@@ -300,7 +299,7 @@ def _remove_cgroups(roots: Iterable[str]) -> list[str]:
 
 
 def mounts(directory: Path, of: int | Literal["self"] = "self") -> list[str]:
-    """Mount points at and under a directory, the oldest first, as that process sees them."""
+    """Return the mount points at and below a directory as process `of` sees them, the oldest first."""
     lines = Path(f"/proc/{of}/mountinfo").read_text().splitlines()
     # proc(5): blanks and backslashes in paths are octal escapes
     points = [re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4]) for line in lines]
@@ -308,10 +307,10 @@ def mounts(directory: Path, of: int | Literal["self"] = "self") -> list[str]:
 
 
 def unmount(directory: Path) -> None:
-    """Undo the mounts under a directory: the isolator filesystem/linux makes work_dir a shared mount.
+    """Unmount everything below a directory: the isolator filesystem/linux makes work_dir a shared mount.
 
     Raises:
-        Conflict: One cannot be undone.
+        Conflict: A mount cannot be removed.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for point in reversed(mounts(directory)):

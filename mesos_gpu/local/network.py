@@ -1,7 +1,8 @@
-"""Hosts of a cluster on one machine: a network namespace with an address of its own for each, joined by a bridge.
+"""Hosts of a cluster on one machine: a network namespace with its own address for each, joined by a bridge.
 
-What is between two hosts can be cut, one way or both, and slowed: by rules inside a host's own namespace, which go with
-it. There is no default route, so that nobody waits for a resolver that does not answer. Needs root, iproute2, iptables.
+Traffic between two hosts can be cut, one way or both, and slowed, by rules inside a host's own namespace, which
+disappear with it. There is no default route, so that no program waits for a resolver that does not answer. Needs root,
+iproute2, iptables.
 """
 
 import hashlib
@@ -19,32 +20,37 @@ from typing import Final, Literal
 from mesos_gpu.errors import Unavailable
 
 Way = Literal["from", "to", "both"]
-#: Addresses for tests of networks (RFC 2544), of which each cluster has 256.
+#: Addresses for network tests (RFC 2544); each cluster uses 256 of them.
 _ADDRESSES: Final = ipaddress.ip_network("198.18.0.0/15")
-#: Names of a cluster's bridge, and, with a host's behind it, of its namespaces and links: at most 15 characters.
+#: Name of a cluster's bridge, and prefix of the names of its namespaces and links: at most 15 characters in all.
 NAME: Final = re.compile(r"mg[0-9a-f]{6}")
 _CHAIN: Final = {"from": ("INPUT", "-s", "--sport"), "to": ("OUTPUT", "-d", "--dport")}
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A namespace.
+    """A network namespace that acts as a host.
 
     Attributes:
-        namespace: Its name, as of ip-netns(8).
-        ip: Its address.
+        namespace: Name of the namespace for ip-netns(8).
+        ip: Address of the host.
     """
 
     namespace: str
     ip: str
 
     def inside(self, command: Sequence[str]) -> list[str]:
-        """The command, as a process of this host: with all of this machine but its network."""
+        """Return the command that runs a command on this host: in its network, with all else of this machine."""
         return ["nsenter", f"--net=/run/netns/{self.namespace}", "--", *command]
 
     def cut(self, peers: Iterable[str], way: Way = "both", port: int | None = None) -> None:
-        """Lose every packet from or to these addresses, as behind a broken switch: nobody is told. `port`: of the
-        peers, of TCP; None: every one."""
+        """Drop every packet from or to these addresses silently, as a broken switch does.
+
+        Args:
+            peers: Addresses of the other hosts.
+            way: Direction of the packets to drop.
+            port: TCP port of the peers; None for all packets.
+        """
         for peer in peers:
             for direction in _CHAIN if way == "both" else (way,):
                 chain, option, its_port = _CHAIN[direction]
@@ -52,13 +58,13 @@ class Host:
                 self._iptables("-A", chain, option, peer, *narrow, "-j", "DROP")
 
     def lose(self, share: float) -> None:
-        """Lose that share of the packets that come in, by chance."""
+        """Drop a random share (0 to 1) of incoming packets."""
         self._iptables(
             "-A", "INPUT", "-m", "statistic", "--mode", "random", "--probability", f"{share}", "-j", "DROP"
         )
 
     def slow(self, kbit_s: int) -> None:
-        """Send no faster than that; what does not fit waits up to 400 ms, and is lost then."""
+        """Limit the sending rate; packets that do not fit wait up to 400 ms, and are then lost."""
         _run("tc", "-n", self.namespace, "qdisc", "replace", "dev", "eth0", "root", "tbf",
              "rate", f"{kbit_s}kbit", "burst", "32kbit", "latency", "400ms")  # fmt: skip
 
@@ -73,17 +79,16 @@ class Host:
 
 
 class Network:
-    """The bridge and its hosts. `close` removes them, and so does `remove` after a kill -9."""
+    """Bridge and hosts of a cluster. `close` removes them, and so does `remove` after a kill -9.
+
+    Args:
+        directory: Directory of the cluster, from which all names are derived.
+
+    Raises:
+        Unavailable: This process is not root, or a program is missing.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Nothing is made yet; a range of addresses is chosen that nothing here uses.
-
-        Args:
-            directory: The cluster's, after which all is named.
-
-        Raises:
-            Unavailable: Not root, or a program is missing.
-        """
         check()
         digest = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()
         self.name = f"mg{digest[:6]}"
@@ -93,14 +98,14 @@ class Network:
 
     @property
     def ip(self) -> str:
-        """Address of this machine, on the bridge."""
+        """Address of this machine on the bridge."""
         return str(self._range[1])
 
     def add(self, name: str) -> Host:
-        """A host; its name has at most 6 characters.
+        """Add a host; its name has at most 6 characters.
 
         Raises:
-            Unavailable: It cannot be made.
+            Unavailable: The host cannot be created.
         """
         host = self.hosts[name] = Host(f"{self.name}-{name}", str(self._range[10 + len(self.hosts)]))
         if self._is_open:
@@ -108,10 +113,10 @@ class Network:
         return host
 
     def open(self) -> None:
-        """Make the bridge and the hosts.
+        """Create the bridge and the hosts.
 
         Raises:
-            Unavailable: They cannot be made.
+            Unavailable: The bridge or a host cannot be created.
         """
         remove(self.name)
         _run("ip", "link", "add", self.name, "type", "bridge")
@@ -131,26 +136,26 @@ class Network:
             _run("ip", "-n", link, "link", "set", device, "up")
 
     def close(self) -> None:
-        """Remove it all; harmless if nothing was made."""
+        """Remove the bridge and the hosts; harmless if nothing was created."""
         remove(self.name)
         self._is_open = False
 
 
 def _free_range(first: int, own: str) -> ipaddress.IPv4Network:
-    """The first range from a number on that no other interface of this machine has."""
+    """Return a range of addresses that no other interface of this machine has; the search begins at index `first`."""
     routes = json.loads(_run("ip", "-j", "route"))
-    taken = [ipaddress.IPv4Network(each["dst"]) for each in routes
-             if each["dst"] != "default" and each.get("dev") != own]  # fmt: skip
-    ranges = [ipaddress.IPv4Network(each) for each in _ADDRESSES.subnets(new_prefix=24)]
+    taken = [ipaddress.IPv4Network(route["dst"]) for route in routes
+             if route["dst"] != "default" and route.get("dev") != own]  # fmt: skip
+    ranges = [ipaddress.IPv4Network(subnet) for subnet in _ADDRESSES.subnets(new_prefix=24)]
     turned = ranges[first % len(ranges) :] + ranges[: first % len(ranges)]
-    return next(each for each in turned if not any(each.overlaps(other) for other in taken))
+    return next(subnet for subnet in turned if not any(subnet.overlaps(other) for other in taken))
 
 
 def check() -> None:
-    """See that this machine can have hosts.
+    """Check that this machine can have such hosts.
 
     Raises:
-        Unavailable: It cannot; the message says why.
+        Unavailable: Root or a program is missing; the message says which.
     """
     if os.geteuid():
         raise Unavailable("network namespaces need root", remedy="run it as root")
@@ -160,8 +165,10 @@ def check() -> None:
 
 
 def remove(name: str) -> None:
-    """Remove the namespaces and links of a cluster's network, also after its owner was killed. Processes in a
-    namespace keep it until they end, without its name and its link."""
+    """Remove the namespaces and links of a cluster's network, also after its owner was killed.
+
+    Processes in a namespace keep it until they end, without its name and its link.
+    """
     namespaces = [line.split()[0] for line in _run("ip", "netns", "list").splitlines() if line]
     for namespace in namespaces:
         if namespace.startswith(f"{name}-"):
@@ -169,9 +176,8 @@ def remove(name: str) -> None:
     links = [link["ifname"] for link in json.loads(_run("ip", "-j", "link"))]
     for link in links:
         if link == name or link.startswith(f"{name}-"):
-            subprocess.run(
-                ["ip", "link", "del", link], capture_output=True, check=False
-            )  # it may go with its namespace
+            # The link may have disappeared with its namespace.
+            subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
 
 
 def _run(*command: str) -> str:
@@ -179,6 +185,6 @@ def _run(*command: str) -> str:
     if done.returncode:
         raise Unavailable(
             f"`{' '.join(command)}` failed: {done.stderr.strip()}",
-            remedy="this kernel must have what it asks for",
+            remedy="the kernel must support this command",
         )
     return done.stdout

@@ -25,7 +25,7 @@ from mesos_gpu.local.network import Host
 from mesos_gpu.local.secure import Secure
 
 T = TypeVar("T")
-#: These do not end a process, so there is nothing to wait for.
+#: Signals that do not end a process, so there is no end to wait for.
 _PAUSING: Final = (signal.SIGSTOP, signal.SIGCONT)
 _RARELY_S: Final = 0.1
 _STOPPED: Final = frozenset("TtZX")  # states of threads, as of proc(5)
@@ -33,12 +33,16 @@ _LOG_END: Final = 2000  # characters of a log that an error quotes
 
 
 def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, interval_s: float = 0.02) -> T:
-    """The first true value of `condition()`; its network errors count as "not yet".
+    """Call `condition` until it returns a true value, and return that. Its network errors count as "not yet".
 
-    interval_s: Between the first looks; the longer it takes the rarer they are, down to ten a second.
+    Args:
+        what: Description of what is waited for, for the error.
+        condition: Function to call.
+        timeout_s: Longest wait in seconds.
+        interval_s: Seconds between the first calls; they become rarer over time, down to ten calls a second.
 
     Raises:
-        Unavailable: None came in time.
+        Unavailable: There was no true value in time.
     """
     began_at = time.monotonic()
     while True:
@@ -48,9 +52,7 @@ def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, in
                 return value
         waited_s = time.monotonic() - began_at
         if waited_s > timeout_s:
-            raise Unavailable(
-                f"{what}: not within {timeout_s:g} s", remedy="look into its log, then try again"
-            )
+            raise Unavailable(f"{what}: not within {timeout_s:g} s", remedy="see its log, then try again")
         time.sleep(min(interval_s * (1 + waited_s), max(interval_s, _RARELY_S)))
 
 
@@ -68,17 +70,17 @@ def send_signal(process: subprocess.Popen[bytes], number: int) -> None:
 def _is_stopped(pid: int) -> bool:
     """Return whether no thread of a process runs, or there is no such process."""
     try:
-        stats = [(each / "stat").read_text() for each in Path(f"/proc/{pid}/task").iterdir()]
+        stats = [(thread / "stat").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
     except (FileNotFoundError, ProcessLookupError):
         return not Path(f"/proc/{pid}").exists()
     return all(stat.rpartition(")")[2].split()[0] in _STOPPED for stat in stats)
 
 
 def is_free(ip: str, port: int) -> bool:
-    """Whether a process could listen at this TCP port now.
+    """Return whether a process could listen on this TCP port now.
 
     Raises:
-        OSError: Not an address of this machine, or a port of root's.
+        OSError: `ip` is not an address of this machine, or only root may use the port.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -92,8 +94,10 @@ def is_free(ip: str, port: int) -> bool:
 
 
 def await_port(ip: str, port: int, timeout_s: float = 20) -> None:
-    """Wait until a port is free of the process that had it: a child that this one was making when it was killed has
-    its sockets, too, until it runs its own program. In time or not, who listens next says so.
+    """Wait until the process that had a port has released it; return also if it did not in time.
+
+    A child that was being forked when its parent was killed has the parent's sockets until it executes its own program.
+    If the port is not free, the next process that listens there reports it.
     """
     with contextlib.suppress(Unavailable):
         poll(f"port {port}", lambda: is_free(ip, port), timeout_s)
@@ -108,11 +112,19 @@ def get_json(
     tls: ssl.SSLContext | None = None,
     call: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A JSON document over HTTP, past any proxy. `authorization`: the header's value; "": none. `tls`: over HTTPS.
-    `call`: what is posted; None: nothing, it is a GET. A call may be answered without a document: None.
+    """Return a JSON document over HTTP, without any proxy. A POST may be answered without a document: None.
+
+    Args:
+        ip: Address or name of the server.
+        port: Port of the server.
+        path: Path with query.
+        timeout_s: Timeout of each network operation in seconds.
+        authorization: Value of the Authorization header; "" for none.
+        tls: Context for HTTPS; None for HTTP.
+        call: Document to post; None for a GET.
 
     Raises:
-        OSError, http.client.HTTPException: No answer, or one with another status than 200.
+        OSError, http.client.HTTPException: The server did not answer, or with another status than 200.
     """
     connection = (
         http.client.HTTPConnection(ip, port, timeout=timeout_s)
@@ -134,7 +146,7 @@ def get_json(
 
 
 def get_json_by_socket(path: Path, query: str, timeout_s: float = 10) -> Any:
-    """A JSON document over HTTP from what listens on a Unix socket. Raises what `get_json` raises."""
+    """Return a JSON document over HTTP from a Unix socket. Raises what `get_json` raises."""
     with opened(path.parent) as directory:
         connection = HttpConnection(str(directory / path.name), timeout_s)
         with contextlib.closing(connection):
@@ -146,18 +158,28 @@ def get_json_by_socket(path: Path, query: str, timeout_s: float = 10) -> Any:
 
 
 def private_log(path: Path) -> IO[bytes]:
-    """A log to append to; only its owner may read it, whoever made it."""
+    """Open a log for appending that only its owner may read, also if it exists with other permissions."""
     log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     os.fchmod(log, 0o600)
     return os.fdopen(log, "ab")
 
 
 class Process:
-    """A master or an agent. After `kill()`, `start()` starts it again on the same state and port.
+    """A master or agent process. After `kill()`, `start()` starts it again with the same state and port.
 
-    url: http://ip:port; log: its standard output and error, appended to at each start.
-    secure: whose name `get` uses; None: it asks for none.
-    answers_in_s: what `get` takes for no answer after that long.
+    Args:
+        module: Module of `mesos_gpu.libmesos` that is the program.
+        directory: Directory of the process in the cluster's.
+        ip: Address on which it listens.
+        port: Port on which it listens.
+        flags: Flags of mesos-master or mesos-agent, without dashes.
+        host: Host on which it runs; None for this machine itself.
+
+    Attributes:
+        url: URL http://ip:port of the process.
+        log: File with its standard output and error, appended to at each start.
+        secure: Credentials that `get` uses; None for a cluster without authentication.
+        answers_in_s: Timeout of `get` in seconds.
     """
 
     secure: Secure | None = None
@@ -172,8 +194,6 @@ class Process:
         flags: Mapping[str, str],
         host: Host | None = None,
     ) -> None:
-        """Nothing runs yet. `flags`: as for mesos-master or mesos-agent, without the dashes. `host`: on which it runs;
-        None: on this one."""
         self.name, self.directory, self.ip, self.port = directory.name, directory, ip, port
         self.url = f"http://{ip}:{port}"
         self.log = directory / "log"
@@ -187,7 +207,7 @@ class Process:
         """Process id of the latest start.
 
         Raises:
-            Unavailable: It was never started.
+            Unavailable: The process was never started.
         """
         if self._popen is None:
             raise Unavailable(f"{self.name} was not started", remedy="start it")
@@ -195,17 +215,17 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the process was started and has not ended."""
         return self._popen is not None and self._popen.poll() is None
 
     def start(self) -> Self:
-        """Start it; `wait` waits for it.
+        """Start the process without waiting until it is ready; see `wait`.
 
         Raises:
-            Conflict: It runs already, or its cluster is stopped.
+            Conflict: The process is running already, or its cluster is stopped.
         """
         if self.running:
-            raise Conflict(f"{self.name} runs already", remedy="kill it first")
+            raise Conflict(f"{self.name} is already running", remedy="kill it first")
         if self._popen is not None and self.host is None:
             await_port(self.ip, self.port)
         try:
@@ -214,7 +234,9 @@ class Process:
                 self._popen = self._spawn()
                 if identity := leftovers.Identity.of(self._popen.pid):
                     record.processes[self.name] = identity
-        except OSError:  # it was not noted, as on a full disk: it must not run
+        except (
+            OSError
+        ):  # the record could not be written, as on a full disk: an unrecorded process must not run
             self.kill()
             raise
         assert self._popen.stdin is not None
@@ -223,11 +245,13 @@ class Process:
         return self
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        """A process that waits for GO, so that it runs only after it was noted. If this process is killed
-        before, it reads the end of the pipe instead and exits."""
+        """Start a process that waits for GO, so that it runs only after it was recorded.
+
+        If this process is killed before, the child reads the end of the pipe instead and exits.
+        """
         self.directory.mkdir(exist_ok=True)
-        self.directory.chmod(0o755)  # sandboxes are below an agent's
-        # What the agent keeps of tasks has their environments, and the files of their images' containers are theirs.
+        self.directory.chmod(0o755)  # an agent's sandboxes are below it
+        # The agent's data has the environments of tasks, and the files of their images are private.
         for private in ("work/meta", "work/provisioner", "store"):
             (self.directory / private).mkdir(parents=True, exist_ok=True)
             (self.directory / private).chmod(0o700)
@@ -247,15 +271,15 @@ class Process:
             )
 
     def _command(self) -> list[str]:
-        """What runs when it has read GO."""
+        """Return the command that runs the program after it has read GO."""
         return helpers.gated_command(self._module, self._flags)
 
     def checked(self) -> Self:
-        """Itself.
+        """Return self if the process is running.
 
         Raises:
-            BadConfiguration: It refused its flags; with Mesos' text.
-            Unavailable: It is not running; with the end of its log.
+            BadConfiguration: It refused its flags; the message has Mesos' text.
+            Unavailable: It is not running; the message has the end of its log.
         """
         if self.running:
             return self
@@ -264,10 +288,10 @@ class Process:
         if why := re.findall(rf"^{REFUSED}(.*)", log, re.MULTILINE):
             raise BadConfiguration(f"{self.name} does not start: {why[-1]}", remedy="correct its flags")
         if why := re.findall(r"EXIT with status \d+: (.*)", log):
-            raise Unavailable(f"{self.name} ended: {why[-1]}", remedy="correct what it reports, often a flag")
+            raise Unavailable(f"{self.name} ended: {why[-1]}", remedy="fix the reported error, often a flag")
         raise Unavailable(
             f"{self.name} ended with exit code {code}; its log ends with:\n{log[-_LOG_END:]}",
-            remedy="correct what its last lines report",
+            remedy="fix the error in its last lines",
         )
 
     def _log_since_start(self) -> str:
@@ -278,10 +302,10 @@ class Process:
             return file.read()
 
     def wait(self, timeout_s: float = 60) -> Self:
-        """Wait until it is ready: a master leads, an agent has recovered and the master has it.
+        """Wait until the process is ready: a master leads, an agent has recovered and is registered with the master.
 
         Raises:
-            BadConfiguration, Unavailable: It ended, or is not ready in time.
+            BadConfiguration, Unavailable: The process ended, or is not ready in time.
         """
         try:
             poll(f"{self.name} {self.url}", lambda: self.checked().ready(), timeout_s)
@@ -293,63 +317,73 @@ class Process:
         return self
 
     def ready(self) -> bool:
-        """Whether it serves. May raise what `get` raises."""
+        """Return whether the process serves requests. May raise what `get` raises."""
         raise NotImplementedError
 
     def restart(self) -> Self:
-        """kill -9, start, wait."""
+        """Kill the process by SIGKILL, start it again and wait for it."""
         self.kill()
         return self.start().wait()
 
     def get(self, path: str) -> Any:
-        """GET a JSON document of it. Raises what `get_json` raises."""
+        """Request a JSON document from the process. Raises what `get_json` raises."""
         authorization = self.secure.credential().header if self.secure else ""
         return get_json(self.ip, self.port, path, self.answers_in_s, authorization)
 
     def send(self, number: int) -> None:
-        """Send a signal, if it runs."""
+        """Send a signal if the process was started."""
         if self._popen is not None:
             send_signal(self._popen, number)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal and, unless that is SIGSTOP or SIGCONT, wait for its end."""
+        """Send a signal and, unless that is SIGSTOP or SIGCONT, wait until the process has ended."""
         self.send(number)
         if self._popen is not None and number not in _PAUSING:
             self._popen.wait(30)
 
 
 class Master(Process):
-    """A master: the only one, or one of those that elect a leader."""
+    """A master process: the only master, or one of those that elect a leader."""
 
     def __init__(
         self, directory: Path, ip: str, port: int, flags: Mapping[str, str], host: Host | None = None
     ) -> None:
-        """Nothing runs yet."""
         super().__init__("master", directory, ip, port, flags, host)
 
     def ready(self) -> bool:
-        """Whether it leads and has recovered its registry, for only then its operators' calls are answered; and whether
-        it is this one that answers: it fails only later if another master has the port."""
+        """Return whether this master leads and has recovered its registry: only then operators' calls are answered.
+
+        Its work_dir is compared because another master may have the port, before this one fails for that reason.
+        """
         authorization = self.secure.credential().header if self.secure else ""
         version = {"type": "GET_VERSION"}
         get_json(self.ip, self.port, "/api/v1", self.answers_in_s, authorization, call=version)
         return bool(self.get("/flags")["flags"]["work_dir"] == self._flags["work_dir"])
 
     def led_since(self) -> float:
-        """When it began to lead, in seconds since the epoch; a moment before, if nobody else can lead."""
+        """Return when it began to lead, in seconds since the epoch; for an only master, when it was started."""
         return float(self.state()["elected_time"]) if "zk" in self._flags else self._started_at
 
     def state(self) -> Any:
-        """Ask the master for its /state."""
+        """Return the master's /state."""
         return self.get("/state")
 
     def agents(self) -> list[Any]:
-        """The agents that it has, as in its /slaves; only a leader answers."""
+        """Return the agents in the master's /slaves; only a leader answers."""
         return list(self.get("/slaves")["slaves"])
 
 
 class Agent(Process):
-    """An agent."""
+    """An agent process.
+
+    Args:
+        leader: Function that returns the leading master, or None if no master leads.
+        directory: Directory of the agent in the cluster's.
+        ip: Address on which it listens.
+        port: Port on which it listens.
+        flags: Flags of mesos-agent, without dashes.
+        host: Host on which it runs; None for this machine itself.
+    """
 
     def __init__(
         self,
@@ -360,29 +394,30 @@ class Agent(Process):
         flags: Mapping[str, str],
         host: Host | None = None,
     ) -> None:
-        """Nothing runs yet. `leader`: the master that leads now, if one does."""
         super().__init__("agent", directory, ip, port, flags, host)
         self._leader = leader
         self._latest = directory / "work/meta/slaves/latest"  # the agent's own link, to .../slaves/<id>
 
     @property
     def cgroup_root(self) -> str:
-        """Name of its top cgroup in each hierarchy; made only by the launcher linux."""
+        """Name of the agent's top cgroup in each hierarchy; only the launcher linux creates it."""
         return self._flags["cgroups_root"]
 
     @property
     def id(self) -> str:
-        """The agent's id, as it has noted it: known also while it or the master is down.
+        """Id of the agent from its own files, known also while it or the master is down.
 
         Raises:
-            Unavailable: It has not registered yet.
+            Unavailable: The agent has not registered yet.
         """
         if not self._latest.is_symlink():
-            raise Unavailable(f"{self.name} has no id: it has not registered yet", remedy="wait for it")
+            raise Unavailable(
+                f"{self.name} has not registered yet, so it has no id", remedy="wait until it has"
+            )
         return self._latest.readlink().name
 
     def info(self) -> Any:
-        """The agent as the leading master has it in /slaves; None unless it is active there."""
+        """Return the agent's entry in the leading master's /slaves; None unless it is active there."""
         leader = self._leader()
         return self._info(leader) if leader else None
 
@@ -391,9 +426,11 @@ class Agent(Process):
         return next((a for a in leader.agents() if a["active"] and a["pid"].endswith(address)), None)
 
     def ready(self) -> bool:
-        """Whether it has (re)registered since it was started and the master began to lead. The master may take a
-        moment to notice that an agent was killed, and shows it as active until then; and it shows a new agent a
-        moment before that knows its id."""
+        """Return whether the agent has registered since it was started and since the master began to lead.
+
+        The master may need some time to notice that an agent was killed, and shows it as active until then; and it
+        shows a new agent shortly before the agent knows its id.
+        """
         leader = self._leader()
         if leader is None or not (info := self._info(leader)) or not self._latest.is_symlink():
             return False

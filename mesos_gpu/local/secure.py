@@ -1,5 +1,5 @@
-"""A cluster that asks everybody who they are, and lets nobody do more than their part: secrets in files, access control
-lists, and the flags that say so to Mesos.
+"""A cluster with authentication and authorization: files with secrets and access control lists, and the flags that name
+them.
 """
 
 import json
@@ -24,16 +24,21 @@ from mesos_gpu.libmesos import fetch
 
 @dataclass(frozen=True, slots=True)
 class Secure:
-    """The files, below a directory that only their owner may pass, and the flags that name them."""
+    """Credential files and access lists in a private directory, and the flags that name them.
+
+    Attributes:
+        directory: Directory of the files, mode 0700.
+        roles: Roles that the framework may register with, and reserve for.
+    """
 
     directory: Path
-    roles: tuple[str, ...] = ("*",)  # that the framework may register with, and reserve for
+    roles: tuple[str, ...] = ("*",)
 
     def write(self) -> None:
-        """Choose secrets and write every file anew.
+        """Generate secrets and write all files.
 
         Raises:
-            Unavailable: Agents cannot prove who they are here, for SASL lacks CRAM-MD5.
+            Unavailable: SASL lacks CRAM-MD5, so that agents cannot authenticate.
         """
         fetch.check_mechanism()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,30 +59,30 @@ class Secure:
         path = self.directory / name
         path.unlink(missing_ok=True)
         text = content if isinstance(content, str) else json.dumps(content)
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(made, "w") as file:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
             file.write(text)
 
     @property
     def framework(self) -> Path:
-        """The file of `FRAMEWORK`: the scheduler's --mesos-credentials."""
+        """Credential file of `FRAMEWORK`, for the scheduler's --mesos-credentials."""
         return self.directory / "framework"
 
     @property
     def operator(self) -> Path:
-        """The file of `OPERATOR`, for people."""
+        """Credential file of `OPERATOR`, for people."""
         return self.directory / "operator"
 
     def credential(self) -> Credential:
-        """Who starts the cluster and looks whether it is there.
+        """Return the credential with which the cluster's owner queries it.
 
         Raises:
-            BadConfiguration: As of `credentials.read`.
+            BadConfiguration: See `credentials.read`.
         """
         return read(self.operator)
 
     def master_flags(self) -> dict[str, str]:
-        """Flags of the master."""
+        """Return the flags of masters."""
         return {
             **HTTP,
             "authenticate_frameworks": "true",
@@ -89,7 +94,7 @@ class Secure:
         }
 
     def agent_flags(self) -> dict[str, str]:
-        """Flags of agents."""
+        """Return the flags of agents."""
         return {
             **HTTP,
             "http_credentials": str(self.directory / "known-to-agents"),
@@ -101,9 +106,9 @@ class Secure:
         }
 
     def executor_environment(self) -> dict[str, str]:
-        """Variables of agents for executors."""
+        """Return the variables that agents set for executors."""
         return {VARIABLE: str(self.directory / "executor")}
 
     def scheduler_arguments(self) -> list[str]:
-        """Options of the scheduler."""
+        """Return the options of the scheduler."""
         return ["--mesos-credentials", str(self.framework)]

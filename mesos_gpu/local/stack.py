@@ -1,4 +1,4 @@
-"""The whole platform on this machine: embedded Mesos, simulated GPUs on its agents, and the scheduler."""
+"""The whole platform on this machine: embedded Mesos, agents with simulated GPUs, and the scheduler."""
 
 import contextlib
 import http.client
@@ -48,42 +48,54 @@ from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
 from mesos_gpu.model.nodes.driver import cuda_of
 
-#: How a scheduler is started; its arguments follow.
+#: Command that starts a scheduler, without its options.
 SCHEDULER: Final = (sys.executable, "-m", "mesos_gpu.scheduler")
 _HERE: Final = "127.0.0.1"
-#: Directories for jobs in a cluster's own: of any data, and of `docker save` archives.
+#: Names of directories for jobs in the stack's directory: for any data, and for `docker save` archives.
 SCRATCH: Final = "scratch"
 IMAGES: Final = "images"
 REGISTRY: Final = "MESOS_GPU_IMAGE_REGISTRY"
 _PERSISTENT: Final = "persistent"  # roots of persistent volumes, by node
-_PORT: Final = 8080  # of schedulers on hosts of their own
-_MEETING = "meeting"  # the file that says where several schedulers meet
+_PORT: Final = 8080  # of schedulers that have a host of their own
+_MEETING = "meeting"  # file with the ZooKeeper URL of several schedulers
 _OF_OTHERS = re.compile(r"(scheduler|run)-[0-9]+")
 
 
 def address(number: int) -> str:
-    """The address of a node, counted from 1: loopback, and its host name, too, for that resolves everywhere."""
+    """Return the loopback address of a node, counted from 1; it is its host name too, as it resolves everywhere."""
     return f"127.0.0.{10 + number}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """An agent with simulated GPUs; cpus and memory are what it offers, whatever the machine has.
+    """An agent with simulated GPUs.
+
+    Attributes:
+        gpus: Number of simulated GPUs.
+        model: Model of the GPUs.
+        cpus: CPUs that the agent offers, independent of the machine's.
+        mem_mib: Memory in MiB that the agent offers, independent of the machine's.
+        driver: Driver version that the GPUs report.
+        attributes: Attributes of the agent besides gpu_model.
+        zone: Zone of the agent in the only region; "" for none.
+        hostname: Host name of the agent; "" for its address.
+        flags: Additional flags of mesos-agent.
+        scripts: Simulated GPU use of jobs: see `SimulatedProbe`.
 
     Raises:
-        BadConfiguration: A model that nothing is known of.
+        BadConfiguration: The model cannot be simulated.
     """
 
     gpus: int = 4
     model: str = "NVIDIA A100-SXM4-80GB"
     cpus: float = 32.0
     mem_mib: int = 131072
-    driver: str = SIMULATED_DRIVER  # the version that it reports
-    attributes: Mapping[str, str] = field(default_factory=dict)  # besides gpu_model
-    zone: str = ""  # of the region that all nodes share
-    hostname: str = ""  # "" for the node's own address
-    flags: Mapping[str, str] = field(default_factory=dict)  # of its agent, besides
-    scripts: Mapping[str, Any] = field(default_factory=dict)  # what jobs do on its GPUs: see `SimulatedProbe`
+    driver: str = SIMULATED_DRIVER
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    zone: str = ""
+    hostname: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    scripts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -93,14 +105,24 @@ class NodeSpec:
 
 
 def spawn(words: Sequence[str], environment: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:
-    """Start a scheduler, in a session of its own. `log`: the descriptor that its words go to."""
+    """Start a scheduler in a session of its own. `log`: descriptor for its output."""
     return subprocess.Popen(
         words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
     )
 
 
 class SchedulerProcess:
-    """`mesos-gpu scheduler` as a process; after `kill()`, `start()` goes on with the same state and port."""
+    """A `mesos-gpu scheduler` process; after `kill()`, `start()` continues with the same state and port.
+
+    Args:
+        directory: Directory of its state and log.
+        arguments: Options of `mesos-gpu scheduler`.
+        port: Port of the REST interface.
+        mark: Directory of the cluster whose clean-up ends this process too.
+        tls: Certificate of the REST interface; None for plain HTTP.
+        socket: Unix socket for requests if the scheduler authenticates clients; None if it does not.
+        host: Host on which it runs; None for this machine itself.
+    """
 
     def __init__(
         self,
@@ -112,9 +134,6 @@ class SchedulerProcess:
         socket: Path | None = None,
         host: Host | None = None,
     ) -> None:
-        """Nothing runs yet. `mark`: the cluster whose clean-up ends this process, too. `tls`: None for plain HTTP.
-        `socket`: by which it is asked where it asks for names; None: it does not. `host`: on which it runs; None: on
-        this one."""
         self.directory, self.port, self._tls, self._socket = directory, port, tls, socket
         self.host, self.ip = host, host.ip if host else _HERE
         self.url = f"http://{self.ip}:{port}" if tls is None else tls.url(port)
@@ -124,7 +143,7 @@ class SchedulerProcess:
 
     @property
     def reach(self) -> str:
-        """What clients on this host are given: by the socket the kernel says who they are."""
+        """URL for clients on this host: the Unix socket, if there is one, which authenticates them by the kernel."""
         return self.url if self._socket is None else f"unix:{self._socket}"
 
     @property
@@ -132,7 +151,7 @@ class SchedulerProcess:
         """Process id of the latest start.
 
         Raises:
-            Unavailable: It was never started.
+            Unavailable: The scheduler was never started.
         """
         if self._popen is None:
             raise Unavailable("the scheduler was not started", remedy="start it")
@@ -140,16 +159,16 @@ class SchedulerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the scheduler was started and has not ended."""
         return self._popen is not None and self._popen.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """The exit status of the latest start; None: that runs, or nothing was started."""
+        """Exit status of the latest start; None if it is running, or was never started."""
         return None if self._popen is None else self._popen.poll()
 
     def start(self, *more: str) -> Self:
-        """Start it, with `more` arguments this time; `wait` waits for it."""
+        """Start the scheduler, with additional options `more` for this start; see `wait`."""
         self.directory.mkdir(exist_ok=True)
         self.directory.chmod(0o700)
         if self._popen is not None and self.host is None:
@@ -162,28 +181,28 @@ class SchedulerProcess:
         return self
 
     def wait(self, timeout_s: float = 60) -> Self:
-        """Wait until it answers and is connected to the master.
+        """Wait until the scheduler answers and is connected to the master.
 
         Raises:
-            Unavailable: It ended, or is not ready in time; with the end of its log.
+            Unavailable: It ended, or is not ready in time; the message has the end of its log.
         """
         poll(f"scheduler {self.url}", self._ready, timeout_s)
         return self
 
     def _ready(self) -> bool:
         if not self.running:
-            raise Unavailable(f"the scheduler ended:\n{self.tail()}", remedy="correct what its log reports")
+            raise Unavailable(f"the scheduler ended:\n{self.tail()}", remedy="fix the error in its log")
         try:
             return bool(self.get("/v1/health")["connected"])
-        except http.client.HTTPException:  # 503 while it is not connected
+        except http.client.HTTPException:  # the status is 503 while it is not connected
             return False
 
     def tail(self) -> str:
-        """The end of its log."""
+        """Return the end of the log."""
         return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
 
     def get(self, path: str) -> Any:
-        """GET a JSON document of it."""
+        """Request a JSON document from the scheduler."""
         if self._socket is not None:
             return get_json_by_socket(self._socket, path)
         if self._tls is None:
@@ -191,18 +210,18 @@ class SchedulerProcess:
         return get_json(self._tls.name, self.port, path, tls=self._tls.context())
 
     def send(self, number: int) -> None:
-        """Signal it, if it was started."""
+        """Send a signal if the scheduler was started."""
         if self._popen is not None:
             send_signal(self._popen, number)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Signal it and wait for its end."""
+        """Send a signal and wait until the scheduler has ended."""
         self.send(number)
         if self._popen is not None:
             self._popen.wait(30)
 
     def end(self) -> None:
-        """End it, also where it is stopped by a signal."""
+        """End the scheduler by SIGTERM, also if it was stopped by SIGSTOP."""
         self.send(signal.SIGTERM)
         self.kill(signal.SIGCONT)
 
@@ -210,13 +229,38 @@ class SchedulerProcess:
 def _see_hosts(secure: bool, tls: TlsHere | None) -> None:
     if tls or not secure:
         raise BadConfiguration(
-            "hosts of their own reach each other's schedulers by plain HTTP, and must ask for names",
-            remedy="say secure=True, and no tls",
+            "with hosts=True schedulers use plain HTTP and must authenticate clients",
+            remedy="use secure=True without tls",
         )
 
 
 class Stack:
-    """A context manager: start and stop all of it. Stopping removes every trace, the directory included."""
+    """Context manager that starts and stops the whole platform. Stopping removes everything, the directory included.
+
+    Args:
+        directory: Directory of the stack.
+        nodes: Agents with simulated GPUs.
+        port: Port of the REST interface; None for a free one.
+        scheduler_arguments: Additional options of each scheduler.
+        executor_environment: Variables of executors that override those of the stack.
+        allow_root: Places in which jobs may run as root.
+        isolation: Isolation of containers, as for `Cluster`.
+        images: Directory of image archives, as for `Cluster`.
+        devices: Provider of device cgroups, as for `Cluster`.
+        master_flags: Flags of masters, as for `Cluster`.
+        secure: Whether Mesos and the scheduler authenticate all clients.
+        tls: Certificate of the REST interface; None for plain HTTP.
+        masters: Number of masters, as for `Cluster`.
+        hosts: Whether masters, agents and schedulers get hosts of their own, in network namespaces; needs `secure` and
+            excludes `tls`.
+        schedulers: Number of schedulers; several elect a leader, and the others are on standby: see `schedulers`,
+            `leader` and `standbys`.
+        made: Modes of directories for jobs to create at the start, directly below `directory`.
+
+    Raises:
+        BadConfiguration: hosts is given without secure, or with tls.
+        Unavailable: The embedded Mesos cannot run here.
+    """
 
     def __init__(
         self,
@@ -238,17 +282,6 @@ class Stack:
         schedulers: int = 1,
         made: Mapping[Path, int] | None = None,
     ) -> None:
-        """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices,
-        master_flags and masters as of `Cluster`; secure: whether Mesos and the scheduler ask everybody who they are.
-        tls: of the REST interface. hosts: whether masters, agents and schedulers are on hosts of their own, in network
-        namespaces; it needs secure, and has no tls. schedulers: several elect one that leads, and the others stand by:
-        see `schedulers`, `leader` and `standbys`. made: modes of directories for jobs that are made at the start, below
-        `directory`.
-
-        Raises:
-            BadConfiguration: hosts without secure, or with tls.
-            Unavailable: The embedded Mesos cannot run here.
-        """
         if hosts:
             _see_hosts(secure, tls)
         self.directory = Path(os.path.realpath(directory))
@@ -256,16 +289,16 @@ class Stack:
         self.socket = self.directory / "run" / "api.sock" if secure else None
         network = Network(self.directory / "mesos") if hosts else None
         self.secure = Secure(self.directory / "secrets", roles_of(scheduler_arguments)) if secure else None
-        given = {**_believed(tls), **(executor_environment or {})}
-        agents = [self._agent(n, spec, given, allow_root, hosts=hosts) for n, spec in self._numbered()]
+        variables = {**_believed(tls), **(executor_environment or {})}
+        agents = [self._agent(n, spec, variables, allow_root, hosts=hosts) for n, spec in self._numbered()]
         zone = next((spec.zone for spec in self.nodes if spec.zone), "")
-        registry = given.get(REGISTRY, "")
-        #: Directory of archives that jobs have images from; None without one.
+        registry = variables.get(REGISTRY, "")
+        #: Directory of image archives for jobs; None without images.
         self.archives = images or (Path(registry) if registry.startswith("/") else None)
         self.cluster = Cluster(
             self.directory / "mesos",
             agents,
-            # A master without a domain refuses agents that have one.
+            # A master without a domain refuses agents that have a domain.
             master_flags={**_domain(zone), **(master_flags or {})},
             isolation=isolation,
             images=images,
@@ -277,7 +310,7 @@ class Stack:
         )
         self.tls, self._allow_root, self._given = tls, allow_root, list(scheduler_arguments)
         self._several, self._made = schedulers > 1, dict(made or {})
-        #: All of them; the one that leads is not always the first.
+        #: All schedulers; the leader is not always the first.
         self.schedulers = tuple(self._schedulers(schedulers, port, network))
         self.scheduler = self.schedulers[0]
         self.url = self.scheduler.url
@@ -294,6 +327,7 @@ class Stack:
             yield self._scheduler(number, free, host)
 
     def _scheduler(self, number: int, port: int, host: Host | None) -> SchedulerProcess:
+        """Create the handle of a scheduler, with its options."""
         directory = self.directory / ("scheduler" if number == 1 else f"scheduler-{number}")
         socket = (
             self.socket if number == 1 or self.socket is None else self.directory / f"run-{number}/api.sock"
@@ -312,7 +346,7 @@ class Stack:
         )
 
     def _arguments(self, directory: Path, socket: Path | None) -> list[str]:
-        """What a scheduler is told of this cluster."""
+        """Return the options of a scheduler that refer to this cluster and the scheduler's files."""
         root = self._allow_root
         return [
             "--master", self.cluster.address,
@@ -330,27 +364,27 @@ class Stack:
         return ["--ha", f"file://{self.directory / _MEETING}", "--ha-url", url, *trust]
 
     def leader(self) -> SchedulerProcess | None:
-        """The scheduler that leads, and is connected to the master; None: none does now."""
-        for each in self.schedulers:
+        """Return the scheduler that leads and is connected to the master; None if no scheduler does."""
+        for scheduler in self.schedulers:
             with contextlib.suppress(OSError, http.client.HTTPException):
-                if not each.running or not each.get("/v1/health")["connected"]:
+                if not scheduler.running or not scheduler.get("/v1/health")["connected"]:
                     continue
-                if not self._several or each.get("/v1/leader")["leads"]:
-                    return each
+                if not self._several or scheduler.get("/v1/leader")["leads"]:
+                    return scheduler
         return None
 
     def await_leader(self, timeout_s: float = 60) -> SchedulerProcess:
-        """The scheduler that leads, as soon as one does.
+        """Wait until a scheduler leads, and return it.
 
         Raises:
-            Unavailable: None does in time.
+            Unavailable: None leads in time.
         """
         return poll("a scheduler that leads", self.leader, timeout_s)
 
     def standbys(self) -> Sequence[SchedulerProcess]:
-        """The others that run."""
+        """Return the running schedulers that do not lead."""
         leader = self.leader()
-        return [each for each in self.schedulers if each.running and each is not leader]
+        return [scheduler for scheduler in self.schedulers if scheduler.running and scheduler is not leader]
 
     def _numbered(self) -> list[tuple[int, NodeSpec]]:
         return list(enumerate(self.nodes, 1))
@@ -358,13 +392,14 @@ class Stack:
     def _agent(
         self, number: int, spec: NodeSpec, more: Mapping[str, str], allow_root: Root, *, hosts: bool
     ) -> AgentSpec:
+        """Return the specification of a node's agent, with the environment of its executors."""
         environment = {
             "MESOS_GPU_INVENTORY": str(self.inventory(number)),
             "MESOS_GPU_NODE_DIR": str(self.directory / "nodes" / str(number)),
             "MESOS_GPU_VOLUMES": str(self.directory / "volumes" / str(number)),
             "MESOS_GPU_PERSISTENT_ROOT": str(self.persistent(number)),
             "MESOS_GPU_ALLOW_ROOT": allow_root.value,
-            **({"MESOS_GPU_ISOLATION": "off"} if os.geteuid() else {}),  # it takes root
+            **({"MESOS_GPU_ISOLATION": "off"} if os.geteuid() else {}),  # isolation needs root
             **more,
         }
         name = spec.hostname or ("" if hosts else address(number))
@@ -378,22 +413,22 @@ class Stack:
         )
 
     def persistent(self, number: int) -> Path:
-        """The directory of the persistent volumes of a node, counted from 1."""
+        """Return the directory of the persistent volumes of a node, counted from 1."""
         return self.directory / _PERSISTENT / str(number)
 
     def inventory(self, number: int) -> Path:
-        """The inventory file of a node, counted from 1: edit it to change the health of its GPUs."""
+        """Return the inventory file of a node, counted from 1: edit it to change the health of its GPUs."""
         return self.directory / "gpus" / f"node{number}.json"
 
     def start(self, tell: Callable[[str], None] = lambda _: None) -> Self:
-        """Clean up after an earlier run, start everything, wait until the scheduler is connected.
+        """Clean up after an earlier run, start everything, and wait until the scheduler is connected.
 
         Args:
-            tell: Function that is called with what is waited for next, in words.
+            tell: Progress callback, called with a description of what is waited for next.
 
         Raises:
-            Conflict: The directory is in use by a living one.
-            Unavailable: A part does not come up.
+            Conflict: A running stack uses the directory.
+            Unavailable: A part does not start.
         """
         clean_up(self.directory)
         self.directory.mkdir(parents=True)
@@ -421,24 +456,24 @@ class Stack:
             if self._several:
                 self._write_meeting()
             tell("the scheduler")
-            for each in self.schedulers:  # the first leads
-                each.start().wait()
+            for scheduler in self.schedulers:  # the first leads
+                scheduler.start().wait()
         except BaseException:
             self.stop()
             raise
         return self
 
     def stop(self) -> None:
-        """End and remove everything; a second Ctrl-C does not end that half-way."""
+        """End and remove everything; a second Ctrl-C does not interrupt it."""
         with _uninterrupted():
-            for each in self.schedulers:
-                each.end()
+            for scheduler in self.schedulers:
+                scheduler.end()
             self.cluster.stop()
             _undo_tasks(self.directory)
             shutil.rmtree(self.directory)
 
     def _write_meeting(self) -> None:
-        """Say where the schedulers meet; for what is not on this machine's own addresses, with a password."""
+        """Write the ZooKeeper URL of the schedulers, with a password if they are on hosts of their own."""
         proof = f"schedulers:{secrets.token_hex(16)}" if self.cluster.network else ""
         path = self.directory / _MEETING
         path.touch(0o600)
@@ -452,13 +487,13 @@ class Stack:
 
 
 def _believed(tls: TlsHere | None) -> dict[str, str]:
-    """What executors are told of the REST interface's certificate, whose authority may be unknown here."""
+    """Return the executors' variable for the REST interface's certificate, whose authority may be unknown here."""
     return {} if tls is None else {CACERT: str(tls.certificate)}
 
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are of no effect in it. Only a main thread has handlers of signals."""
+    """Ignore Ctrl-C and SIGTERM within this context. Other threads than the main one have no signal handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -471,11 +506,11 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def clean_up(directory: Path) -> None:
-    """Remove what a killed owner left in `directory`; harmless if there is nothing.
+    """Remove what an owner that was killed left in `directory`; harmless if there is nothing.
 
     Raises:
-        Conflict: Its owner is alive.
-        BadConfiguration: It holds something else.
+        Conflict: The owner is alive.
+        BadConfiguration: The directory contains other files.
     """
     if not directory.exists():
         return
@@ -496,7 +531,7 @@ def clean_up(directory: Path) -> None:
     foreign = sorted(name for name in names if name not in ours and not _OF_OTHERS.fullmatch(name))
     if foreign:
         raise BadConfiguration(
-            f"{directory} holds {', '.join(foreign)}, which is not ours to remove",
+            f"{directory} holds {', '.join(foreign)}, which do not belong to a cluster of this program",
             remedy="choose another directory",
         )
     leftovers.clean_up(directory / "mesos")
@@ -505,13 +540,13 @@ def clean_up(directory: Path) -> None:
 
 
 def _undo_tasks(directory: Path) -> None:
-    """What executors left that were killed after their node's monitor."""
+    """End tasks of executors that were killed after their node's monitor."""
     for path in directory.glob("nodes/*/ledger.sqlite"):
         reap(Ledger(path))
 
 
 def _commands(launcher: Path) -> list[str]:
-    """How agents start what this installation has. `launcher`: their launcher_dir."""
+    """Return the options by which agents start this installation's programs. `launcher`: their launcher_dir."""
     return [
         "--executor-command", helpers.executor_command(launcher),
         "--monitor-command", executor_command("monitor"),
@@ -520,11 +555,11 @@ def _commands(launcher: Path) -> list[str]:
 
 
 def _default_user() -> list[str]:
-    """Jobs that name no user: `nobody` if the cluster runs as root, else the user of the cluster."""
+    """Return the option with the default user of jobs: an unprivileged one for root, else the user of the cluster."""
     return ["--default-user", "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name]
 
 
 def _domain(zone: str) -> dict[str, str]:
-    """The flag of a master or an agent in that zone of the one region that there is."""
+    """Return the flag of a master or agent that puts it into a zone of the only region."""
     domain = {"fault_domain": {"region": {"name": "local"}, "zone": {"name": zone}}}
     return {"domain": json.dumps(domain)} if zone else {}

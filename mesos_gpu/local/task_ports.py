@@ -55,13 +55,13 @@ def hold_first(prefix: str, numbers: Sequence[int]) -> tuple[int, int] | None:
         processes hold all numbers.
     """
     for at, number in enumerate(numbers):
-        held = socket.socket(socket.AF_UNIX)
+        name = socket.socket(socket.AF_UNIX)
         try:
-            held.bind(f"\0{prefix}-{number}")
+            name.bind(f"\0{prefix}-{number}")
         except OSError:
-            held.close()
+            name.close()
         else:
-            return at, held.detach()
+            return at, name.detach()
     return None
 
 
@@ -77,27 +77,29 @@ class TaskPorts:
     """
 
     def __init__(self) -> None:
-        """Take the first blocks that no other cluster of this machine holds; where all are held, share the first."""
+        """Hold the first blocks that no other cluster of this machine holds; share the first if all are held."""
         self._held: list[weakref.finalize[..., TaskPorts]] = []
         self.block = self._hold("mesos-gpu-task-ports", _usable_blocks())
         self.fixed = self._hold("mesos-gpu-fixed-ports", _FIXED_BLOCKS)
 
     def _hold(self, prefix: str, blocks: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        held = hold_first(prefix, [first for first, _ in blocks])
-        if held is None:
+        block = hold_first(prefix, [first for first, _ in blocks])
+        if block is None:
             return blocks[0]
-        at, descriptor = held
+        at, descriptor = block
         self._held.append(weakref.finalize(self, os.close, descriptor))
         return blocks[at]
 
     def close(self) -> None:
-        """Let other clusters have the blocks."""
-        for each in self._held:
-            each()
+        """Release the blocks for other clusters."""
+        for release in self._held:
+            release()
 
     def share(self, number: int, agents: int) -> tuple[int, int]:
-        """Return the first and last port of one agent's own part of the block, so that tasks of two agents, which all
-        listen on this machine, do not meet. An agent that is added later shares with an earlier one.
+        """Return the first and last port of one agent's own part of the block.
+
+        All tasks listen on this machine, so tasks of two agents must not use the same ports. An agent that is added
+        later shares its part with an earlier one.
 
         Args:
             number: Number of the agent, from 1.

@@ -1,4 +1,4 @@
-"""Servers of ZooKeeper, from Debian's package: what several masters, and several schedulers, elect a leader with."""
+"""Servers of ZooKeeper, from Debian's package, through which several masters or schedulers elect a leader."""
 
 import shutil
 import socket
@@ -12,27 +12,34 @@ from mesos_gpu.local.network import Host
 from mesos_gpu.local.processes import Process
 
 JAR: Final = Path(installed.JAR)
-#: In a row: for clients, for its peers, for their elections.
+#: Successive ports of a server: for clients, for its peers, for elections.
 PORTS: Final = 3
-#: A session ends when its client was not heard for that long: from 2 to 20 ticks, as the client asks.
+#: A session ends when its client was silent for 2 to 20 ticks, as the client requests.
 _TICK_MS: Final = 500
 _JAVA: Final = ("java", "-Xmx96m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
 class ZooKeeper(Process):
-    """A server of an ensemble."""
+    """A server of a ZooKeeper ensemble.
+
+    Args:
+        directory: Directory of the server in the cluster's.
+        number: Number in the ensemble, from 1.
+        ip: Address on which it listens.
+        port: First of the `PORTS` successive ports.
+        host: Host on which it runs; None for this machine itself.
+    """
 
     def __init__(self, directory: Path, number: int, ip: str, port: int, host: Host | None = None) -> None:
-        """Nothing runs yet. `number`: from 1, its own in the ensemble."""
         super().__init__("zookeeper", directory, ip, port, {}, host)
         self._number, self._peers = number, [self]
 
     def join(self, peers: Sequence["ZooKeeper"]) -> None:
-        """Be one of these."""
+        """Set the members of the ensemble, including this server."""
         self._peers = list(peers)
 
     def _command(self) -> list[str]:
-        """A server whose data lasts as long as the cluster."""
+        """Return the command of a server whose data lasts as long as the cluster."""
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
         (data / "myid").write_text(f"{self._number}\n")
@@ -47,7 +54,7 @@ class ZooKeeper(Process):
         return ["sh", "-c", 'read -r go || exit 1; exec "$@"', "sh", *java]
 
     def ready(self) -> bool:
-        """Whether it leads or follows: it has a quorum."""
+        """Return whether the server leads or follows, so that there is a quorum."""
         with socket.create_connection((self.ip, self.port), timeout=2) as connection:
             connection.sendall(b"srvr")
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
@@ -55,16 +62,16 @@ class ZooKeeper(Process):
 
 
 def check() -> None:
-    """See that ZooKeeper is here.
+    """Check that ZooKeeper is installed.
 
     Raises:
-        Unavailable: It is not.
+        Unavailable: ZooKeeper or Java is missing.
     """
     if not JAR.exists() or shutil.which("java") is None:
         raise Unavailable("no ZooKeeper", remedy="apt-get install -y zookeeper default-jre-headless")
 
 
 def url(servers: Sequence[ZooKeeper], path: str = "mesos", proof: str = "") -> str:
-    """Where masters, or others, meet: zk://HOST:PORT,…/PATH. `proof`: USER:PASSWORD; "": none."""
+    """Return the URL zk://HOST:PORT,…/PATH of servers. `proof`: USER:PASSWORD; "" for none."""
     who = f"{proof}@" if proof else ""
-    return f"zk://{who}{','.join(f'{each.ip}:{each.port}' for each in servers)}/{path}"
+    return f"zk://{who}{','.join(f'{server.ip}:{server.port}' for server in servers)}/{path}"

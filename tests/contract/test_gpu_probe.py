@@ -248,7 +248,7 @@ def test_nvml_that_fails_as_a_whole_is_an_error() -> None:
 def test_a_card_that_cannot_be_named_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
     report = read(FakeNvml(GPUS[:2], {"cards": {"0": {"nameless": True}}}))
     assert [reading.gpu.id for reading in report.readings] == [GPUS[1].id]
-    assert "GPU 0 of this host cannot be named" in caplog.text
+    assert "GPU 0 of this host cannot be identified" in caplog.text
 
 
 def test_gpu_probe_takes_unsupported_queries_for_no_sickness() -> None:
@@ -437,12 +437,12 @@ def test_gpu_probe_of_a_file_varies_the_use_of_a_held_card(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        ({"held": [1, 2]}, "gpus[1]: use.held: it must be an object; known are busy_pct,"),
+        ({"held": [1, 2]}, "gpus[1]: use.held: it must be an object; allowed are busy_pct,"),
         ({"held": {"power": 1, "held": {}}}, "gpus[1]: use.held: unknown field 'held'"),
         ({"busy_pct": [1, 2, 3]}, "gpus[1]: use.busy_pct must be percent from 0 to 100, got [1, 2, 3]"),
         ({"power_mw": [0, "1"]}, "gpus[1]: use.power_mw must be a whole number from 0, got [0, '1']"),
         ({"power_mw": [-5, -5]}, "gpus[1]: use.power_mw must be a whole number from 0, got -5"),
-        ({"watts": 1}, "gpus[1]: use: unknown field 'watts'; known are held, scripts, busy_pct,"),
+        ({"watts": 1}, "gpus[1]: use: unknown field 'watts'; allowed are held, scripts, busy_pct,"),
     ],
 )
 def test_a_use_that_cannot_be_makes_its_card_unknown_and_names_the_field(

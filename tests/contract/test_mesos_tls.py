@@ -92,7 +92,7 @@ def test_a_master_that_is_not_believed_gets_nothing(
         (other.server(), "unable to get local issuer certificate"),
         (ca.server("late", life=-DAY), "certificate has expired"),
         (ca.server("named", "master.example.com"), "IP address mismatch"),
-        (None, "it speaks no TLS (see --mesos-tls)"),
+        (None, "it does not use TLS (see --mesos-tls)"),
     ]
     for made, why in cases:
         caplog.clear()
@@ -132,7 +132,7 @@ def test_a_handshake_that_does_not_come_is_given_up(ca: Authority, caplog: pytes
         )
         made.start()
         try:
-            wait_until("it tries again", lambda: "not a byte for 0.3 s" in caplog.text)
+            wait_until("it tries again", lambda: "no data for 0.3 s" in caplog.text)
         finally:
             made.stop(teardown=False)
 
@@ -145,7 +145,7 @@ def test_mesos_tls_options_are_heeded(ca: Authority) -> None:
         MesosTlsOptions(mesos_cacert=ca.cert).context("m:5050")
     context = client_context(Trust(ca.cert))
     for address, tls in (("http://m:5050", context), ("https://m:5050", None)):
-        with pytest.raises(BadConfiguration, match="asked for"):
+        with pytest.raises(BadConfiguration, match="the scheduler uses"):
             pd.PymesosDriver(FRAMEWORK, address, Inbox(), tls=tls)
 
 
@@ -276,7 +276,7 @@ def test_an_executor_speaks_to_nobody_else(
     (tmp_path / "other").mkdir()
     impostor = Authority(tmp_path / "other", "Other CA").server()
     for served, cacert, why in (
-        (context_of(impostor), ca.cert, "is not believed: unable to get local issuer"),
+        (context_of(impostor), ca.cert, "is not trusted: unable to get local issuer"),
         (None, ca.cert, "WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE"),
         (None, tmp_path / "none", "No such file"),
     ):

@@ -328,7 +328,7 @@ def test_mps_daemon_in_an_endless_conversation_is_busy(real: Daemon) -> None:
     real.mps.control = Control(control.program, control.pipes, deadline_s=0.5)
     with conversation(real):
         for ask in (real.mps.servers, lambda: real.mps.holds({}, QUARTER)):
-            with pytest.raises(Busy, match=r"spoke with others for 0\.5 s"):
+            with pytest.raises(Busy, match=r"was busy with other clients for 0\.5 s"):
                 ask()
     real.mps.control = control
     assert real.mps.servers() == ()  # whoever spoke with it was killed meanwhile

@@ -1,1 +1,1 @@
-"""The audit log as files of one directory."""
+"""Audit log in files of one directory: writing, searching and verifying."""

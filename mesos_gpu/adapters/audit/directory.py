@@ -1,4 +1,4 @@
-"""The directory of an audit log: private, opened once, and never through a link that somebody put there."""
+"""Directory of an audit log: private, opened once, and never through a link."""
 
 import errno
 import fcntl
@@ -15,20 +15,23 @@ from mesos_gpu.access.chain import Head
 from mesos_gpu.errors import BadConfiguration, Conflict
 
 FILE: Final = re.compile(r"(changes|refusals)-([0-9]{8})\.jsonl")
-_MARK_BYTES: Final = 512  # within a sector and a page, so a write of it is whole or not there
-_AGAIN_S: Final = 0.05
+_MARK_BYTES: Final = 512  # within a sector and a page, so that a write is atomic
+_AGAIN_S: Final = 0.05  # between attempts to lock
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Directory:
-    """A directory of an audit log.
+    """Directory of an audit log.
+
+    Args:
+        path: Path of the directory.
+        make: Whether to create it if missing, and to make it private.
 
     Raises:
-        BadConfiguration: It cannot be made or opened, is a link, or is another user's.
+        BadConfiguration: The directory cannot be created or opened, is a link, or belongs to another user.
     """
 
     def __init__(self, path: Path, *, make: bool) -> None:
-        """Open it. `make`: it may be new, and is made private."""
         self.path = path
         self._lock: int | None = None
         try:
@@ -37,7 +40,7 @@ class Directory:
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             is_link = error.errno in (errno.ELOOP, errno.ENOTDIR)
-            what = "is a link or no directory" if is_link else error.strerror
+            what = "is a link or not a directory" if is_link else error.strerror
             raise (_wrong(path, f"{what}") if make else _unread(path, f"{what}")) from error
         if make:
             self._make_private()
@@ -51,10 +54,10 @@ class Directory:
             os.fchmod(self._fd, 0o700)
 
     def lock(self, wait_s: float = 0.0) -> None:
-        """Be the only writer, until this is closed; another one may take `wait_s` to end.
+        """Become the only writer until this is closed; wait up to `wait_s` seconds for another one.
 
         Raises:
-            Conflict: Another process is.
+            Conflict: Another process holds the lock.
         """
         self._lock = self._private("lock", os.O_RDWR)
         deadline = time.monotonic() + wait_s
@@ -70,24 +73,24 @@ class Directory:
                 time.sleep(_AGAIN_S)
 
     def numbers(self, kind: str) -> list[int]:
-        """The numbers of the files of one kind, the oldest first."""
+        """Return the numbers of the files of one kind, the oldest first."""
         matches = (FILE.fullmatch(name) for name in os.listdir(self._fd))
         return sorted(int(match[2]) for match in matches if match and match[1] == kind)
 
     def open_to_read(self, kind: str, number: int) -> int:
-        """A descriptor of a file that is there, and is one."""
+        """Return a descriptor for reading an existing, regular file."""
         fd = os.open(name_of(kind, number), _READ, dir_fd=self._fd)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise OSError(errno.EINVAL, "is no file", name_of(kind, number))
+            raise OSError(errno.EINVAL, "is not a file", name_of(kind, number))
         return fd
 
     def open_to_append(self, kind: str, number: int) -> int:
-        """A descriptor of a file, which may be new, that only its owner can read."""
+        """Return a descriptor for appending to a file, which is created if missing, and private."""
         return self._private(name_of(kind, number), os.O_RDWR | os.O_APPEND)
 
     def _private(self, name: str, flags: int) -> int:
-        """A descriptor of a file, which may be new, that only its owner can read from now on."""
+        """Return a descriptor of a file, which is created if missing, and made readable by its owner only."""
         flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(name, flags, 0o600, dir_fd=self._fd)
         os.fchmod(fd, 0o600)
@@ -98,11 +101,11 @@ class Directory:
         os.unlink(name_of(kind, number), dir_fd=self._fd)
 
     def sync(self) -> None:
-        """Force the names of files to the disk."""
+        """Force the names of files to disk."""
         os.fsync(self._fd)
 
     def mark(self, kind: str) -> Head | None:
-        """How far a chain had come, as its mark says; None: there is no mark that can be read."""
+        """Return the end of a chain that its mark gives; None if there is no readable mark."""
         try:
             fd = os.open(f"{kind}.mark", _READ, dir_fd=self._fd)
         except FileNotFoundError:
@@ -115,11 +118,11 @@ class Directory:
             os.close(fd)
 
     def open_mark(self, kind: str) -> int:
-        """A descriptor for `set_mark`."""
+        """Return a descriptor for `set_mark`."""
         return self._private(f"{kind}.mark", os.O_RDWR)
 
     def close(self) -> None:
-        """Let go of it, and of its lock."""
+        """Close the directory, and release its lock."""
         os.close(self._fd)
         if self._lock is not None:
             os.close(self._lock)
@@ -132,24 +135,24 @@ class Directory:
 
 
 def set_mark(fd: int, head: Head) -> None:
-    """Say how far a chain has come, after its lines are on the disk."""
+    """Write the end of a chain to its mark, after the chain's lines are on disk."""
     os.pwrite(fd, msgspec.json.encode(head).ljust(_MARK_BYTES - 1) + b"\n", 0)
 
 
 def name_of(kind: str, number: int) -> str:
-    """The name of a file."""
+    """Return the name of a file."""
     return f"{kind}-{number:08}.jsonl"
 
 
 def _unread(path: Path, why: str) -> BadConfiguration:
     return BadConfiguration(
         f"there is no audit log to read in {path}: {why}",
-        remedy="name the directory of the scheduler's --audit-dir: mesos-gpu audit --verify --dir DIRECTORY",
+        remedy="give the directory of the scheduler's --audit-dir: mesos-gpu audit --verify --dir DIRECTORY",
     )
 
 
 def _wrong(path: Path, why: str) -> BadConfiguration:
     return BadConfiguration(
         f"the audit log cannot be kept in {path}: {why}",
-        remedy="name a directory of this user with --audit-dir",
+        remedy="give a directory that belongs to this user with --audit-dir",
     )

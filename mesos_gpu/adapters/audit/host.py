@@ -1,4 +1,4 @@
-"""What root does on a host without the scheduler, in a log of that host: one writer after the other."""
+"""Audit log of a host for actions of root without the scheduler, with one writer at a time."""
 
 import os
 import pwd
@@ -15,23 +15,23 @@ DEFAULT: Final = Path("/var/log/mesos-gpu/audit")
 MAX_BYTES: Final = 16 << 20
 FILES: Final = 4
 _WAIT_S: Final = 5.0
-_NOBODY: Final = 2**32 - 1  # of loginuid: no login, as for what init starts
-#: Of the kernel's audit subsystem: who logged in keeps it through su and sudo.
+_NOBODY: Final = 2**32 - 1  # loginuid without a login, as of processes that init starts
+#: File of the kernel's audit subsystem with the uid that logged in, which su and sudo do not change.
 _LOGIN: Final = Path("/proc/self/loginuid")
 
 
 def directory() -> Path:
-    """Where this host's log is."""
+    """Return the directory of this host's audit log."""
     return Path(os.environ.get(VARIABLE) or DEFAULT)
 
 
 def write(what: str, on: tuple[str, ...], result: Result, detail: str = "") -> None:
-    """Keep a record of a command, by who logged in; else by the user that it runs as.
+    """Write a record of a command, by the user who logged in, or else by the user that it runs as.
 
     Raises:
         BadConfiguration: The directory cannot be used.
-        Conflict: Another process does not let go of it.
-        OSError: It cannot be written.
+        Conflict: Another process keeps it locked.
+        OSError: The record cannot be written.
     """
     at = time.time()
     who, proof = _who()

@@ -1,7 +1,7 @@
-"""The audit log of a running scheduler: changes and refusals in a chain each, written by one thread.
+"""Audit log of a running scheduler: a chain of changes and one of refusals, written by one thread.
 
-What is done has its record on the disk before its answer goes out; all records that wait are written and synced
-together. Refusals have files and a size of their own: however many there are, no record of a change goes for them.
+A change's record is on disk before its answer is sent; all waiting records are written and synced together. Refusals
+have files and a size limit of their own, so that even very many never displace records of changes.
 """
 
 import logging
@@ -29,35 +29,40 @@ CHANGES: Final = "changes"
 REFUSALS: Final = "refusals"
 PAUSE_S: Final = 1.0  # between syncs of refusals, and until a full disk is tried again
 _BATCH: Final = 64
-_LESS: Final = 4  # refusals have this part of the size of changes
+_LESS: Final = 4  # divisor of the size limit for refusals
 HOUR_S: Final = 3600.0
-logger = logging.getLogger("mesos_gpu.audit")  # said at every level of the log
+logger = logging.getLogger("mesos_gpu.audit")  # logged at every log level
 
 
 class OnFull(Enum):
-    """What becomes of changes while they cannot be recorded."""
+    """Handling of changes while they cannot be recorded."""
 
     REFUSE = "refuse"
-    DROP = "drop"  # they are made, and counted
+    DROP = "drop"  # changes are made, and lost records are counted
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """How much is kept, and what a full disk means."""
+    """Limits of the audit log, and its reaction to a full disk."""
 
     directory: Path
-    most_bytes: int = 256 << 20  # of changes; refusals have a quarter of it beside
-    files: int = 16  # into which each is divided
+    most_bytes: int = 256 << 20  # of changes; refusals have a quarter of it in addition
+    files: int = 16  # of each chain
     on_full: OnFull = OnFull.REFUSE
 
 
-#: Records that could not be kept since this process began, by their chain; for metrics.
+#: Records lost since this process began, by chain; for metrics.
 LOST: Final[Counter[str]] = Counter({CHANGES: 0, REFUSALS: 0})
 _Item = tuple[AuditRecord, Future[None]]
 
 
 class AuditLog:
-    """`AuditTrail` in a directory.
+    """`AuditTrail` in a directory, with a thread that writes.
+
+    Args:
+        settings: Directory and limits.
+        version: Version of the program, for records of its start.
+        now: Function that returns seconds since the epoch.
 
     Raises:
         BadConfiguration: The directory cannot be used.
@@ -67,7 +72,6 @@ class AuditLog:
     def __init__(
         self, settings: AuditSettings, *, version: str = "", now: Callable[[], float] = time.time
     ) -> None:
-        """Find the end of what is there, and start the writer's thread."""
         self._settings, self._now, self._version = settings, now, version
         self._directory = Directory(settings.directory, make=True)
         try:
@@ -78,7 +82,7 @@ class AuditLog:
             self._directory.close()
             raise BadConfiguration(
                 f"the audit log in {settings.directory} cannot be read: {error.strerror}",
-                remedy="repair its files, or name another directory with --audit-dir",
+                remedy="repair its files, or give another directory with --audit-dir",
             ) from error
         except BaseException:
             self._directory.close()
@@ -86,7 +90,7 @@ class AuditLog:
         self._begun: set[str] = set()
         self._floods, self._floods_lock = Floods(), threading.Lock()
         self._full: NoRoom | None = None
-        self._lost = self._unsaid = 0  # since the start; of those, not said in the log yet
+        self._lost = self._unsaid = 0  # lost since the start; of these, not recorded in the log yet
         self._unsynced = False
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._begin()
@@ -98,47 +102,48 @@ class AuditLog:
         most = self._settings.most_bytes // part
         return Stream(self._directory, kind, most_bytes=most, files=self._settings.files, reserve=reserve)
 
-    # --- from any thread
+    # --- called from any thread
 
     def full(self) -> NoRoom | None:
-        """Why no change may be made now."""
+        """Return why no change may be made now; None if changes are allowed."""
         return self._full if self._settings.on_full is OnFull.REFUSE else None
 
     @property
     def lost(self) -> int:
-        """How many records could not be kept since the start."""
+        """Number of records that were lost since the start."""
         return self._lost
 
     def put(self, record: AuditRecord) -> Future[None] | None:
-        """Keep a record; None: it is one of a flood of refusals, and was counted."""
+        """Write a record. Return None if it was only counted, as part of a flood of refusals."""
         future: Future[None] = Future()
         if record.result is Result.REFUSED:
             with self._floods_lock:
                 over = list(self._floods.over(record.at))
                 whole = self._floods.take(record)
-            for each in over:
-                self._inbox.put((each, Future()))
+            for record_ in over:
+                self._inbox.put((record_, Future()))
             if not whole:
                 return None
         self._inbox.put((record, future))
         return future
 
     def search(self, asked: Asked, *, limit: int, cursor: str) -> Found:
-        """The newest records that are asked for."""
+        """Return the newest records that match."""
         return search.search(self._directory, asked, limit=limit, cursor=cursor)
 
     def close(self) -> None:
-        """Write what waits, and end the thread."""
+        """Write all waiting records, and end the thread."""
         with self._floods_lock:
             over = list(self._floods.over(self._now(), at_once=True))
-        for each in over:
-            self._inbox.put((each, Future()))
+        for record in over:
+            self._inbox.put((record, Future()))
         self._inbox.put(None)
         self._thread.join()
 
-    # --- on the writer's thread
+    # --- called on the writer's thread
 
     def _run(self) -> None:
+        """Write batches of records until `close`."""
         go_on = True
         while go_on:
             batch, go_on = self._collect()
@@ -155,13 +160,13 @@ class AuditLog:
         self._end()
 
     def _tell(self) -> None:
-        """Say how far the chains are, where a copy of the scheduler's log can be kept on another host."""
+        """Log the ends of the chains, for comparison with a copy of the scheduler's log on another host."""
         self._tell_at = time.monotonic() + HOUR_S
         for kind, stream in ((CHANGES, self._changes), (REFUSALS, self._refusals)):
             logger.info("the audit log's %s are at %d: %s", kind, stream.head.seq, stream.head.hash)
 
     def _collect(self) -> tuple[list[_Item], bool]:
-        """Wait for records; a pause without any is an empty batch. Whether to go on."""
+        """Return waiting records, none after a pause without any, and whether the thread has to go on."""
         batch: list[_Item] = []
         try:
             item = self._inbox.get(timeout=PAUSE_S)
@@ -179,10 +184,11 @@ class AuditLog:
     def _look_at_floods(self) -> None:
         with self._floods_lock:
             over = list(self._floods.over(self._now()))
-        for each in over:
-            self._inbox.put((each, Future()))
+        for record in over:
+            self._inbox.put((record, Future()))
 
     def _write(self, stream: Stream, items: Sequence[_Item]) -> None:
+        """Write and, for changes, sync records; their futures are completed also if that fails."""
         is_changes = stream is self._changes
         records = [record for record, _ in items]
         if is_changes and self._unsaid:
@@ -205,7 +211,7 @@ class AuditLog:
                 future.set_result(None)
 
     def _look_for_room(self) -> None:
-        """Whether the next records can be written, too."""
+        """Reserve room for the next records, and update the full state."""
         try:
             self._changes.take_room()
         except OSError as error:
@@ -214,7 +220,7 @@ class AuditLog:
             self._found_room()
 
     def _begin(self) -> None:
-        """Take up both chains; where that fails, it is tried again with the next record."""
+        """Begin both chains; after a failure this is repeated with the next record."""
         for stream in (self._changes, self._refusals):
             try:
                 self._begin_once(stream)
@@ -230,7 +236,7 @@ class AuditLog:
             self._begun.add(kind)
 
     def _lose(self, error: OSError, is_changes: bool, count: int) -> None:
-        """`count` records are not written. What prevents changes from being written makes the log full."""
+        """Count lost records. An error that prevents changes from being recorded makes the log full."""
         self._lost += count
         LOST[CHANGES if is_changes else REFUSALS] += count
         self._unsaid += count
@@ -242,7 +248,7 @@ class AuditLog:
             logger.error("the audit log cannot be written: %s; %s until it can", error.strerror, then)
         self._full = NoRoom(
             f"the audit log in {self._directory.path} cannot be written: {error.strerror}",
-            remedy="make room there; then changes are taken again",
+            remedy="free disk space there; then changes are accepted again",
         )
 
     def _found_room(self) -> None:
@@ -255,7 +261,7 @@ class AuditLog:
         try:
             self._refusals.sync()
         except OSError as error:
-            logger.warning("the audit log's refusals are not on the disk: %s", error.strerror)
+            logger.warning("the audit log's refusals cannot be forced to disk: %s", error.strerror)
 
     def _end(self) -> None:
         if self._unsynced:
@@ -265,7 +271,7 @@ class AuditLog:
             try:
                 stream.close()
             except OSError as error:
-                logger.warning("the audit log was not closed well: %s", error.strerror)
+                logger.warning("the audit log could not be closed properly: %s", error.strerror)
         self._directory.close()
 
 

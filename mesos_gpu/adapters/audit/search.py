@@ -1,4 +1,4 @@
-"""Records from the newest back, of both chains by their time; a bounded piece of the files at each call."""
+"""Search of both chains from the newest record back, in order of time; each call reads a limited part of the files."""
 
 import os
 import re
@@ -15,26 +15,26 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.record import AuditRecord
 
 KINDS: Final = ("changes", "refusals")
-MAX_BYTES: Final = 32 << 20  # that one search reads
+MAX_BYTES: Final = 32 << 20  # read by one search
 MAX_S: Final = 2.0
-CLOCK_S: Final = 3600.0  # by which a clock that was set back may have put lines out of their order
+CLOCK_S: Final = 3600.0  # tolerance for lines out of order, after a clock was set back
 _BLOCK: Final = 1 << 16
-_LOOK: Final = 64  # a line of so many is decoded whatever it has: its time may end the search
+_LOOK: Final = 64  # every so many lines one is decoded in any case, as its time may end the search
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 ._:/@-]*")
-_END: Final = 1 << 48  # beyond the end of every file
+_END: Final = 1 << 48  # larger than any file
 _PLACE: Final = re.compile(r"([0-9]{1,8}):([0-9]{1,15})")
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is before `end` in file `number`, and all files before it, has not been read; number 0: nothing is left."""
+    """Position of a search: bytes before `end` in file `number`, and all earlier files, remain; number 0 for none."""
 
     number: int
     end: int
 
 
 class _Budget:
-    """What one search may read."""
+    """Limits of bytes and time for one search."""
 
     def __init__(self) -> None:
         self._bytes, self._until = MAX_BYTES, time.monotonic() + MAX_S
@@ -48,10 +48,10 @@ class _Budget:
 
 
 def search(directory: Directory, asked: Asked, *, limit: int, cursor: str) -> Found:
-    """Look for records, as `AuditTrail.search`; an answer may have fewer records, even none, and a cursor.
+    """Search records, as for `AuditTrail.search`; an answer may have few or no records, and a cursor to continue.
 
     Raises:
-        BadConfiguration: The cursor is none.
+        BadConfiguration: The cursor is invalid.
     """
     budget = _Budget()
     needle = _needle(asked)
@@ -80,16 +80,16 @@ def search(directory: Directory, asked: Asked, *, limit: int, cursor: str) -> Fo
     return Found(tuple(records), "-".join(f"{place.number}:{place.end}" for place in places) if left else "")
 
 
-def _needle(asked: Asked) -> bytes:
-    """Bytes of every line that is asked for, as far as they are the same in JSON: most lines are never decoded."""
-    plain = (text.removesuffix("*") for text in (asked.on, asked.who))
+def _needle(filters: Asked) -> bytes:
+    """Return bytes that every matching line contains, if possible, so that most other lines are not decoded."""
+    plain = (text.removesuffix("*") for text in (filters.on, filters.who))
     return max((text.encode() for text in plain if _PLAIN.fullmatch(text)), key=len, default=b"")
 
 
 def _places(directory: Directory, cursor: str) -> Iterator[tuple[str, _Place]]:
     matches = [_PLACE.fullmatch(part) for part in cursor.split("-")] if cursor else []
     if cursor and (len(matches) != len(KINDS) or None in matches):
-        raise BadConfiguration("the cursor is none", remedy="give back the one of the last answer, or none")
+        raise BadConfiguration("invalid cursor", remedy="use the cursor of the last answer, or none")
     for i, kind in enumerate(KINDS):
         match = matches[i] if matches else None
         if match is not None:
@@ -101,22 +101,22 @@ def _places(directory: Directory, cursor: str) -> Iterator[tuple[str, _Place]]:
 
 @dataclass(slots=True)
 class _Chain:
-    """A chain, line by line from its end. `entry` is in hand, and comes again to who begins at `place`."""
+    """Backward iteration of a chain. `entry` is the current record, which a search resumed at `place` yields again."""
 
     kind: str
     place: _Place
     lines: Generator[tuple[bytes, _Place]]
-    needle: bytes  # a line that has it not is not asked for
+    needle: bytes  # bytes that every matching line contains
     entry: Entry | None = None
     stopped: bool = False  # the budget is spent
-    _before: _Place | None = None  # the line in hand
+    _before: _Place | None = None  # position of the current line
 
     def at(self) -> float:
-        """When what is in hand was."""
+        """Return the time of the current record."""
         return self.entry.record.at if self.entry else 0.0
 
     def advance(self, budget: _Budget) -> None:
-        """Take the next older line into the hand that may be asked for; what is no record is passed over."""
+        """Go to the next older record that may match; lines that are no records are skipped."""
         for number in count(1):
             self.place, self.entry = self._before or self.place, None
             if budget.spent:
@@ -133,17 +133,17 @@ class _Chain:
                 return
 
     def end(self) -> None:
-        """Nothing more of it is wanted."""
+        """Drop the rest of the chain, as it has no more matches."""
         self.entry, self.place = None, _Place(0, 0)
 
 
 def _walk(directory: Directory, kind: str, place: _Place, budget: _Budget) -> Generator[tuple[bytes, _Place]]:
-    """Lines from the newest back, each with the place before it."""
+    """Yield lines from the newest back, each with the position before it."""
     number, end = place.number, place.end
     while number > 0:
         try:
             fd = directory.open_to_read(kind, number)
-        except FileNotFoundError:  # rotation has removed it, and all that are older
+        except FileNotFoundError:  # rotation has removed it and all older files
             return
         try:
             for line, begin in _back(fd, min(end, os.fstat(fd).st_size), budget):
@@ -154,8 +154,8 @@ def _walk(directory: Directory, kind: str, place: _Place, budget: _Budget) -> Ge
 
 
 def _back(fd: int, end: int, budget: _Budget) -> Iterator[tuple[bytes, int]]:
-    """The lines of the first `end` bytes of a file from the last to the first, each with where it begins."""
-    rest = b""  # the end of a line whose beginning is not read yet
+    """Yield the lines of the first `end` bytes of a file from the last to the first, each with its start."""
+    rest = b""  # end of a line whose start was not read yet
     first = True
     while end > 0:
         begin = max(end - _BLOCK, 0)

@@ -1,4 +1,4 @@
-"""A chain of records in numbered files: appended to, synced, begun anew at a size, the oldest removed by number."""
+"""Chain of records in numbered files: a full file is followed by a next one, and the oldest files are removed."""
 
 import contextlib
 import os
@@ -12,36 +12,35 @@ from mesos_gpu.adapters.disk import room
 from mesos_gpu.model.access.record import NO_PROOF, AuditRecord, Result
 
 BLOCK: Final = 1 << 16
-WRITER: Final = "scheduler"  # who, of the lines that the log writes of itself
+WRITER: Final = "scheduler"  # user of records about the log itself
 
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The end of a file: its last entry, and what a crash left behind it."""
+    """End of a file: its last entry, and what a crash left after it."""
 
     head: Head | None
-    rest: bytes  # no entry; without the end of its last line
-    open: bool  # the last line has no end
+    rest: bytes  # bytes after the entry, without a final newline
+    open: bool  # whether the last line has no newline
 
 
 class Stream:
-    """Not for several threads at once. Whoever makes one holds the directory's lock."""
+    """Writer of one chain; not thread-safe. The caller must hold the directory's lock.
+
+    Args:
+        directory: Directory of the log.
+        kind: Prefix of the names of its files.
+        most_bytes: Maximum size of all its files.
+        files: Number of files into which that is divided.
+        reserve: Bytes that are allocated on disk in advance; 0 for none.
+    """
 
     def __init__(self, directory: Directory, kind: str, *, most_bytes: int, files: int, reserve: int) -> None:
-        """Find how far it has come; nothing is written yet.
-
-        Args:
-            directory: Of the log.
-            kind: What the names of its files begin with.
-            most_bytes: Of all its files.
-            files: Into how many that is divided.
-            reserve: Bytes that are taken on the disk ahead; 0: none.
-        """
         self._directory, self._kind = directory, kind
         self._most_bytes, self._files, self._reserve = most_bytes, files, reserve
         self._fd: int | None = None
         self._mark: int | None = None
-        self._size = self._taken = 0  # of the file in hand
+        self._size = self._taken = 0  # of the current file
         numbers = directory.numbers(kind)
         self._number = numbers[-1] if numbers else 0
         self.head, self._torn, self._open = Head(), b"", False
@@ -54,10 +53,10 @@ class Stream:
                 break
 
     def begin(self, at: float, detail: str) -> None:
-        """Open the newest file, and write that a writer begins.
+        """Open the newest file, and write a record that a writer begins.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The record cannot be written.
         """
         self._take_up()
         torn = bool(self._torn)
@@ -70,10 +69,10 @@ class Stream:
         self._directory.sync()
 
     def resume(self, at: float) -> None:
-        """Open the newest file; only after what a crash left does it get a line that says so.
+        """Open the newest file; a record of the beginning is written only after a crash.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be opened or written.
         """
         if self._torn or self._open:
             self.begin(at, "")
@@ -86,13 +85,13 @@ class Stream:
             self._open_file()
 
     def append(self, records: Sequence[AuditRecord]) -> None:
-        """Write records as one piece; when the file is full, a next one is begun first.
+        """Write records together; if the file is full, begin the next one before.
 
         Raises:
             OSError: None of them is written.
         """
         if self._size * self._files >= self._most_bytes:
-            # Where there is no room for a new file, there may be some in this one.
+            # If there is no room for a new file, there may be some in this one.
             with contextlib.suppress(OSError):
                 self._next(records[0].at)
         lines, head = [], self.head
@@ -104,10 +103,10 @@ class Stream:
         self.head = head
 
     def sync(self) -> None:
-        """Force what was written to the disk, then say how far that is.
+        """Force all written records to disk, then update the mark.
 
         Raises:
-            OSError: It cannot be.
+            OSError: The disk fails or is full.
         """
         if self._fd is None:
             return
@@ -117,17 +116,17 @@ class Stream:
         set_mark(self._mark, self.head)
 
     def take_room(self) -> None:
-        """Have the reserve ahead of the end.
+        """Allocate the reserve after the end of the file.
 
         Raises:
-            OSError: There is no room for it.
+            OSError: There is not enough room.
         """
         if self._fd is not None and self._reserve and self._taken - self._size < self._reserve // 2:
             room.take(self._fd, self._size, self._reserve)
             self._taken = self._size + self._reserve
 
     def close(self) -> None:
-        """Let go of the files, and of the room that was not needed."""
+        """Close the files, and release unused room."""
         self._close_file()
         if self._mark is not None:
             os.close(self._mark)
@@ -142,12 +141,12 @@ class Stream:
         except OSError:
             self._taken = self._size
             if written:
-                os.ftruncate(self._fd, self._size)  # else a piece of a line would stay there
+                os.ftruncate(self._fd, self._size)  # remove the incomplete line
             raise
         self._size += written
 
     def _next(self, at: float) -> None:
-        """Begin the next file with a line that says what was removed, then remove it."""
+        """Begin the next file with a record of the removal of old files, then remove these."""
         numbers = self._directory.numbers(self._kind)
         old = numbers[: max(len(numbers) - self._files + 1, 0)]
         gone = max((_last_seq(self._directory, self._kind, number) for number in old), default=0)
@@ -183,7 +182,7 @@ class Stream:
 
 
 def _shrink(fd: int | None, size: int) -> None:
-    """Close a file that is not written any more; room beyond its end is given back."""
+    """Close a file that is complete, and release room beyond its end."""
     if fd is not None:
         os.fdatasync(fd)
         os.ftruncate(fd, size)
@@ -191,7 +190,7 @@ def _shrink(fd: int | None, size: int) -> None:
 
 
 def _tail(directory: Directory, kind: str, number: int) -> _Tail:
-    """Look back from the end of a file, as far as its last entry."""
+    """Read a file back from its end to its last entry."""
     fd = directory.open_to_read(kind, number)
     try:
         begin, data = os.fstat(fd).st_size, b""
@@ -206,7 +205,7 @@ def _tail(directory: Directory, kind: str, number: int) -> _Tail:
 
 
 def _tail_of(data: bytes, *, whole: bool) -> _Tail | None:
-    """The end of what was read; None: more must be read. `whole`: that is all."""
+    """Return the end of the data; None if more must be read. `whole`: whether the data is all of the file."""
     is_open = bool(data) and not data.endswith(b"\n")
     lines = data.removesuffix(b"\n").split(b"\n") if data else []
     for i in range(len(lines) - 1, -1 if whole else 0, -1):

@@ -1,4 +1,4 @@
-"""Whether the files of an audit log are what was written, also while a scheduler writes them."""
+"""Verification of the files of an audit log, also while a scheduler writes them."""
 
 import os
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from mesos_gpu.adapters.audit.directory import Directory, name_of
 from mesos_gpu.adapters.audit.search import KINDS
 from mesos_gpu.errors import NotFound, Unavailable
 
-MAX_FLAWS: Final = 100  # that are told of a chain
+MAX_FLAWS: Final = 100  # reported for a chain
 _BLOCK: Final = 1 << 20
 _ATTEMPTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found of one chain. `unfinished`: it ends with a piece of a line, which the next start takes note of."""
+    """Result for one chain. `unfinished`: it ends with an incomplete line, which the next start will record."""
 
     kind: str
     files: int
@@ -31,12 +31,12 @@ class Verified:
 
 
 def verify(path: Path) -> tuple[Verified, ...]:
-    """Read both chains from their beginnings.
+    """Verify both chains from their beginnings.
 
     Raises:
-        BadConfiguration: There is no such directory.
-        NotFound: It has no audit log: what is not there is not sound.
-        Unavailable: Files go faster than they are opened.
+        BadConfiguration: The directory does not exist.
+        NotFound: The directory has no audit log; missing files are no proof of integrity.
+        Unavailable: Files are removed faster than they can be opened.
         OSError: A file cannot be read.
     """
     with Directory(path, make=False) as directory:
@@ -44,13 +44,14 @@ def verify(path: Path) -> tuple[Verified, ...]:
     if not any(chain.files or chain.flaws for chain in chains):
         raise NotFound(
             f"{path} has no audit log",
-            remedy="name the directory of the scheduler's --audit-dir; if it was there, its files were removed",
+            remedy="give the directory of the scheduler's --audit-dir; if this is it, its files were removed",
         )
     return chains
 
 
 def _verified(directory: Directory, kind: str) -> Verified:
-    mark = directory.mark(kind)  # before the lines: a writer only goes on
+    """Follow one chain through its files, and return the result."""
+    mark = directory.mark(kind)  # read before the lines, as a writer only adds lines
     with ExitStack() as opened:
         files = _opened(directory, kind, opened)
         follower, flaws, unfinished = Follower(mark), list[Flaw](), False
@@ -62,14 +63,14 @@ def _verified(directory: Directory, kind: str) -> Verified:
                     unfinished = True
     flaws += follower.end()
     missing = sorted(set(range(min(files), max(files))) - files.keys()) if files else []
-    flaws += [Flaw(name_of(kind, number), "is not there, and later ones are") for number in missing]
+    flaws += [Flaw(name_of(kind, number), "is missing, although later files exist") for number in missing]
     return Verified(
         kind, len(files), follower.lines, follower.first, follower.head, tuple(flaws[:MAX_FLAWS]), unfinished
     )
 
 
 def _opened(directory: Directory, kind: str, opened: ExitStack) -> dict[int, int]:
-    """Descriptors of all files by their numbers: what rotation removes from now on can still be read."""
+    """Return descriptors of all files by number, so that files can be read that rotation removes meanwhile."""
     for _ in range(_ATTEMPTS):
         files = dict[int, int]()
         try:
@@ -79,12 +80,14 @@ def _opened(directory: Directory, kind: str, opened: ExitStack) -> dict[int, int
         except FileNotFoundError:
             continue  # rotation removed it meanwhile
         return files
-    raise Unavailable(f"{directory.path}: files go while they are looked for", remedy="try again")
+    raise Unavailable(f"{directory.path}: files are removed while they are opened", remedy="try again")
 
 
 def _lines(fd: int) -> Iterator[tuple[bytes, int, bool]]:
-    """The lines of a file as it is now, each with its number and whether it has an end. One that is too long for a
-    record comes in pieces."""
+    """Yield the lines of a file at its present size, each with its number and whether it has a newline.
+
+    A line that is too long for a record comes in pieces.
+    """
     size, offset, rest, at = os.fstat(fd).st_size, 0, b"", 0
     while offset < size:
         data = os.pread(fd, min(_BLOCK, size - offset), offset)

@@ -1,1 +1,1 @@
-"""Files that people write: documents, and secrets that nobody else may read."""
+"""Files of users and operators: documents, and secrets that others must not read."""

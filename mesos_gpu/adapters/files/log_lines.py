@@ -1,4 +1,4 @@
-"""Lines of a log for people: whoever had a say in one commands no terminal, and forges no other line."""
+"""Log formatting without control characters, so that logged input can neither control terminals nor forge lines."""
 
 import logging
 from typing import Final
@@ -9,24 +9,27 @@ _PARTS: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class Text(logging.Formatter):
-    """Time, level, where from, what; a traceback is indented below."""
+    """Formatter with time, level, logger and message; a traceback is indented below.
+
+    Args:
+        parts: Format of a line in the syntax of `logging`.
+    """
 
     def __init__(self, parts: str = _PARTS) -> None:
-        """`parts` of a line, by the names that `logging` gives them."""
         super().__init__(parts)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Format a message without the traceback, which `format` adds."""
+        """Return a message without the traceback, which `format` adds."""
         record.message = clean(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: "logging._SysExcInfoType") -> str:
-        """Format a traceback; texts of errors are in it."""
+        """Return a traceback, whose error texts are neutralized too."""
         return clean_trace(super().formatException(ei))
 
 
 def to_stderr() -> None:
-    """Let a program on a GPU host log so."""
+    """Log to standard error in this format, for programs on GPU hosts."""
     handler = logging.StreamHandler()
     handler.setFormatter(Text("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level="INFO", handlers=[handler])

@@ -1,4 +1,4 @@
-"""Where in a text that people write a value stands: lines, by JSON pointers."""
+"""Line numbers of values in JSON or YAML texts, by JSON pointers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,18 +7,20 @@ Lines = Callable[[str], int | None]
 
 
 def placed(line_of: Lines, pointer: str, reason: str) -> str:
-    """A problem with its line, if there is one: `line 3, /mem: must be …`."""
+    """Return a description of a problem, with its line if known: `line 3, /mem: must be …`."""
     line = line_of(pointer)
     return f"{'' if line is None else f'line {line}, '}{pointer or '/'}: {reason}"
 
 
 def lines_of(text: str) -> Lines:
-    """A function that says on which line, from 1, of a JSON or YAML text stands what a JSON pointer names; where the
-    text lacks it, what it would be in. None: the text cannot be read as YAML, which most JSON is too."""
+    """Return a function that gives the line, from 1, of the value of a JSON pointer in a JSON or YAML text.
+
+    For a missing value it gives the line of the enclosing one; None if the text is not valid YAML, which most JSON is.
+    """
     import yaml
 
     try:
-        # A tab is no white space to YAML; within strings JSON has none.
+        # YAML does not accept tabs as white space; within JSON strings there are none.
         root = yaml.compose(text.replace("\t", " "), yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError):
         root = None
@@ -41,11 +43,11 @@ def _names(pointer: str) -> Iterator[str]:
 
 
 def _inner(node: Any, name: str) -> tuple[int, Any] | None:
-    """The line, from 0, where a part of a node begins, and that part; None: there is none of that name."""
+    """Return a part of a node with its line, from 0; None if the node has no such part."""
     if isinstance(node.value, str):
         return None
     for i, item in enumerate(node.value):
-        if not isinstance(item, tuple):  # of a list
+        if not isinstance(item, tuple):  # the item of a list
             if str(i) == name:
                 return item.start_mark.line, item
         elif item[0].value == name:

@@ -1,4 +1,4 @@
-"""Files that others must not have read: opened once, and judged by what was opened."""
+"""Private files: opened once, and accepted only if others could not have read or changed them."""
 
 import errno
 import os
@@ -8,20 +8,20 @@ from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
 
-READABLE: Final = 0o077  # modes by which others could have read or changed a file
-WRITABLE: Final = 0o022  # by which they could have changed it
+READABLE: Final = 0o077  # mode bits by which others could have read or changed a file
+WRITABLE: Final = 0o022  # mode bits by which others could have changed a file
 _MAX_BYTES: Final = 1 << 20
 
 
 class Exposed(PermissionError):
-    """Others than the owner may have used the file, or its owner is neither root nor this user."""
+    """A file that other users may have read or changed, or that belongs to neither root nor this user."""
 
 
 def check(status: os.stat_result, forbidden: int = READABLE) -> None:
-    """See that a file is root's or this user's, and has none of the modes that are `forbidden`.
+    """Check that a file belongs to root or this user, and has none of the `forbidden` mode bits.
 
     Raises:
-        Exposed: `strerror` says its mode and owner.
+        Exposed: The check failed; `strerror` has mode and owner.
     """
     mode = stat.S_IMODE(status.st_mode)
     if mode & forbidden or status.st_uid not in (0, os.geteuid()):
@@ -30,17 +30,17 @@ def check(status: os.stat_result, forbidden: int = READABLE) -> None:
 
 
 def read(path: Path, *, links: bool = True, forbidden: int = READABLE, most_bytes: int = _MAX_BYTES) -> bytes:
-    """The bytes of a regular file that passes `check`, `most_bytes` at most.
+    """Return the content of a regular file that passes `check`, at most `most_bytes`.
 
     Args:
-        path: Of the file.
-        links: Whether `path` itself may be a symbolic link; not where somebody else may have chosen what it names.
-        forbidden: As of `check`.
-        most_bytes: What is beyond is not read.
+        path: Path of the file.
+        links: Whether `path` itself may be a symbolic link; not if others may have chosen its target.
+        forbidden: Mode bits, as for `check`.
+        most_bytes: Number of bytes after which reading stops.
 
     Raises:
-        Exposed: It does not pass.
-        OSError: It cannot be read, or is no regular file; a FIFO is not waited for.
+        Exposed: The file does not pass the check.
+        OSError: The file cannot be read, or is not a regular file; a FIFO is not waited for.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
     try:
@@ -52,7 +52,7 @@ def read(path: Path, *, links: bool = True, forbidden: int = READABLE, most_byte
     try:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         check(status, forbidden)
         with open(opened, "rb", closefd=False) as file:
             return file.read(most_bytes)
@@ -61,12 +61,12 @@ def read(path: Path, *, links: bool = True, forbidden: int = READABLE, most_byte
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put this in a file's place, in one step; only its owner may read it.
+    """Replace a file atomically; only its owner may read it.
 
     Raises:
-        OSError: It cannot be written; what was there is there still.
+        OSError: The file cannot be written; its former content is unchanged.
     """
-    from secrets import token_hex  # what is brought with it would cost each start of an executor
+    from secrets import token_hex  # imported here, as it would slow each start of an executor
 
     part = path.with_name(f".{path.name}.{token_hex(8)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -82,15 +82,15 @@ def write(path: Path, data: bytes) -> None:
 
 
 def read_secret(path: Path, what: str, *, links: bool = True) -> str:
-    """The one line of a file, without white space around it.
+    """Return the only line of a file, without surrounding white space.
 
     Args:
-        path: Of the file.
-        what: It is, for messages, as "token".
-        links: As of `read`.
+        path: Path of the file.
+        what: Description of the secret for messages, such as "token".
+        links: Whether `path` may be a symbolic link, as for `read`.
 
     Raises:
-        BadConfiguration: It cannot be read, is empty or has several lines; or others may have read it.
+        BadConfiguration: The file cannot be read, is empty or has several lines; or others may have read it.
     """
     text = read_text(path, f"the {what}", links=links).strip()
     if not text or not text.isprintable():
@@ -99,10 +99,10 @@ def read_secret(path: Path, what: str, *, links: bool = True) -> str:
 
 
 def read_text(path: Path, what: str, *, links: bool = True) -> str:
-    """The text of a file, as `read_secret`, of any number of lines.
+    """Return the text of a private file, with any number of lines.
 
     Raises:
-        BadConfiguration: It cannot be read, or others may have read it.
+        BadConfiguration: The file cannot be read, or others may have read it.
     """
     try:
         return read(path, links=links).decode(errors="replace")
@@ -113,7 +113,7 @@ def read_text(path: Path, what: str, *, links: bool = True) -> str:
 
 
 def remedy_of(path: Path, error: OSError) -> str:
-    """What mends that a file could not be read."""
+    """Return the remedy for a file that could not be read."""
     if isinstance(error, Exposed):
         return f"chown {os.geteuid()} {path}; chmod 600 {path}; and choose a new secret: others may have it"
-    return "name a regular file that this user can read"
+    return "give a regular file that this user can read"

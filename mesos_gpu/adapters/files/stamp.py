@@ -1,4 +1,4 @@
-"""Whether a file has changed since it was looked at."""
+"""Detection of changed files."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ Stamp = tuple[int, ...]
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """What changes when a file is replaced, written or given other modes; None: it cannot be seen."""
+    """Return a value that changes when a file is replaced, written, or gets other modes; None without access."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The templates that are installed with this package."""
+"""Marathon app templates that are installed with this package."""
 
 from pathlib import Path
 from typing import Final
@@ -11,44 +11,44 @@ _SUFFIX: Final = ".json"
 
 
 def directory() -> Path:
-    """The directory of templates, beside the package: so it is in a checkout, and so it is installed."""
+    """Return the directory of templates, which is beside the package, in a checkout and in an installation."""
     return Path(mesos_gpu.__file__).parents[1] / "marathon_templates"
 
 
 def names() -> list[str]:
-    """The names of all templates, sorted."""
+    """Return the names of all templates, sorted."""
     return sorted(path.stem for path in directory().glob(f"*{_SUFFIX}"))
 
 
 def load(name: str) -> Template:
-    """The template of that name.
+    """Return the template with a name.
 
     Raises:
-        NotFound: There is none.
-        Unavailable: There are no templates at all.
-        Damaged: Its file is not what a template has to be.
+        NotFound: There is no such template.
+        Unavailable: No templates are installed.
+        Damaged: The template's file is invalid.
     """
-    known = _known()
-    if name not in known:
-        raise NotFound(f"there is no template {name}", remedy=f"take one of {', '.join(known)}")
+    available = _known()
+    if name not in available:
+        raise NotFound(f"there is no template {name}", remedy=f"use one of {', '.join(available)}")
     return _read(name)
 
 
 def load_all() -> list[Template]:
-    """All of them, by name.
+    """Return all templates, by name.
 
     Raises:
-        Unavailable: There are none.
-        Damaged: A file is not what a template has to be.
+        Unavailable: No templates are installed.
+        Damaged: A template's file is invalid.
     """
     return [_read(name) for name in _known()]
 
 
 def _known() -> list[str]:
-    known = names()
-    if not known:
-        raise Unavailable(f"there are no templates in {directory()}", remedy="install mesos_gpu anew")
-    return known
+    available = names()
+    if not available:
+        raise Unavailable(f"there are no templates in {directory()}", remedy="reinstall mesos_gpu")
+    return available
 
 
 def _read(name: str) -> Template:

@@ -1,29 +1,29 @@
-"""Text that people write, JSON or YAML, as values: no key twice, and no more values than memory holds."""
+"""Parser of JSON or YAML texts from users: duplicate keys are errors, and the number of values is limited."""
 
 import json
 from typing import Any, Final
 
 from mesos_gpu.errors import MesosGpuError
 
-MAX_VALUES: Final = 100_000  # that a file may stand for
-MAX_DIGITS: Final = 1000  # of a number: to read a long one takes the square of its length
+MAX_VALUES: Final = 100_000  # that a file may have after expansion of aliases
+MAX_DIGITS: Final = 1000  # of a number: reading takes time proportional to the square of its length
 
 
 class BadFile(MesosGpuError):
-    """The file does not hold what it should (EX_DATAERR)."""
+    """The file has invalid content (exit status EX_DATAERR)."""
 
     exit_code, http_status = 65, 400
 
 
 class KeyTwice(BadFile):
-    """An object of it has a key twice."""
+    """An object of the file has a duplicate key."""
 
 
 def parse(text: str, name: str) -> Any:
-    """What a JSON or YAML text says.
+    """Return the value of a JSON or YAML text.
 
     Raises:
-        BadFile: It is neither, it is too large, or an object in it has a key twice.
+        BadFile: The text is neither, it is too large, or an object in it has a duplicate key.
     """
     try:
         return _bounded(_parsed(text, name), name)
@@ -32,17 +32,19 @@ def parse(text: str, name: str) -> Any:
 
 
 def _bounded(value: Any, name: str) -> Any:
-    """Aliases of YAML let a few lines stand for more values than any memory holds, or for themselves."""
+    """Check the number of values: aliases of YAML let few lines stand for values without limit, or for themselves."""
     sizes: dict[int, int] = {}
 
-    def size(each: Any) -> int:
-        if not isinstance(each, dict | list):
+    def size(value_: Any) -> int:
+        if not isinstance(value_, dict | list):
             return 1
-        if id(each) not in sizes:
-            sizes[id(each)] = MAX_VALUES + 1  # until it is known: what holds itself has no end
-            inner = each.values() if isinstance(each, dict) else each
-            sizes[id(each)] = 1 + sum(map(size, inner))
-        return sizes[id(each)]
+        if id(value_) not in sizes:
+            sizes[id(value_)] = (
+                MAX_VALUES + 1
+            )  # until known, so that a value that contains itself is too large
+            inner = value_.values() if isinstance(value_, dict) else value_
+            sizes[id(value_)] = 1 + sum(map(size, inner))
+        return sizes[id(value_)]
 
     if size(value) > MAX_VALUES:
         raise _too_many(name)
@@ -50,11 +52,13 @@ def _bounded(value: Any, name: str) -> Any:
 
 
 def _too_many(name: str) -> BadFile:
-    what = f"{name} stands for more than {MAX_VALUES} values"
+    what = f"{name} has more than {MAX_VALUES} values"
     return BadFile(what, remedy="use fewer aliases (*name), or several files")
 
 
 def _parsed(text: str, name: str) -> Any:
+    """Return the value of a text: as JSON, or else as YAML unless the name ends in .json."""
+
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key, value in pairs:
@@ -74,7 +78,7 @@ def _parsed(text: str, name: str) -> Any:
 
 
 def _with_place(text: str, name: str, twice: KeyTwice) -> BadFile:
-    """A key that JSON has twice, with its line: as YAML, which most JSON is too but for tabs between its words."""
+    """Return a duplicate key of JSON with its line, found by YAML, which most JSON is apart from tabs."""
     try:
         _yaml(text.replace("\t", " "), name)
     except BadFile as error:
@@ -83,26 +87,26 @@ def _with_place(text: str, name: str, twice: KeyTwice) -> BadFile:
 
 
 def _twice(name: str, key: str, place: str = "") -> KeyTwice:
-    return KeyTwice(f"{name} has {key!r} twice in one object{place}", remedy="leave one of them out")
+    return KeyTwice(f"{name} has {key!r} twice in one object{place}", remedy="remove one of them")
 
 
 def _loader(name: str) -> Any:
+    """Return a class of YAML loaders for a file with this name."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """A reader that refuses a key that stands twice in a mapping, as YAML does. What `<<` merges may be
-        overridden."""
+        """YAML loader that refuses duplicate keys in a mapping; keys merged by `<<` may be overridden."""
 
         _merged = 0
 
         def flatten_mapping(self, node: yaml.MappingNode) -> None:
-            """Merge, as long as all that is merged stays within bounds: what merges what merges grows by powers."""
+            """Merge mappings within a limit: nested merges grow exponentially."""
             for key, value in node.value:
                 if key.tag == "tag:yaml.org,2002:merge":
-                    for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                        if isinstance(each, yaml.MappingNode):
-                            self.flatten_mapping(each)
-                            self._merged += len(each.value)
+                    for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                        if isinstance(merged, yaml.MappingNode):
+                            self.flatten_mapping(merged)
+                            self._merged += len(merged.value)
                             if self._merged > MAX_VALUES:
                                 raise _too_many(name)
             super().flatten_mapping(node)
@@ -117,7 +121,7 @@ def _loader(name: str) -> Any:
             return node
 
         def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-            """The text of a value, if it is no number that takes for ever to read."""
+            """Return the text of a scalar, unless it is a number that takes too long to read."""
             if node.tag.endswith((":int", ":float")) and len(node.value) > MAX_DIGITS:
                 what = f"a number has more than {MAX_DIGITS} digits"
                 raise yaml.constructor.ConstructorError(None, None, what, node.start_mark)
@@ -135,8 +139,8 @@ def _yaml(text: str, name: str) -> Any:
         place = _place(getattr(err, "problem_mark", None))
         what = f"{name} is neither JSON nor YAML{place}: {getattr(err, 'problem', None) or err}"
         raise BadFile(what, remedy="correct the file") from err
-    except ValueError as err:  # of a moment that no calendar has
-        raise BadFile(f"{name} has a value that is none: {err}", remedy="correct the file") from err
+    except ValueError as err:  # e.g. an impossible date
+        raise BadFile(f"{name} has an invalid value: {err}", remedy="correct the file") from err
 
 
 def _place(mark: Any) -> str:

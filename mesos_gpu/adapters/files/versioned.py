@@ -1,4 +1,4 @@
-"""Documents that are kept as versions, as files."""
+"""Versioned documents (access rights, queues) as files."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ D = TypeVar("D", bound=AccessDocument | QueueDocument)
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[D]):
-    """A document as a file has it. `version`: of which it was made; None: the file does not say."""
+    """A document from a file. `version`: version that it is based on; None if the file has none."""
 
     document: D
     version: int | None
@@ -25,14 +25,14 @@ class Read(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[D]):
-    """A kind of document as a file.
+    """File format of a kind of document.
 
     Attributes:
-        decode: From values, or all that is wrong.
-        encode: To values, with every field.
-        of: What it is an object of, in words.
-        shown_by: The command that prints one.
-        page: The page that tells of it.
+        decode: Function that returns the document of values, or all problems.
+        encode: Function that returns all fields of a document as values.
+        of: Description of the content, for messages.
+        shown_by: Command that prints a document.
+        page: Page of the documentation.
     """
 
     decode: Callable[[Mapping[str, Any]], D | list[Problem]]
@@ -42,22 +42,20 @@ class Form(Generic[D]):
     page: str
 
     def read(self, text: str, name: str) -> Read[D]:
-        """The document of a JSON or YAML text. `name` is for messages.
+        """Return the document in a JSON or YAML text. `name`: name of the file for messages.
 
         Raises:
-            BadFile: It is none, or has problems; all are listed, each with its place.
+            BadFile: The text is no document, or has problems; all are listed with their places.
         """
         value = parse(text, name)
         if not isinstance(value, dict):
-            raise BadFile(f"{name} is no object of {self.of}", remedy=f"see: {self.shown_by}")
-        made = self.decode(value)
-        if not isinstance(made, list):
-            return Read(made, None if value.get("version") is None else made.version)
+            raise BadFile(f"{name} is not an object of {self.of}", remedy=f"see: {self.shown_by}")
+        document = self.decode(value)
+        if not isinstance(document, list):
+            return Read(document, None if value.get("version") is None else document.version)
         line_of = lines_of(text)
-        lines = "\n".join(f"  {placed(line_of, problem.path, problem.reason)}" for problem in made)
-        raise BadFile(
-            f"{name} says nothing that could be in force:\n{lines}", remedy=f"correct the file; {self.page}"
-        )
+        lines = "\n".join(f"  {placed(line_of, problem.path, problem.reason)}" for problem in document)
+        raise BadFile(f"{name} is not a valid document:\n{lines}", remedy=f"correct the file; {self.page}")
 
 
 ACCESS = Form(

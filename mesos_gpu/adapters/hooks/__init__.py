@@ -1,1 +1,1 @@
-"""Webhooks: what is to be sent, kept in a file of its own, and how it is sent."""
+"""Webhooks: a store of hooks and waiting deliveries, and a sender of signed requests."""

@@ -1,4 +1,4 @@
-"""Names of hosts are looked up in bounded time: the C library's look-up has no deadline, and nothing ends it."""
+"""Lookups of host names with a deadline: the C library's lookup has none, and cannot be cancelled."""
 
 import contextlib
 import socket
@@ -8,69 +8,68 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from typing import Final, TypeAlias
 
-MAX_AT_ONCE: Final = 32  # also such as nobody waits for any more
-#: The addresses of a host's name at a port; OSError: there are none, or they were not told in time.
+MAX_AT_ONCE: Final = 32  # including lookups whose callers have given up
+#: Returns the addresses of a host at a port; raises OSError if there are none, or the lookup takes too long.
 LookUp: TypeAlias = Callable[[str, int], list[str]]
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """Ask the C library, however long that takes.
+    """Look a host up with the C library, however long that takes.
 
     Raises:
-        OSError: There is no such host.
+        OSError: The host does not exist.
     """
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in answers))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in answers))
 
 
 class LookUps:
-    """Look-ups on threads that end by themselves. For all threads."""
+    """Concurrent lookups on threads that end by themselves. Thread-safe."""
 
     def __init__(self) -> None:
-        """None is under way."""
         self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
         self._waited: set[Future[list[str]]] = set()
         self._lock = threading.Lock()
 
     def until(self, deadline: float) -> LookUp:
-        """What looks up until then, by the monotonic clock, and raises TimeoutError after it."""
+        """Return a lookup function that raises TimeoutError at a deadline of the monotonic clock."""
         return lambda host, port: self._told(host, port, deadline)
 
     def interrupt(self) -> None:
-        """Let go whoever waits: they are told TimeoutError."""
+        """Raise TimeoutError in all callers that wait for a lookup."""
         with self._lock:
-            for each in self._waited:
-                each.cancel()
+            for lookup in self._waited:
+                lookup.cancel()
 
     def _told(self, host: str, port: int, deadline: float) -> list[str]:
         if not self._room.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             raise TimeoutError(f"{MAX_AT_ONCE} look-ups are under way")
-        told: Future[list[str]] = Future()
+        answer: Future[list[str]] = Future()
         with self._lock:
-            self._waited.add(told)
+            self._waited.add(answer)
         try:
-            self._begin(host, port, told)
-            return told.result(max(deadline - time.monotonic(), 0.0))
+            self._begin(host, port, answer)
+            return answer.result(max(deadline - time.monotonic(), 0.0))
         except (CancelledError, TimeoutError):
             raise TimeoutError(f"{host} is not looked up in time") from None
         finally:
             with self._lock:
-                self._waited.discard(told)
+                self._waited.discard(answer)
 
-    def _begin(self, host: str, port: int, told: Future[list[str]]) -> None:
-        thread = threading.Thread(target=self._ask, args=(host, port, told), name="look-up", daemon=True)
+    def _begin(self, host: str, port: int, answer: Future[list[str]]) -> None:
+        thread = threading.Thread(target=self._ask, args=(host, port, answer), name="look-up", daemon=True)
         try:
             thread.start()
-        except BaseException:  # there may be no more threads
+        except BaseException:  # e.g. no more threads can be started
             self._room.release()
             raise
 
-    def _ask(self, host: str, port: int, told: Future[list[str]]) -> None:
+    def _ask(self, host: str, port: int, answer: Future[list[str]]) -> None:
         try:
-            with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+            with contextlib.suppress(InvalidStateError):  # the caller has given up
                 try:
-                    told.set_result(look_up(host, port))
+                    answer.set_result(look_up(host, port))
                 except (OSError, ValueError) as error:
-                    told.set_exception(error)
+                    answer.set_exception(error)
         finally:
             self._room.release()

@@ -1,7 +1,6 @@
-"""Which addresses webhooks may be sent to: the operator lists them, as who makes a hook chooses its address.
+"""Addresses to which webhooks may be sent: the operator lists them, because users choose the addresses of their hooks.
 
-A request to a hook comes from the scheduler's own place in the network. It must be no way to what only the scheduler's
-host reaches.
+A request to a hook comes from the scheduler's host, so it must not reach services that only this host can reach.
 """
 
 import re
@@ -18,7 +17,7 @@ from mesos_gpu.policy.apps.outward import Address, Network, innermost, kind_of
 
 MAX_LENGTH: Final = 1000  # characters of a URL
 _HTTPS: Final = 443
-#: A part of a host's name (RFC 1123). Other ones are no name to Python either, and a look-up raises UnicodeError.
+#: A label of a host name (RFC 1123). A lookup of other names raises UnicodeError.
 _LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAME: Final = re.compile(rf"(?=.{{1,253}}$)(\*\.)?{_LABEL}(\.{_LABEL})*")
 _ENTRY: Final = re.compile(
@@ -29,22 +28,22 @@ _ANY: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that may be called: a name (`*.` in front: all below it) or a network, at a port or at any."""
+    """An allowed receiver: a name (`*.` in front for all names below it) or a network, at one port or at any."""
 
     name: str
     network: Network | None
     port: int
 
     def has_port(self, port: int) -> bool:
-        """Whether it is for that port."""
+        """Return whether the entry allows a port."""
         return self.port in (_ANY, port)
 
 
 def entry(text: str) -> Entry:
-    """What a word of the operator's list means: NAME, *.NAME, ADDRESS or ADDRESS/BITS, then :PORT or :*.
+    """Parse a word of the operator's list: NAME, *.NAME, ADDRESS or ADDRESS/BITS, then optionally :PORT or :*.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: The word has none of these forms.
     """
     parts = _ENTRY.fullmatch(text.strip().lower())
     if parts is None:
@@ -63,7 +62,7 @@ def entry(text: str) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Where a request goes: a host by its name, at these addresses alone."""
+    """Destination of a request: a host by its name, and the only addresses to connect to."""
 
     url: SplitResult
     host: str
@@ -72,68 +71,72 @@ class Receiver:
 
 
 class Fault(NamedTuple):
-    """Why a URL cannot be had. `is_listed`: a longer list of the operator would not mend it."""
+    """Reason why a URL is refused. `is_listed`: False if a longer list of the operator would allow it."""
 
     why: str
     is_listed: bool = True
 
     @property
     def with_remedy(self) -> str:
-        """With what mends it, where that is not plain."""
+        """The reason, with a remedy if the operator can allow the URL."""
         return self.why if self.is_listed else f"{self.why}; {REMEDY}"
 
 
 @dataclass(frozen=True, slots=True)
 class Receivers:
-    """The operator's list. Empty: nothing is called."""
+    """Receivers that the operator allows; none if empty."""
 
     entries: tuple[Entry, ...] = ()
 
     def wrong(self, url: str) -> Fault | None:
-        """Why no hook may have that URL; None: it may. Where a name leads is seen when it is called."""
+        """Return why a hook may not have a URL; None if it may. A name's addresses are checked at each call."""
         try:
             host, port = _place_of(url)
         except ValueError as error:
             return Fault(str(error))
         if self._may(host, _literal(host), port):
             return None
-        return Fault(f"{host}:{port} is none of the receivers that are allowed", is_listed=False)
+        return Fault(f"{host}:{port} is not an allowed receiver", is_listed=False)
 
     def _may(self, host: str, literal: Address | None, port: int) -> bool:
         if literal is not None:
             return self._in_network(literal, port)
-        return self._named(host, port) or any(each.network and each.has_port(port) for each in self.entries)
+        return self._named(host, port) or any(
+            allowed.network and allowed.has_port(port) for allowed in self.entries
+        )
 
     def _named(self, host: str, port: int) -> bool:
-        return any(each.name and each.has_port(port) and fits(each.name, host) for each in self.entries)
+        return any(
+            allowed.name and allowed.has_port(port) and fits(allowed.name, host) for allowed in self.entries
+        )
 
     def _in_network(self, address: Address, port: int) -> bool:
         real = innermost(address)
         return any(
-            each.network is not None
-            and each.has_port(port)
-            and real.version == each.network.version
-            and real in each.network
-            for each in self.entries
+            allowed.network is not None
+            and allowed.has_port(port)
+            and real.version == allowed.network.version
+            and real in allowed.network
+            for allowed in self.entries
         )
 
     def resolved(self, url: str, addresses_of: LookUp = look_up) -> Receiver:
-        """Look a URL's host up, and keep the addresses that may be called: no other one is connected to.
+        """Look up the host of a URL, and keep the allowed addresses: requests connect to no other ones.
 
         Args:
-            url: Where to.
-            addresses_of: Looks up.
+            url: URL of the hook.
+            addresses_of: Function that looks up a host.
 
         Raises:
-            NotAccepted: The URL, or each of its addresses, is none that is allowed.
-            OSError: There is no such host, or its look-up took too long.
+            NotAccepted: The URL, or each of its addresses, is not allowed.
+            OSError: The host does not exist, or its lookup took too long.
         """
         if fault := self.wrong(url):
             raise _refused(fault.why)
         parts, (host, port) = urlsplit(url), _place_of(url)
-        known = addresses_of(host, port)
-        reasons = {address: self._wrong_address(host, address, port, parts.scheme) for address in known}
-        allowed = tuple(address for address in known if not reasons[address])
+        addresses = addresses_of(host, port)
+        reasons = {address: self._wrong_address(host, address, port, parts.scheme) for address in addresses}
+        allowed = tuple(address for address in addresses if not reasons[address])
         if not allowed:
             raise _refused("; ".join(reasons.values()))
         return Receiver(parts, host, port, allowed)
@@ -141,26 +144,26 @@ class Receivers:
     def _wrong_address(self, host: str, address: str, port: int, scheme: str) -> str:
         real = innermost(ip_address(address))
         if scheme == "http" and not real.is_loopback:
-            return f"{host} is {address}, and in the clear only this host's loopback is told"
+            return f"{host} is {address}, and unencrypted requests may go to this host's loopback only"
         if self._in_network(real, port):
             return ""
         if not self._named(host, port):
             return f"{host} is {address}, which is in no network that is allowed"
         kind = kind_of(real)
-        return f"{host} is {address}, {kind}, which must be allowed by its number" if kind else ""
+        return f"{host} is {address}, {kind}, which must be listed by its address" if kind else ""
 
 
 def _place_of(url: str) -> tuple[str, int]:
-    """The host and port of a URL that a webhook could have.
+    """Return host and port of a URL for a webhook.
 
     Raises:
-        ValueError: None could.
+        ValueError: A webhook cannot have this URL.
     """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else _HTTPS)
     except ValueError as error:
-        raise ValueError(f"is no URL: {error}") from error
+        raise ValueError(f"is not a URL: {error}") from error
     if len(url) > MAX_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
         raise ValueError(f"must be a URL of at most {MAX_LENGTH} characters of ASCII, without blanks")
     if parts.scheme not in ("https", "http") or not host:
@@ -171,7 +174,7 @@ def _place_of(url: str) -> tuple[str, int]:
     if literal is None and not _NAME.fullmatch(host):
         raise ValueError(f"{host[:60]!r} is not the name of a host")
     if parts.scheme == "http" and not (host == "localhost" or (literal and literal.is_loopback)):
-        raise ValueError("must begin with https://: in the clear only this host's loopback is told")
+        raise ValueError("must begin with https://: unencrypted requests may go to this host's loopback only")
     return host, port
 
 
@@ -190,9 +193,9 @@ REMEDY: Final = "the operator lists receivers with --webhook-to of the scheduler
 
 
 def receivers(words: Sequence[str]) -> Receivers:
-    """The list that the words make.
+    """Return the allowed receivers of a list of words.
 
     Raises:
-        ValueError: One of them is none.
+        ValueError: A word is invalid.
     """
     return Receivers(tuple(entry(word) for word in words))

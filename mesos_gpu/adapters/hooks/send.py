@@ -1,4 +1,4 @@
-"""Requests to webhooks go to checked addresses alone, are signed, follow no redirects and no proxies, and end in time.
+"""Signed requests to webhooks, to checked addresses only, without redirects and proxies, and with a deadline.
 
 Headers and signature are those of Standard Webhooks 1.0: HMAC-SHA256 over id, time and body.
 """
@@ -30,7 +30,7 @@ _GOOD: Final = range(200, 300)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a request. `error`: why it failed, "": it did not; no word of what a receiver says is in it."""
+    """Result of a request. `error`: reason of a failure, without text from the receiver; "" on success."""
 
     error: str = ""
     status: int | None = None
@@ -38,23 +38,30 @@ class Answer:
 
 
 def new_secret() -> bytes:
-    """What a hook's requests are signed with."""
+    """Generate a secret to sign a hook's requests with."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 def text_of(secret: bytes) -> str:
-    """A secret as people and libraries have it."""
+    """Return a secret in the text form that users and libraries take."""
     return _PREFIX + base64.b64encode(secret).decode()
 
 
 def signature(secret: bytes, id: str, at: int, body: bytes) -> str:
-    """What proves who sent a body. `at`: seconds since the epoch."""
+    """Return the signature that proves the sender of a body. `at`: seconds since the epoch."""
     signed = f"{id}.{at}.".encode() + body
     return "v1," + base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()
 
 
 class Sender:
-    """Sends to the receivers that the operator allows. For all threads."""
+    """Sender to the receivers that the operator allows. Thread-safe.
+
+    Args:
+        receivers: Receivers that the operator allows.
+        context: TLS context; None to trust the authorities of this host.
+        clock: Function that returns seconds since the epoch.
+        timeout_s: Seconds after which a request fails.
+    """
 
     def __init__(
         self,
@@ -63,30 +70,29 @@ class Sender:
         clock: Callable[[], float] = time.time,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """`context`: whose certificates are believed; None: those of this host. `clock`: seconds since the epoch."""
         self.receivers, self._clock, self._timeout_s = receivers, clock, timeout_s
         self._context = context or ssl.create_default_context()
         self._live: set[socket.socket] = set()
-        # Two, so that names that jobs chose hold up no hook.
+        # Separate lookups, so that host names that jobs chose cannot delay hooks.
         self._of_hooks, self._of_jobs = LookUps(), LookUps()
         self._lock = threading.Lock()
 
     def interrupt(self) -> None:
-        """Break what is being sent, and what is looked up for it: each fails at once."""
-        for each in (self._of_hooks, self._of_jobs):
-            each.interrupt()
+        """Abort all requests and lookups in progress; each fails at once."""
+        for lookups in (self._of_hooks, self._of_jobs):
+            lookups.interrupt()
         with self._lock:
             for sock in self._live:
                 _break(sock)
 
     def send(self, url: str, id: str, body: bytes, secret: bytes | None) -> Answer:
-        """POST a body, and say what came of it, no later than after the time-out.
+        """Send a body by POST, and return the result, at the latest after the timeout.
 
         Args:
-            url: Where to.
-            id: The same for each try of the same thing.
-            body: JSON.
-            secret: Of the hook; None: nothing is signed.
+            url: URL of the hook.
+            id: Message id, equal for all attempts to send one message.
+            body: JSON document to send.
+            secret: Secret of the hook; None to send unsigned.
         """
         begin = time.monotonic()
         deadline, look_ups = begin + self._timeout_s, self._of_jobs if secret is None else self._of_hooks
@@ -95,9 +101,9 @@ class Sender:
         except NotAccepted as error:
             return Answer("; ".join(why for _, why in error.faults))
         except TimeoutError:
-            return Answer(f"the host's name was not looked up within {self._timeout_s:g} s")
+            return Answer(f"looking up the host's name took longer than {self._timeout_s:g} s")
         except OSError as error:
-            return Answer(f"the host is not found: {error.strerror or error}")
+            return Answer(f"the host cannot be found: {error.strerror or error}")
         at = int(self._clock())
         headers = {
             "Content-Type": "application/json",
@@ -112,6 +118,7 @@ class Sender:
         return Answer(answer.error, answer.status, time.monotonic() - begin)
 
     def _to(self, receiver: Receiver, headers: dict[str, str], body: bytes, deadline: float) -> Answer:
+        """Send a request to checked addresses, and read the status of the answer."""
         try:
             with (
                 contextlib.closing(self._connected(receiver, deadline)) as connection,
@@ -127,13 +134,13 @@ class Sender:
             late = time.monotonic() >= deadline
             what = f"no answer within {self._timeout_s:g} s" if late else _words(error)
             return Answer(what)
-        if time.monotonic() >= deadline:  # what came may be half of it
+        if time.monotonic() >= deadline:  # the answer may be incomplete
             return Answer(f"no answer within {self._timeout_s:g} s")
         return Answer("" if status in _GOOD else f"the answer was {status}", status)
 
     @contextlib.contextmanager
     def _ended_at(self, sock: socket.socket, deadline: float) -> Iterator[None]:
-        """Break a connection at a deadline, also of a receiver that answers byte by byte."""
+        """Shut a connection down at a deadline, also if the receiver answers byte by byte."""
         timer = threading.Timer(max(deadline - time.monotonic(), 0.0), _break, [sock])
         timer.daemon = True
         timer.start()
@@ -148,7 +155,7 @@ class Sender:
             timer.join()
 
     def _connected(self, receiver: Receiver, deadline: float) -> http.client.HTTPConnection:
-        """A connection to the first of its addresses that takes one."""
+        """Return a connection to the first address that accepts one."""
         failure: OSError | None = None
         for address in receiver.addresses:
             left_s = deadline - time.monotonic()
@@ -160,7 +167,7 @@ class Sender:
                 failure = error
                 continue
             connection = http.client.HTTPConnection(receiver.host, receiver.port)
-            connection.sock, connection.auto_open = plain, 0  # it never looks the name up by itself
+            connection.sock, connection.auto_open = plain, 0  # so that it never looks up the name itself
             if receiver.url.scheme == "https":
                 connection.default_port = 443
                 try:
@@ -175,18 +182,14 @@ class Sender:
 
 
 def _break(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it is broken already
-        # Not SSLSocket's own, after which what is sent meanwhile would go unencrypted.
+    with contextlib.suppress(OSError):  # it is closed already
+        # SSLSocket.shutdown would drop TLS, and data of another thread would then be sent unencrypted.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        return f"TLS: {getattr(error, 'verify_message', '') or error.reason or 'it failed'}"
+        return f"TLS: {getattr(error, 'verify_message', '') or error.reason or 'the handshake failed'}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    return (
-        "it did not answer as HTTP does"
-        if isinstance(error, http.client.HTTPException)
-        else "it does not answer"
-    )
+    return "the answer is not HTTP" if isinstance(error, http.client.HTTPException) else "it does not answer"

@@ -1,6 +1,6 @@
-"""Webhooks in a file of their own beside the state: what they are, what is to be sent, what could not be.
+"""Store of webhooks in a file beside the state: hooks, waiting deliveries, and deliveries that were given up.
 
-The engine never waits for it. Secrets are in no journal; a backup of the state has a copy of this file beside it.
+The engine never waits for it. Journals contain no secrets; a backup of the state has a copy of this file beside it.
 """
 
 import os
@@ -21,11 +21,9 @@ from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion, KeptHooks, S
 
 MAX_HOOKS: Final = 100
 MAX_VERSIONS: Final = 50
-MAX_WAITING: Final = 1000  # deliveries of a target; of more the oldest are given up
-MAX_OF_JOBS: Final = (
-    10_000  # deliveries to URLs that jobs have named, which may be any number; of more the oldest go
-)
-MAX_DEAD: Final = 1000  # of a hook that are kept; the oldest go
+MAX_WAITING: Final = 1000  # deliveries of a target; beyond that the oldest are given up
+MAX_OF_JOBS: Final = 10_000  # deliveries to URLs that jobs named, in all; beyond that the oldest are dropped
+MAX_DEAD: Final = 1000  # deliveries of a hook that were given up; beyond that the oldest are dropped
 NONE: Final = HookVersion(0, 0.0, "", "")
 _BESIDE: Final = ("-wal", "-shm")
 _OWN: Final = stat.S_IRUSR | stat.S_IWUSR
@@ -51,8 +49,8 @@ _TRIM: Final = """DELETE FROM deliveries WHERE id IN (
 SELECT id FROM deliveries WHERE target = ? AND dead_at IS NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?)"""
 _DROP: Final = """DELETE FROM deliveries WHERE id IN (
 SELECT id FROM deliveries WHERE instr(target, '://') ORDER BY id DESC LIMIT -1 OFFSET ?)"""
-#: A target's latest event that was taken or given up: what waits beyond it was never sent, what waits before it is
-#: sent once more by hand.
+#: A target's latest event that was delivered or given up: waiting events after it were never sent, and waiting events
+#: before it are retries by hand.
 _SETTLE: Final = """INSERT INTO facts SELECT 'settled:' || target, event FROM deliveries
 WHERE id = ? AND NOT instr(target, '://') ON CONFLICT DO UPDATE SET value = MAX(value, excluded.value)"""
 _FIRST_WAITING: Final = """SELECT CASE WHEN instr(target, '://') THEN '' ELSE target END AS of, MIN(event)
@@ -62,29 +60,33 @@ _COUNTS: Final = "SELECT target, COUNT(*), COUNT(dead_at) FROM deliveries GROUP 
 
 
 def hooks_of(state: Path) -> Path:
-    """Where the webhooks of a scheduler with that state file are."""
+    """Return the path of the webhook store that belongs to a state file."""
     return Path(f"{state}.hooks")
 
 
 class HookStore:
-    """A file that only its owner may read. For all threads.
+    """Webhooks and deliveries in an SQLite file that only its owner may read. Thread-safe.
+
+    Args:
+        path: Path of the file.
+        clock: Function that returns seconds since the epoch.
 
     Raises:
-        Damaged: It cannot be read, also at any call.
-        NoRoom: It cannot be made, as on a full disk.
+        Damaged: The file cannot be read; any call may raise this.
+        NoRoom: The file cannot be created, as on a full disk.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Open or create it."""
         self._path, self._clock, self.lock = path, clock, threading.RLock()
-        self.news = threading.Event()  # something is to be sent that was not
+        self.news = threading.Event()  # set when there is a new delivery to send
         self._given_up = Counter[str]()
-        #: Called when webhooks are made, changed or removed, on the thread that does it; if it raises, they are not.
+        #: Called before webhooks are added, changed or removed, on the calling thread; if it raises, nothing is
+        #: changed.
         self.changing: Callable[[], object] = lambda: None
-        self.writes = 0  # grows with each change of what is kept
+        self.writes = 0  # incremented with each change of the file
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
-            _make_private(each, new=each == path)
+        for file in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
+            _make_private(file, new=file == path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -101,70 +103,71 @@ class HookStore:
             raise self._damaged(error) from error
 
     def close(self) -> None:
-        """Close the file."""
         with self.lock:
             self._db.close()
 
     def now(self) -> float:
-        """The time, in seconds since the epoch."""
+        """Return the current time in seconds since the epoch."""
         return self._clock()
 
-    # --- what they are
+    # --- hooks
 
     @property
     def latest(self) -> HookVersion:
-        """The version that holds."""
+        """The current version of the webhooks."""
         return self._latest
 
     def versions(self) -> list[HookVersion]:
-        """All that are kept, the latest first."""
+        """Return all stored versions, the latest first."""
         decoder = msgspec.json.Decoder(HookVersion)
         return [
             decoder.decode(body) for (body,) in self._rows("SELECT body FROM versions ORDER BY version DESC")
         ]
 
     def put(self, hook: Hook, secret: bytes, expected: int | None = None) -> tuple[HookVersion, bool]:
-        """Make a hook, or change it; the new version, and whether the secret is the hook's now: one that is there keeps
-        its own, unless its receiver becomes another.
+        """Add a hook, or change it.
+
+        An existing hook keeps its secret, unless its URL changes.
 
         Args:
-            hook: As it shall be.
-            secret: Of a new one.
-            expected: The version that was read; None: any.
+            hook: New state of the hook.
+            secret: Secret for a hook that is new or whose URL changes.
+            expected: Version that the caller has read; None for any.
+
+        Returns:
+            The new version, and whether `secret` is the hook's now.
 
         Raises:
-            Conflict: Another version was read.
-            TooMuch: There are enough.
+            Conflict: The webhooks have changed since the expected version.
+            TooMuch: There are `MAX_HOOKS` webhooks already.
             NoRoom: The disk is full.
         """
         with self._change(expected):
             before = self._latest.hook(hook.name)
-            others = tuple(each for each in self._latest.hooks if each.name != hook.name)
+            others = tuple(other for other in self._latest.hooks if other.name != hook.name)
             if before is None and len(others) >= MAX_HOOKS:
-                raise TooMuch(
-                    f"there are {len(others)} webhooks, the most that are kept", remedy="remove some"
-                )
+                raise TooMuch(f"there are {len(others)} webhooks, which is the maximum", remedy="remove some")
             fresh = before is None or before.url != hook.url
             if fresh:
                 self._db.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?)", (hook.name, secret))
-            hooks = tuple(sorted((*others, hook), key=lambda each: each.name))
+            hooks = tuple(sorted((*others, hook), key=lambda other: other.name))
             verb = "made" if before is None else "changed"
             self._write(f"{hook.name} {verb}", hook.by, hooks)
         return self._latest, fresh
 
     def remove(self, name: str, by: str, expected: int | None = None) -> Hook:
-        """Forget a hook, its secret and all that was to be sent to it.
+        """Remove a hook, its secret and its deliveries.
 
         Raises:
-            NotFound: There is none.
-            Conflict, NoRoom: As of `put`.
+            NotFound: The hook does not exist.
+            Conflict, NoRoom: See `put`.
         """
         with self._change(expected):
             hook = self.hook(name)
             self._db.execute("DELETE FROM secrets WHERE hook = ?", (name,))
             self._forget(name)
             self._write(
-                f"{name} removed", by, tuple(each for each in self._latest.hooks if each.name != name)
+                f"{name} removed", by, tuple(other for other in self._latest.hooks if other.name != name)
             )
         self._given_up.pop(name, None)
         return hook
@@ -174,10 +177,10 @@ class HookStore:
         self._db.execute("DELETE FROM facts WHERE name = ?", (f"settled:{target}",))
 
     def hook(self, name: str) -> Hook:
-        """A hook by its name.
+        """Return a hook by its name.
 
         Raises:
-            NotFound: There is none.
+            NotFound: The hook does not exist.
         """
         hook = self._latest.hook(name)
         if hook is None:
@@ -185,14 +188,14 @@ class HookStore:
         return hook
 
     def secret(self, name: str) -> bytes | None:
-        """What a hook's requests are signed with; None: there is no such hook."""
+        """Return the secret that signs a hook's requests; None if the hook does not exist."""
         rows = self._rows("SELECT secret FROM secrets WHERE hook = ?", name)
         return bytes(rows[0][0]) if rows else None
 
-    # --- what another scheduler takes up
+    # --- copies for other schedulers
 
     def kept(self, by: str) -> KeptHooks:
-        """The webhooks as the state of the scheduler `by` has them; while they are changed, as they will be."""
+        """Return the webhooks for the state of scheduler `by`; within `changing`, as they will be after the change."""
         with self.lock:
             rows = self._rows("SELECT hook, secret FROM secrets ORDER BY hook")
             return KeptHooks(
@@ -200,7 +203,7 @@ class HookStore:
             )
 
     def adopt(self, kept: KeptHooks) -> None:
-        """Let the webhooks be those that another scheduler had; what waits for one that is gone is forgotten.
+        """Replace the webhooks by those of another scheduler, and drop deliveries of hooks that are gone.
 
         Raises:
             NoRoom: The disk is full.
@@ -216,14 +219,14 @@ class HookStore:
                     self._forget(target)
 
     def sent(self, by: str, seen: int) -> Sent:
-        """How far events were sent, as the state of the scheduler `by` has it. `seen`: the latest that it knows."""
+        """Return the progress of deliveries for the state of scheduler `by`. `seen`: latest event that it knows."""
         return Sent(by, seen, dict(self._rows(_FIRST_WAITING)))
 
     def resume(self, sent: Sent) -> set[tuple[str, int]]:
-        """Go on where another scheduler was: what waits here and was taken there is forgotten.
+        """Continue where another scheduler was: drop waiting deliveries that it has completed.
 
         Returns:
-            What waits here still, as targets and events.
+            Deliveries that still wait, as targets and events.
 
         Raises:
             NoRoom: The disk is full.
@@ -237,7 +240,7 @@ class HookStore:
 
     @contextmanager
     def _change(self, expected: int | None) -> Iterator[None]:
-        with self.lock:  # two changes at once leave the later one as the latest
+        with self.lock:  # so that the last of concurrent changes is also the latest version in memory
             with self._transaction():
                 version = self._latest.version
                 if expected not in (None, version):
@@ -249,23 +252,25 @@ class HookStore:
             self._latest = next(iter(self.versions()), NONE)
 
     def _write(self, what: str, by: str, hooks: tuple[Hook, ...]) -> None:
-        made = HookVersion(self._latest.version + 1, self._clock(), by, what, hooks)
-        self._db.execute("INSERT INTO versions VALUES (?, ?)", (made.version, msgspec.json.encode(made)))
-        self._db.execute("DELETE FROM versions WHERE version <= ?", (made.version - MAX_VERSIONS,))
+        version = HookVersion(self._latest.version + 1, self._clock(), by, what, hooks)
+        self._db.execute(
+            "INSERT INTO versions VALUES (?, ?)", (version.version, msgspec.json.encode(version))
+        )
+        self._db.execute("DELETE FROM versions WHERE version <= ?", (version.version - MAX_VERSIONS,))
         self.changing()
 
-    # --- what is to be sent
+    # --- deliveries
 
     def seen(self) -> int | None:
-        """The number of the latest event that was looked at, 0 before the first one; None: nobody has looked yet."""
+        """Return the number of the latest event that was processed, 0 before the first; None if none was ever read."""
         rows = self._rows("SELECT value FROM facts WHERE name = 'seen'")
         return int(rows[0][0]) if rows else None
 
     def take(self, deliveries: Sequence[tuple[str, int, str, bytes]], seen: int) -> None:
-        """Keep what is to be sent, as target, event, kind and body; and up to which event was looked at.
+        """Store deliveries, as target, event, kind and body, and the number of the latest processed event.
 
         Raises:
-            NoRoom: The disk is full; the same may be given again.
+            NoRoom: The disk is full; the call may be repeated.
         """
         buried = Counter[str]()
         with self._transaction():
@@ -281,11 +286,11 @@ class HookStore:
             self.news.set()
 
     def due(self, now: float) -> list[Delivery]:
-        """What is to be tried now: the oldest of each target that waits, if its time has come."""
+        """Return the deliveries to try now: the oldest waiting one of each target, if its time has come."""
         return [Delivery(*row) for row in self._rows(_NEXT, now)]
 
     def next_at(self) -> float | None:
-        """When something is to be tried; None: nothing waits."""
+        """Return the time of the next attempt; None if nothing waits."""
         (row,) = self._rows(
             "SELECT MIN(next_at) FROM deliveries WHERE id IN ("
             "SELECT MIN(id) FROM deliveries WHERE dead_at IS NULL GROUP BY target)"
@@ -293,20 +298,20 @@ class HookStore:
         return row[0] if row[0] is None else float(row[0])
 
     def done(self, id: int) -> None:
-        """A delivery was taken.
+        """Remove a delivery that was accepted.
 
         Raises:
-            NoRoom: The disk is full: it is sent again.
+            NoRoom: The disk is full; the delivery will be repeated.
         """
         with self._transaction():
             self._db.execute(_SETTLE, (id,))
             self._db.execute("DELETE FROM deliveries WHERE id = ?", (id,))
 
     def failed(self, each: Delivery, error: str, next_at: float | None) -> None:
-        """A delivery was not taken, and is tried again at a time; None: it is given up.
+        """Record that a delivery failed, and when it is tried again; None to give it up.
 
         Raises:
-            NoRoom: The disk is full: it is sent again.
+            NoRoom: The disk is full; the delivery will be repeated.
         """
         dead_at = self._clock() if next_at is None else None
         with self._transaction():
@@ -321,18 +326,18 @@ class HookStore:
             self._count({each.target: 1})
 
     def _count(self, given_up: Mapping[str, int]) -> None:
-        """Note what was given up: a hook's by its name, of all else together, so that there are few."""
+        """Count deliveries that were given up by hook; all others together, to limit the number of counters."""
         with self.lock:
             for target, number in given_up.items():
                 self._given_up[target if self._latest.hook(target) else ""] += number
 
     def given_up(self) -> Mapping[str, int]:
-        """How many were given up since this start, by hook; "": of URLs that jobs named."""
+        """Return how many deliveries were given up since this start, by hook; "" for URLs that jobs named."""
         with self.lock:
             return dict(self._given_up)
 
     def dead(self, target: str | None = None) -> list[Delivery]:
-        """What was given up, of a target or of all, the latest last."""
+        """Return the deliveries that were given up, of a target or of all, the latest last."""
         rows = self._rows(
             "SELECT * FROM deliveries WHERE dead_at IS NOT NULL AND (? IS NULL OR target = ?) ORDER BY id",
             target,
@@ -341,13 +346,13 @@ class HookStore:
         return [Delivery(*row) for row in rows]
 
     def retry(self, target: str, ids: Sequence[int] = ()) -> int:
-        """Try again what was given up, from the first try on; how many there are.
+        """Schedule deliveries again that were given up, with all attempts, and return their number.
 
         Args:
-            target: Whose.
-            ids: Of them; none: all.
+            target: Target of the deliveries.
+            ids: Deliveries to try; all of the target if empty.
         """
-        chosen = [each.id for each in self.dead(target) if not ids or each.id in ids]
+        chosen = [delivery.id for delivery in self.dead(target) if not ids or delivery.id in ids]
         with self._transaction():
             self._db.executemany(
                 "UPDATE deliveries SET dead_at = NULL, tries = 0, next_at = 0 WHERE id = ?",
@@ -357,7 +362,7 @@ class HookStore:
         return len(chosen)
 
     def counts(self) -> Mapping[str, tuple[int, int]]:
-        """How many wait and how many were given up, by target."""
+        """Return the numbers of waiting and of given-up deliveries, by target."""
         return {target: (whole - dead, dead) for target, whole, dead in self._rows(_COUNTS)}
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -370,11 +375,12 @@ class HookStore:
     def _damaged(self, error: Exception) -> Damaged:
         return Damaged(
             f"the webhooks in {self._path} cannot be read: {error}",
-            remedy="move the file away: the state has the webhooks, and how far each was told",
+            remedy="move the file away: the state has the webhooks and the progress of each",
         )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        """Run a transaction; turn errors of SQLite into `NoRoom` or `Damaged`."""
         with self.lock:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -400,12 +406,12 @@ class HookStore:
 
 
 def _most_dead(target: str) -> int:
-    """How many dead letters of a target are kept; of URLs that jobs have named, of which there is any number, none."""
+    """Return how many given-up deliveries of a target to keep; none for URLs of jobs, which may be any number."""
     return 0 if is_url(target) else MAX_DEAD
 
 
 def _make_private(path: Path, *, new: bool) -> None:
-    """Take a file from others. `new`: make it where it is not there."""
+    """Make a file readable by its owner only. `new`: create it if it does not exist."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if new else 0)
     try:
         handle = os.open(path, flags, _OWN)

@@ -17,15 +17,14 @@ T = TypeVar("T")
 
 
 class Agents:
-    """Credential and TLS settings for requests to any agent. May be used by several threads at once."""
+    """Credential and TLS settings for requests to any agent. May be used by several threads at once.
+
+    Args:
+        authorization: Value of the Authorization header; "" for agents without authentication.
+        tls: Context that verifies agents by their addresses or host names; None if agents speak plain HTTP.
+    """
 
     def __init__(self, authorization: str = "", tls: ssl.SSLContext | None = None) -> None:
-        """Store the settings; no request is sent.
-
-        Args:
-            authorization: Value of the Authorization header; "" for agents without authentication.
-            tls: Context that verifies agents by their addresses or host names; None if agents speak plain HTTP.
-        """
         self._headers = {"Authorization": authorization} if authorization else {}
         self._tls = tls
         self._named: set[str] = set()  # URLs of agents whose certificates have names, not addresses
@@ -121,7 +120,7 @@ class Agent:
         if status in (401, 403):
             raise Unavailable(
                 f"the agent {self.task.hostname} does not let the scheduler read: {status}",
-                remedy="name the file of its credentials with the scheduler's --mesos-credentials, and allow its "
+                remedy="give the scheduler's credentials with --mesos-credentials, and allow its "
                 "principal access_sandboxes and get_endpoints in the agent's ACLs",
             )
         if status not in (200, GONE, REFUSED):
@@ -139,5 +138,5 @@ class Agent:
             remedy = "check on that host which process listens at the port: a Mesos agent does not answer like this"
         return self._unavailable(str(error), remedy, at=f" at {self._url}")
 
-    def _unavailable(self, why: str, remedy: str = "look at that host", *, at: str = "") -> Unavailable:
+    def _unavailable(self, why: str, remedy: str = "check that host", *, at: str = "") -> Unavailable:
         return Unavailable(f"the agent {self.task.hostname}{at} {why}", remedy=remedy)

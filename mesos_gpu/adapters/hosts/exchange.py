@@ -39,7 +39,7 @@ class Host:
 
     Args:
         address: IP address, or host name to be resolved.
-        port: TCP port.
+        port: TCP port of the host.
         names: Names for the certificate of the host, which must have one of them; tried in this order.
         tls: Context that verifies the host; None if the host speaks plain HTTP.
         headers: Additional headers of each request.
@@ -203,9 +203,9 @@ class Exchange:
         with self._lock:
             if self._is_cancelled:
                 raise Silent("does not answer (was cancelled)")
-            made = self._socket = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._wait(lambda: made.connect((address, self._host.port)), CONNECT_S)
+            connection = self._socket = socket.socket(family, socket.SOCK_STREAM)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._wait(lambda: connection.connect((address, self._host.port)), CONNECT_S)
 
     def _address(self) -> str:
         begin = time.monotonic()
@@ -215,7 +215,7 @@ class Exchange:
             until = _look_ups.until(begin + max(min(self._left_s(), CONNECT_S), 0.0))
             return until(self._host.address, self._host.port)[0]
         except OSError as error:
-            raise Silent(f"is not found by its name {self._host.address}") from error
+            raise Silent(f"cannot be found by its name {self._host.address}") from error
         finally:
             self._waited_s += time.monotonic() - begin
 
@@ -241,7 +241,7 @@ def _of_tls(error: ssl.SSLError) -> NotBelieved:
         why = "it ended the handshake, as a server without TLS does"
     else:
         why = error.reason or str(error)
-    return NotBelieved(f"is not believed: {why}")
+    return NotBelieved(f"is not trusted: {why}")
 
 
 def _is_of_another_name(error: BaseException | None) -> bool:

@@ -109,6 +109,7 @@ class Reply:
     # --- reading
 
     def _feed(self) -> None:
+        """Receive and parse more bytes, within the limits."""
         data = self._receive()
         if not data:
             self._end()
@@ -138,6 +139,7 @@ class Reply:
         self._is_whole = self._closed = True
 
     def _check_head(self) -> None:
+        """Refuse status and headers that are not acceptable."""
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1") or self._status < 200:
             raise NotAnswered(f"does not answer by HTTP/1.1: version {version}, status {self._status}")
@@ -148,7 +150,7 @@ class Reply:
             if coding not in (b"", b"identity" if name == b"content-encoding" else b"chunked"):
                 shown = coding[:40].decode("latin-1")
                 raise NotAnswered(
-                    f"answers with a body encoded as {shown!r}, though it was asked for a plain one"
+                    f"answers with a body encoded as {shown!r}, although a plain one was requested"
                 )
         # Digits alone, as the parser has seen; Python converts no more than 4,300 of them, leading zeros included.
         length = self._headers.get(b"content-length", b"").lstrip(b"0") or b"0"

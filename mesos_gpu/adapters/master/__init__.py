@@ -1,1 +1,1 @@
-"""What a Mesos master says to its frameworks, byte by byte."""
+"""Event streams of Mesos masters."""

@@ -1,4 +1,4 @@
-"""A subscription to the events of a Mesos master, over one socket that nobody waits for."""
+"""Subscription to the events of a Mesos master, over one non-blocking socket."""
 
 import json
 import logging
@@ -15,20 +15,20 @@ from mesos_gpu.adapters.http_parser import HTTP_RESPONSE, HttpParser
 from mesos_gpu.adapters.tls.trust import ENDED, PLAIN
 
 DEFAULT_MASTER_PORT: Final = 5050
-MAX_DIGITS: Final = 12  # of a record's length: more is not RecordIO
-MAX_RECORD: Final = 256 << 20  # bytes of an event: offers of ten thousand agents have a tenth
+MAX_DIGITS: Final = 12  # of a record's length; a longer one is not RecordIO
+MAX_RECORD: Final = 256 << 20  # bytes of an event; offers of ten thousand agents need a tenth
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 REMEDIES: Final[Mapping[int, str]] = {
     401: "check principal and secret against the master's --credentials",
     403: "check the master's --acls, and that no other scheduler uses this framework id",
-    404: "check that this is the address of a Mesos master; one that starts answers so for a moment",
+    404: "check that this is the address of a Mesos master; a master that is starting also answers so for a moment",
     503: "wait: the master is starting, or no leader is elected",
 }
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of `host`, `host:port`, `[ipv6]:port` or `http(s)://…`; raises ValueError."""
+    """Return host and port of `host`, `host:port`, `[ipv6]:port` or `http(s)://…`; raises ValueError."""
     parts = urlsplit(text if "//" in text else f"//{text}")
     if parts.scheme not in ("", "http", "https") or not parts.hostname:
         raise ValueError(f"{text!r} is not HOST:PORT of a Mesos master")
@@ -36,33 +36,38 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 class StreamLost(Exception):
-    """The subscription ended, or was not granted; its text says why."""
+    """The subscription ended, or was refused; the text gives the reason."""
 
 
 class Redirected(Exception):
-    """Another master leads; its text is HOST:PORT."""
+    """Another master leads; the text is its HOST:PORT."""
 
 
 def of_tls(error: ssl.SSLError) -> str:
-    """Why there is no TLS with a master, in words."""
+    """Return why TLS with a master failed, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not believed: {error.verify_message} (see --mesos-cacert)"
+        return f"its certificate is not trusted: {error.verify_message} (see --mesos-cacert)"
     if error.reason in PLAIN:
-        return "it speaks no TLS (see --mesos-tls)"
+        return "it does not use TLS (see --mesos-tls)"
     if isinstance(error, ENDED):
-        return "it ended the TLS handshake: it speaks none (see --mesos-tls), or asks for a certificate (--mesos-cert)"
-    return f"no TLS with it: {error.reason or error} (does it ask for a certificate? see --mesos-cert)"
+        return "it ended the TLS handshake: it has no TLS (see --mesos-tls), or wants a certificate (--mesos-cert)"
+    return f"TLS failed: {error.reason or error} (it may require a certificate: see --mesos-cert)"
 
 
 class EventStream:
-    """A SUBSCRIBE and the events that answer it: a non-blocking socket, TLS or not, HTTP chunks, RecordIO.
+    """A SUBSCRIBE call and the events that answer it: a non-blocking socket with or without TLS, HTTP chunks, RecordIO.
 
-    Raises `OSError` when the connection fails, `StreamLost` or `Redirected` for what the master answers.
+    Raises `OSError` if the connection fails, and `StreamLost` or `Redirected` depending on the master's answer.
+
+    Args:
+        address: Address of the master.
+        request: HTTP request to send.
+        attempt: Number of this attempt; successive attempts use successive addresses of the host.
+        tls: Context that verifies the master; None for plain HTTP.
     """
 
     def __init__(self, address: str, request: bytes, attempt: int, tls: ssl.SSLContext | None = None) -> None:
-        """Begin to connect. Of several addresses of a host, attempts take one after the other."""
-        self.name: Final = split_address(address)[0]  # what its certificate must be for
+        self.name: Final = split_address(address)[0]  # name that its certificate must have
         addresses = socket.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
         family, kind, protocol, _, peer = addresses[attempt % len(addresses)]
         self.peer: Final = (str(peer[0]), int(peer[1]))  # IP address and port at the other end
@@ -72,7 +77,7 @@ class EventStream:
         self._connecting = True
         self._tls, self._handshaking = tls, tls is not None
         self._to_skip = 0  # bytes of a record that is too long
-        self._waits_for = 0  # of a selector; what TLS waits for, whatever we want; 0: nothing
+        self._waits_for = 0  # selector mask that TLS needs now, in place of our own; 0 for none
         self.stream_id: str | None = None
         self._socket = socket.socket(family, kind, protocol)
         self._socket.setblocking(False)
@@ -86,21 +91,21 @@ class EventStream:
 
     @property
     def wanted(self) -> int:
-        """Mask for a selector."""
+        """Event mask for a selector."""
         if self._waits_for:
             return self._waits_for
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
 
     def fileno(self) -> int:
-        """The descriptor of the socket, for a selector."""
+        """Return the descriptor of the socket, for a selector."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Leave; the master keeps the framework for its failover_timeout."""
+        """Close the connection; the master keeps the framework for its failover_timeout."""
         self._socket.close()
 
     def write(self) -> None:
-        """Send on."""
+        """Send more of the request; the socket must be writable."""
         if self._connecting:
             error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
@@ -123,7 +128,7 @@ class EventStream:
             self._handshaking = False
 
     def _try(self, what: Callable[[], T]) -> T | None:
-        """Do as much of something as can be done without waiting; None: TLS waits for the master."""
+        """Call a function of the socket without waiting; None if TLS has to wait for the master."""
         self._waits_for = 0
         try:
             return what()
@@ -134,9 +139,9 @@ class EventStream:
         return None
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Receive once: the events that are complete now, then `StreamLost` if these were the last."""
+        """Receive once. Yield the events that are complete now, then raise `StreamLost` if there will be no more."""
         if self._unsent and not self._connecting and self._tls is not None:
-            self.write()  # what it waited for
+            self.write()  # TLS has waited for this data
             return
         data = self._try(self._received)
         if data is None:
@@ -151,11 +156,11 @@ class EventStream:
             yield from self._events()
         if closed:
             silent = self.stream_id is None and self._tls is None
-            hint = " without an answer: it may speak TLS (see --mesos-tls)" if silent else ""
+            hint = " without an answer: it may use TLS (see --mesos-tls)" if silent else ""
             raise StreamLost(f"the master closed the connection{hint}")
 
     def _received(self) -> bytes:
-        """What is there now: of a record of TLS all, for the socket does not tell that more of it is."""
+        """Return the available data; for TLS all of a record, as a selector does not see data that TLS has buffered."""
         data = self._socket.recv(1 << 16)
         while data and isinstance(self._socket, ssl.SSLSocket) and (more := self._socket.pending()):
             data += self._socket.recv(more)
@@ -169,19 +174,19 @@ class EventStream:
         elif status == HTTPStatus.TEMPORARY_REDIRECT and "location" in headers:
             host, port = split_address(headers["location"])
             raise Redirected(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        elif closed:  # until then the body, which says why, is not complete
+        elif closed:  # before that, the body, which gives the reason, is incomplete
             text = self._parser.recv_body().decode(errors="replace").strip()
-            remedy = REMEDIES.get(status, "look at the master's log")
+            remedy = REMEDIES.get(status, "see the master's log")
             raise StreamLost(f"SUBSCRIBE was refused with HTTP {status}: {text} ({remedy})")
 
     def _events(self) -> Iterator[dict[str, Any]]:
-        """RecordIO: a length in decimal digits, a newline, that many bytes of JSON; and again."""
+        """Yield complete events. RecordIO: repeated length in decimal digits, newline, that many bytes of JSON."""
         while not self._passed_over() and (newline := self._buffer.find(b"\n", 0, MAX_DIGITS)) >= 0:
             if not self._buffer[:newline].isdigit():
                 raise StreamLost("the answer is not RecordIO")
             start, length = newline + 1, int(self._buffer[:newline])
             if length > MAX_RECORD:
-                logger.error("Mesos sends an event of %d bytes: it is passed over", length)
+                logger.error("Mesos sends an event of %d bytes: it is skipped", length)
                 self._to_skip = start + length
                 continue
             if len(self._buffer) < start + length:
@@ -194,7 +199,7 @@ class EventStream:
             raise StreamLost("the answer is not RecordIO")
 
     def _passed_over(self) -> bool:
-        """Forget what is there of a record that is too long; whether more of it is to come."""
+        """Drop buffered data of a record that is too long. Return whether more of it will follow."""
         part = min(self._to_skip, len(self._buffer))
         del self._buffer[:part]
         self._to_skip -= part
@@ -202,14 +207,17 @@ class EventStream:
 
 
 def _event(record: bytes) -> dict[str, Any] | None:
-    """An event; None: it is none. That is no reason to leave the stream: what an executor or an agent said is in it,
-    and the master would say it again."""
+    """Decode an event; None if it is invalid.
+
+    An invalid event does not end the stream: it may contain data of an executor or an agent, which the master would
+    send again.
+    """
     try:
         event = json.loads(record)
     except (ValueError, RecursionError) as error:
-        logger.error("an event of Mesos is not JSON, and is passed over: %s: %.500r", error, record[:500])
+        logger.error("an event of Mesos is not JSON, and is skipped: %s: %.500r", error, record[:500])
         return None
     if not isinstance(event, dict):
-        logger.error("an event of Mesos is no JSON object, and is passed over: %.500r", record[:500])
+        logger.error("an event of Mesos is not a JSON object, and is skipped: %.500r", record[:500])
         return None
     return event

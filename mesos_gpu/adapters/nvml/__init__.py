@@ -1,1 +1,1 @@
-"""NVIDIA's management library: what it says of cards, and what it is told to do with them."""
+"""NVIDIA's management library (NVML): reading of cards, and settings of them."""

@@ -1,4 +1,4 @@
-"""What NVML says of a card's health: readings, and events.
+"""Health of a card from NVML: readings and events.
 
 Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries", "Event Handling Methods".
 """
@@ -11,8 +11,8 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.health import Reading
 
-EVENTS_S: Final = 1.0  # how long one wait for an event lasts
-#: Kinds of events that are worth a look at once, if the card has them (nvmlEventType*).
+EVENTS_S: Final = 1.0  # longest wait for one event
+#: Kinds of events after which a card is read at once, if it supports them (nvmlEventType*).
 _KINDS: Final = (
     "XidCriticalError", "DoubleBitEccError", "SingleBitEccErrorStorm", "DramRetirementEvent",
     "DramRetirementFailure", "FatalPoisonError", "NonFatalPoisonError", "GpuUnavailableError", "GpuRecoveryAction",
@@ -20,27 +20,26 @@ _KINDS: Final = (
 
 
 _MIB: Final = 1 << 20
-_NOT_AVAILABLE: Final = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE, where the binding hands it on
+_NOT_AVAILABLE: Final = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE, where the binding passes it on
 
 
 class Look:
-    """A look at a card: each call's failure is this card's, and the next call is made all the same."""
+    """Health queries of a card: a failed query is recorded as a problem of the card, and later queries still run."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
-        """Nothing is read yet."""
         self._nvml, self._handle = nvml, handle
         self._lost, self._reset = False, ""
         self._problems: list[str] = []
 
     def needed(self, what: str, query: str) -> Any:
-        """Query what a card must answer; None: without it the card cannot be given out."""
+        """Return the answer of an essential query; None, with a problem of the card recorded, if it fails."""
         value = self.optional(query)
         if value is None and not self._problems:
-            self._problems.append(f"it has no {what}")
+            self._problems.append(f"the driver does not report its {what}")
         return value
 
     def optional(self, query: str, *arguments: Any) -> Any:
-        """The answer of nvmlDeviceGet<query>; None also if the binding, the driver or the card does not have it."""
+        """Return the answer of nvmlDeviceGet<query>; None if binding, driver or card do not support it, or it fails."""
         nvml = self._nvml
         call = getattr(nvml, f"nvmlDeviceGet{query}", None)
         if call is None:
@@ -57,7 +56,7 @@ class Look:
             return None
 
     def reading(self, gpu: Gpu) -> Reading:
-        """All that is to be known of its health."""
+        """Return the reading with all that is known of the card's health."""
         nvml = self._nvml
         rows = self.optional("RemappedRows")
         retired = self.optional("RetiredPagesPendingStatus")
@@ -87,44 +86,44 @@ class Look:
         return int(values[0].value.uiVal)
 
     def _clocks(self) -> int | None:
-        """The newer name, else the older one."""
+        """Return the clocks' event reasons by the newer name of the query, or else by the older one."""
         reasons = self.optional("CurrentClocksEventReasons")
         if reasons is None:
             reasons = self.optional("CurrentClocksThrottleReasons")
         return None if reasons is None else int(reasons)
 
     def _processes(self) -> dict[int, int | None] | None:
-        """Processes on it, each with its memory in MiB; None: the driver does not say how much, or none of it."""
+        """Return the memory in MiB of each process on the card; None where the driver does not report it."""
         memory_mib: dict[int, int | None] = {}
-        told = False
+        is_known = False
         for kind in ("Compute", "Graphics", "MPSCompute"):
             for version in ("_v3", "_v2"):  # drivers before 510 have only the latter
                 processes = self.optional(f"{kind}RunningProcesses{version}")
                 if processes is not None:
-                    told = True
+                    is_known = True
                     for process in processes:
                         memory_mib[process.pid] = _more(memory_mib.get(process.pid), _mib_of(process))
                     break
-        return memory_mib if told else None
+        return memory_mib if is_known else None
 
 
 def _told(processes: Mapping[int, int | None] | None) -> tuple[tuple[int, int], ...] | None:
-    known = [(pid, mib) for pid, mib in sorted((processes or {}).items()) if mib is not None]
-    return tuple(known) if known or processes == {} else None
+    reported = [(pid, mib) for pid, mib in sorted((processes or {}).items()) if mib is not None]
+    return tuple(reported) if reported or processes == {} else None
 
 
 def _mib_of(process: Any) -> int | None:
-    """A process' memory; in MIG mode, for others' processes without rights, and under WDDM the driver does not say."""
+    """Return a process' memory; None in MIG mode, without rights for others' processes, and under WDDM."""
     used = getattr(process, "usedGpuMemory", None)
     return None if used is None or used >= _NOT_AVAILABLE else -(-int(used) // _MIB)
 
 
-def _more(one: int | None, other: int | None) -> int | None:
-    """A process is in several lists, as one that computes and draws; each has all of its memory."""
-    return other if one is None else one if other is None else max(one, other)
+def _more(first: int | None, second: int | None) -> int | None:
+    """Return the larger value: a process may be in several lists, each with all of its memory."""
+    return second if first is None else first if second is None else max(first, second)
 
 
-#: NVML_ERROR_*: there is no such query here, or not for us; the size: the processes became more meanwhile.
+#: NVML_ERROR_*: the query is not supported or not permitted; INSUFFICIENT_SIZE: processes were added meanwhile.
 _HARMLESS: Final = (
     "NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED",
     "INSUFFICIENT_SIZE", "VGPU_ECC_NOT_SUPPORTED",
@@ -132,26 +131,28 @@ _HARMLESS: Final = (
 
 
 def _harmless(nvml: Any) -> set[int]:
-    """Numbers of the errors that are no fault of a card, as far as the binding names them."""
+    """Return the codes of errors that are no fault of a card, as far as the binding names them."""
     return {getattr(nvml, f"NVML_ERROR_{name}", -1) for name in _HARMLESS}
 
 
 class Events:
-    """The driver's events: a set that cards are registered with."""
+    """Events of the driver, from a set with which cards are registered.
+
+    Args:
+        nvml: The pynvml module with an open session.
+
+    Raises:
+        NVMLError: The driver does not support events.
+    """
 
     def __init__(self, nvml: Any) -> None:
-        """Register for the events of an open session.
-
-        Raises:
-            NVMLError: The driver has no events.
-        """
         self._nvml, self._set = nvml, nvml.nvmlEventSetCreate()
         self._kinds = 0
         for name in _KINDS:  # an older binding does not name the newer ones
             self._kinds |= getattr(nvml, f"nvmlEventType{name}", 0)
 
     def register(self, handles: Iterable[Any]) -> int:
-        """How many cards will tell; one that has no events is as well as any other."""
+        """Register cards, and return how many will report; a card without events is no worse than others."""
         count = 0
         for handle in handles:
             try:
@@ -164,7 +165,7 @@ class Events:
         return count
 
     def wait(self) -> Iterator[tuple[GpuId, int | None]]:
-        """Cards and their XIDs as they come, for ever; None: look at all of them, something else happened.
+        """Yield cards with their XIDs for ever; None as XID for another event, after which all cards must be read.
 
         Raises:
             NVMLError: The session has ended.
@@ -181,7 +182,7 @@ class Events:
                     continue
                 if error.value == nvml.NVML_ERROR_UNINITIALIZED:
                     raise
-                if not failing:  # a card is lost: it, not its neighbours, and the others may still tell
+                if not failing:  # a card is lost: read all cards to find it; the others may still report
                     yield GpuId(""), None
                 failing = True
                 time.sleep(EVENTS_S)

@@ -1,4 +1,4 @@
-"""MIG instances of this host's cards: their capabilities in the driver's files, and how they are made and removed.
+"""MIG instances of this host's cards: lookup of their capability devices, creation and removal.
 
 Source: NVIDIA's MIG User Guide, "Device Nodes and Capabilities": `gpu<device minor>/gi<id>/ci<id>/access`.
 """
@@ -19,13 +19,15 @@ _MAX_COMPUTE_INSTANCES: Final = 8
 def capability_minors(
     card_minor: int, gpu_instance: int, compute_instance: int, root: Path = Path("/")
 ) -> tuple[int, int]:
-    """Minors below /dev/nvidia-caps that a process must be able to read to use an instance: of the GPU instance, and of
-    the compute instance in it.
+    """Return the minors below /dev/nvidia-caps that a process must be able to read to use an instance.
 
     Args:
-        card_minor: N of /dev/nvidiaN.
-        gpu_instance, compute_instance: Ids, as of `MigInstance`.
-        root: Whose /proc is read.
+        card_minor: Number N of /dev/nvidiaN.
+        gpu_instance, compute_instance: Ids, as in `MigInstance`.
+        root: Directory whose /proc is read.
+
+    Returns:
+        The minor of the GPU instance, and that of the compute instance in it.
 
     Raises:
         Unavailable: The driver has no such capability, or none at all.
@@ -35,7 +37,7 @@ def capability_minors(
     except OSError as error:
         raise Unavailable(
             f"/{MINORS} cannot be read: {error.strerror}",
-            remedy="load a driver that knows MIG (450 or newer)",
+            remedy="load a driver that supports MIG (450 or newer)",
         ) from error
     minors = dict(line.rsplit(" ", 1) for line in lines if " " in line)
     instance = f"gpu{card_minor}/gi{gpu_instance}"
@@ -49,18 +51,19 @@ def capability_minors(
 
 
 def make_instance(nvml: Any, uuid: str, profile: str, start: int) -> MigInstance:
-    """Make a GPU instance at a place, with one compute instance that has all of it; one that is there is taken over:
-    whoever was to make it may have died before it could say so.
+    """Create a GPU instance at a position, with one compute instance that covers all of it.
+
+    An instance that exists there is reused: its creator may have died before it could report it.
 
     Args:
         nvml: The pynvml module with a session of root, or a fake of it.
-        uuid: The card, whose MIG mode is on.
-        profile: Its name, "1g.10gb".
-        start: The first memory slice.
+        uuid: UUID of the card, whose MIG mode is on.
+        profile: Name of the profile, such as "1g.10gb".
+        start: First memory slice of the instance.
 
     Raises:
-        Conflict: The place is taken.
-        Unavailable: The card has no such profile or place, or the driver fails.
+        Conflict: Another instance occupies the position.
+        Unavailable: The card has no such profile or position, or the driver fails.
     """
     handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
     kind = _profile(nvml, handle, uuid, profile, start)
@@ -75,23 +78,27 @@ def make_instance(nvml: Any, uuid: str, profile: str, start: int) -> MigInstance
     except nvml.NVMLError as error:
         if error.value in (nvml.NVML_ERROR_INSUFFICIENT_RESOURCES, nvml.NVML_ERROR_IN_USE):
             raise Conflict(
-                f"another MIG instance of {uuid} is where {profile}@{start} is to be",
-                remedy="none is needed: it is placed again",
+                f"another MIG instance of {uuid} occupies the place of {profile}@{start}",
+                remedy="none needed: the job is placed again",
             ) from error
-        raise _failed(f"{profile}@{start} of {uuid} cannot be made", error) from error
-    made = [each for each in _instances(nvml, handle, uuid) if (each.profile, each.start) == (profile, start)]
-    if not made:
+        raise _failed(f"{profile}@{start} of {uuid} cannot be created", error) from error
+    instances = [
+        instance
+        for instance in _instances(nvml, handle, uuid)
+        if (instance.profile, instance.start) == (profile, start)
+    ]
+    if not instances:
         raise Unavailable(
-            f"{profile}@{start} of {uuid} is not there after it was made", remedy="see nvidia-smi -L"
+            f"{profile}@{start} of {uuid} is missing after its creation", remedy="see nvidia-smi -L"
         )
-    return made[0]
+    return instances[0]
 
 
 def remove_instance(nvml: Any, uuid: str, profile: str, start: int) -> None:
-    """Remove an instance and the compute instances in it; harmless if it is gone, or the card's MIG mode is off.
+    """Remove an instance and its compute instances; harmless if it is gone, or the card's MIG mode is off.
 
     Raises:
-        Conflict: A process uses it.
+        Conflict: A process uses the instance.
         Unavailable: The driver fails.
     """
     handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
@@ -127,7 +134,7 @@ def _instances(nvml: Any, handle: Any, uuid: str) -> tuple[MigInstance, ...]:
 
 
 def _at(nvml: Any, handle: Any, kind: MigProfile, start: int) -> Any:
-    """The GPU instance of that profile that begins there; None: there is none."""
+    """Return the GPU instance of a profile that begins at a memory slice; None if there is no such instance."""
     for number in range(MAX_INSTANCES):
         try:
             instance = nvml.nvmlDeviceGetGpuInstanceById(handle, number)
@@ -151,7 +158,7 @@ def _compute_instances(nvml: Any, instance: Any) -> Iterator[Any]:
 
 
 def _whole(nvml: Any, instance: Any, kind: MigProfile) -> int:
-    """Number of the profile of compute instances that has the most of the instance."""
+    """Return the id of the largest profile of compute instances in a GPU instance."""
     infos = []
     for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
         try:
@@ -160,11 +167,11 @@ def _whole(nvml: Any, instance: Any, kind: MigProfile) -> int:
                     instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
                 )
             )
-        except nvml.NVMLError:  # it has none of that size
+        except nvml.NVMLError:  # there is no profile of that size
             continue
     if not infos:
         raise Unavailable(
-            f"the driver names no compute instances of {kind.name}", remedy="see nvidia-smi mig -lcip"
+            f"the driver lists no compute instances of {kind.name}", remedy="see nvidia-smi mig -lcip"
         )
     return int(max(infos, key=lambda info: info.sliceCount).id)
 

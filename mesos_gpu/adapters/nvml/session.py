@@ -1,6 +1,6 @@
-"""The GPUs of this host through NVML: nvidia-ml-py, module pynvml, loaded when it is first needed.
+"""GPUs of this host through NVML: nvidia-ml-py, module pynvml, loaded on first use.
 
-Runs in a process of its own (isolator/gpus/probing.py): any call here may hang for ever.
+Runs in a process of its own (isolator/gpus/probing.py), as any call here may hang for ever.
 Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries".
 """
 
@@ -23,7 +23,7 @@ _LAST_MINOR: Final = (1 << 20) - 1
 
 
 def load() -> Any:
-    """The module; None: it is not installed."""
+    """Return the module pynvml; None if it is not installed."""
     try:
         import pynvml
     except ImportError:
@@ -32,10 +32,15 @@ def load() -> Any:
 
 
 class Nvml:
-    """A session with NVML. What it calls `at` with is what it is about to touch: a hang is the fault of that."""
+    """A session with NVML.
+
+    Args:
+        lib: The pynvml module, or a fake of it; None if it is not installed.
+        at: Callback, called with index and UUID of the card that is queried next, or with (None, "") before the driver
+            itself is queried; a hang can then be attributed.
+    """
 
     def __init__(self, lib: Any, at: Callable[[int | None, str], None] = lambda index, uuid: None) -> None:
-        """`lib`: the pynvml module, or a fake of it; None: it is not installed. `at(None, "")`: the driver."""
         self._nvml, self._at = lib, at
         self._sharing, self._use = SharingFacts(lib), UseReader(lib)
         self._said: set[str] = set()
@@ -43,10 +48,10 @@ class Nvml:
         self.is_open = False
 
     def open(self) -> None:
-        """Begin the session, if there is none; a host without driver is no error.
+        """Open the session if it is not open; a host without driver is no error.
 
         Raises:
-            Unavailable: NVML is there and fails as a whole.
+            Unavailable: NVML is present but fails as a whole.
         """
         if self.is_open or self._nvml is None:
             return
@@ -62,13 +67,16 @@ class Nvml:
             self.is_open = True
 
     def close(self) -> None:
-        """End it."""
         if self.is_open:
             self.is_open = False
             self._nvml.nvmlShutdown()
 
     def survey(self, skip: Collection[int] = (), only: int | None = None) -> Survey:
-        """Read all cards but those with an index in `skip`; or only one; -1: none.
+        """Read the cards.
+
+        Args:
+            skip: Indexes of cards that are not read.
+            only: Index of the only card to read, -1 for none; None for all but `skip`.
 
         Raises:
             Unavailable: NVML fails as a whole.
@@ -95,13 +103,13 @@ class Nvml:
         )
 
     def handles(self, skip: Collection[int] = ()) -> Iterator[tuple[int, Any, GpuId]]:
-        """Index, handle and UUID of each card that can be named."""
+        """Yield index, handle and UUID of each card that can be identified."""
         for index in range(self._nvml.nvmlDeviceGetCount() if self.is_open else 0):
             if index not in skip and (card := self._named(index)):
                 yield index, *card
 
     def _cuda(self) -> str | None:
-        """1000 x major + 10 x minor, as NVML gives it."""
+        """Return the CUDA version; NVML gives 1000 x major + 10 x minor."""
         try:
             number = self._nvml.nvmlSystemGetCudaDriverVersion_v2()
         except self._nvml.NVMLError:
@@ -109,15 +117,15 @@ class Nvml:
         return f"{number // 1000}.{number % 1000 // 10}"
 
     def _named(self, index: int) -> tuple[Any, GpuId] | None:
-        """Handle and UUID; a card that cannot even be named is left out, and said."""
+        """Return handle and UUID of a card; None, with a log line, if it cannot even be identified."""
         nvml = self._nvml
         self._at(index, "")
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             uuid = GpuId(_text(nvml.nvmlDeviceGetUUID(handle)))
         except nvml.NVMLError as error:
-            text = f"GPU {index} of this host cannot be named and is left out: {error}"
-            if text not in self._said:  # it reads every few seconds; its log is for what is new
+            text = f"GPU {index} of this host cannot be identified and is left out: {error}"
+            if text not in self._said:  # cards are read every few seconds: log only what is new
                 self._said.add(text)
                 logger.error("%s", text)
             return None
@@ -125,7 +133,7 @@ class Nvml:
         return handle, uuid
 
     def _read(self, index: int, handle: Any, uuid: GpuId) -> Reading:
-        """Read a card's facts and its health; what cannot be read has a placeholder, and the reading says so."""
+        """Read facts and health of a card; facts that cannot be read get placeholders, and the reading says so."""
         self._at(index, uuid)
         look = nvml_health.Look(self._nvml, handle)
         minor = look.needed("device number", "MinorNumber")
@@ -164,21 +172,22 @@ class Nvml:
 
 def _failed(error: Exception) -> Unavailable:
     return Unavailable(
-        f"NVML failed: {error}", remedy="run nvidia-smi on this host; a reset or reboot may be due"
+        f"NVML failed: {error}", remedy="run nvidia-smi on this host; a reset or reboot may be necessary"
     )
 
 
 def _host_memory_mib() -> int:
-    """The host's memory, MiB: stands for that of a card which has none of its own and says NOT_SUPPORTED (GB10)."""
+    """Return the host's memory in MiB, in place of that of a card without its own memory (NOT_SUPPORTED, GB10)."""
     return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20, 1)
 
 
 def _text(value: Any) -> str:
-    """Older versions of the binding give bytes."""
+    """Return text as str; older versions of the binding return bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]]) -> tuple[Link, ...]:
+    """Return the links of a card to all others, by NVLink or by the topology of the host."""
     names = {
         nvml.NVML_TOPOLOGY_INTERNAL: "PIX",
         nvml.NVML_TOPOLOGY_SINGLE: "PIX",
@@ -202,19 +211,19 @@ def _links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]]) ->
 
 
 def _nvlinks(nvml: Any, handle: Any) -> list[tuple[int, str]]:
-    """Where each active NVLink leads straight to."""
+    """Return the bus addresses of the peers of all active NVLinks."""
     peers = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
             if nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED:
                 remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
                 peers.append(_bus(_text(remote.busId)))
-        except nvml.NVMLError:  # it has no such link, or no links at all
+        except nvml.NVMLError:  # the card has no such link, or no links at all
             continue
     return peers
 
 
 def _bus(pci_bus_id: str) -> tuple[int, str]:
-    """NVML pads the domain to 4 or to 8 digits, by the call's version."""
+    """Return domain and rest of a bus id: NVML pads the domain to 4 or 8 digits, depending on the call's version."""
     domain, _, rest = pci_bus_id.partition(":")
     return int(domain or "0", 16), rest.lower()

@@ -1,7 +1,7 @@
-"""What NVML says of a card for shares: memory without what the driver keeps, SMs, MIG mode, instances and profiles.
+"""Facts of a card for shares from NVML: usable memory, SMs, MIG mode, instances and profiles.
 
 Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries", "Multi Instance GPU Management".
-None of it is needed for whole GPUs: a driver that does not answer makes a card that cannot be shared, not a sick one.
+Whole GPUs need none of it: a card whose driver does not answer cannot be shared, but is not sick.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,32 +13,35 @@ from typing import Any, Final
 from mesos_gpu.model.shares.card import MigInstance, MigProfile, Sharing
 from mesos_gpu.model.shares.units import WHOLE
 
-#: What a driver keeps of a card that cannot say it (before 510 there is no nvmlDeviceGetMemoryInfo_v2).
+#: Memory that a driver reserves if it cannot report it (before 510 there is no nvmlDeviceGetMemoryInfo_v2).
 UNTOLD_RESERVE_MIB: Final = 640
 #: CUDA cores of an SM, by compute capability. Source: CUDA C++ Programming Guide, "Throughput of Native Arithmetic
 #: Instructions", 32-bit floating-point results for each clock cycle.
 _CORES: Final[Mapping[str, int]] = MappingProxyType({"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64})
 _CORES_SINCE_8_6: Final = 128
 MAX_INSTANCES: Final = (
-    15  # ids of GPU instances: gpu31/gi14 is the last in /proc/driver/nvidia-caps/mig-minors
+    15  # ids of GPU instances; gpu31/gi14 is the last in /proc/driver/nvidia-caps/mig-minors
 )
 
 
 class SharingFacts:
-    """Reads cards; what never changes of one is asked once."""
+    """Reader of cards' sharing facts; profiles, which never change, are read once.
+
+    Args:
+        nvml: The pynvml module, or a fake of it.
+    """
 
     def __init__(self, nvml: Any) -> None:
-        """`nvml`: the pynvml module, or a fake of it."""
         self._nvml = nvml
         self._profiles: dict[str, _Profiles] = {}
 
     def read(self, handle: Any, uuid: str, capability: str | None = None) -> Sharing | None:
-        """What a card has, without what its host can enforce; None: its memory is the host's (GB10).
+        """Return a card's facts, without what its host can enforce; None if the card uses the host's memory (GB10).
 
         Args:
-            handle: Of the card.
-            uuid: Its name.
-            capability: Its compute capability; None: not known.
+            handle: Handle of the card.
+            uuid: UUID of the card.
+            capability: Compute capability of the card; None if not known.
         """
         memory = self._ask("DeviceGetMemoryInfo", handle)
         if memory is None or not memory.total:
@@ -51,11 +54,11 @@ class SharingFacts:
         return self._divided(handle, uuid, capability, max(capacity_mib, 0))
 
     def profiles(self, handle: Any) -> tuple[MigProfile, ...]:
-        """All profiles of a card, with all their places, taken or not."""
+        """Return all profiles of a card with all their positions, also occupied ones."""
         return _read_profiles(self._nvml, self._ask, handle).all
 
     def _ask(self, query: str, *arguments: Any, **options: Any) -> Any:
-        """The answer of nvml<query>; None: this binding, driver or card does not have it, or not for us."""
+        """Return the answer of nvml<query>; None if binding, driver or card do not support it, or deny it."""
         call = getattr(self._nvml, f"nvml{query}", None)
         if call is None:
             return None
@@ -65,7 +68,7 @@ class SharingFacts:
             return None
 
     def _reserved_mib(self, handle: Any) -> int:
-        """What the driver and the firmware keep, rounded up."""
+        """Return the memory that driver and firmware reserve, rounded up."""
         version = getattr(self._nvml, "nvmlMemory_v2", None)  # not in older bindings
         memory = self._ask("DeviceGetMemoryInfo", handle, version=version) if version else None
         return UNTOLD_RESERVE_MIB if memory is None else -(-int(memory.reserved) >> 20)
@@ -78,24 +81,24 @@ class SharingFacts:
         return None if rest else count
 
     def _divided(self, handle: Any, uuid: str, capability: str | None, capacity_mib: int) -> Sharing:
-        """What a card has whose MIG mode is on."""
+        """Return the facts of a card in MIG mode."""
         profiles = self._profiles.get(uuid) or _read_profiles(self._nvml, self._ask, handle)
         if profiles.all:
             self._profiles[uuid] = profiles
         places = dict(self._places(handle))
         instances = tuple(self._instances(handle, profiles, places, capacity_mib))
-        closed = {id_ for id_ in places if id_ not in {each.gpu_instance for each in instances}}
+        closed = {id_ for id_ in places if id_ not in {instance.gpu_instance for instance in instances}}
         occupied = {n for id_ in closed for n in range(places[id_][0], sum(places[id_]))}
         return Sharing(
-            max(capacity_mib, sum(each.memory_mib for each in instances)),
+            max(capacity_mib, sum(instance.memory_mib for instance in instances)),
             sm_count=profiles.sm_count or self._sm_count(handle, capability),
             mig=True,
             instances=instances,
-            profiles=tuple(_beside(each, occupied) for each in profiles.plain()),
+            profiles=tuple(_beside(profile, occupied) for profile in profiles.plain()),
         )
 
     def _places(self, handle: Any) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Id, and start and width, of each GPU instance, also of those that nobody can use. Only root sees them."""
+        """Yield id, start and width of each GPU instance, also of unusable ones. Only root sees them."""
         for id_ in range(MAX_INSTANCES):
             instance = self._ask("DeviceGetGpuInstanceById", handle, id_)
             info = None if instance is None else self._ask("GpuInstanceGetInfo", instance)
@@ -105,7 +108,7 @@ class SharingFacts:
     def _instances(
         self, handle: Any, profiles: "_Profiles", places: Mapping[int, tuple[int, int]], capacity_mib: int
     ) -> Iterator[MigInstance]:
-        """Instances that one task can use alone: compute instances of one GPU instance share its memory."""
+        """Yield instances that one task can use alone: compute instances of one GPU instance share its memory."""
         mig = list(self._mig_devices(handle))
         gpu_instances = [gpu_instance for _, gpu_instance, _ in mig]
         for device, gpu_instance, compute_instance in mig:
@@ -132,10 +135,10 @@ class SharingFacts:
             )
 
     def _mig_devices(self, handle: Any) -> Iterator[tuple[Any, int, int]]:
-        """Handle, GPU instance and compute instance of each."""
+        """Yield handle, GPU instance and compute instance of each MIG device."""
         for index in range(self._ask("DeviceGetMaxMigDeviceCount", handle) or 0):
             device = self._ask("DeviceGetMigDeviceHandleByIndex", handle, index)
-            if device is None:  # there are fewer
+            if device is None:  # the maximum is not reached
                 continue
             ids = [self._ask(f"DeviceGet{kind}InstanceId", device) for kind in ("Gpu", "Compute")]
             if None not in ids:
@@ -144,7 +147,7 @@ class SharingFacts:
 
 @dataclass(frozen=True, slots=True)
 class _Profiles:
-    """Profiles of a card, with its slices; 0: not known."""
+    """Profiles of a card, with the numbers of its slices; 0 if not known."""
 
     all: tuple[MigProfile, ...] = ()
     compute_slices: int = 0
@@ -152,16 +155,16 @@ class _Profiles:
     sm_count: int = 0
 
     def plain(self) -> list[MigProfile]:
-        """Profiles without extensions for media and graphics ("1g.10gb+me"), of which there are fewer."""
-        return [each for each in self.all if each.starts and not {"+", "-"} & set(each.name)]
+        """Return profiles without extensions for media and graphics ("1g.10gb+me"), which few instances can have."""
+        return [profile for profile in self.all if profile.starts and not {"+", "-"} & set(profile.name)]
 
 
 def _read_profiles(nvml: Any, ask: Any, handle: Any) -> _Profiles:
+    """Return all profiles of GPU instances that a card supports."""
     infos = []
     for number in range(getattr(nvml, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)):
-        info = ask(
-            "DeviceGetGpuInstanceProfileInfo", handle, number
-        )  # its version 2 has the name (driver 510)
+        # Version 2 of the answer has the name (driver 510).
+        info = ask("DeviceGetGpuInstanceProfileInfo", handle, number)
         if info is not None:
             infos.append((info, _placements(nvml, ask, handle, int(info.id))))
     compute_slices = max((int(info.sliceCount) for info, _ in infos), default=0)
@@ -186,7 +189,7 @@ def _read_profiles(nvml: Any, ask: Any, handle: Any) -> _Profiles:
 
 
 def _placements(nvml: Any, ask: Any, handle: Any, profile: int) -> list[tuple[int, int]]:
-    """Start and width of all places of a profile, taken or not; only root may ask."""
+    """Return start and width of all positions of a profile, also occupied ones; only root may query them."""
     count = c_uint(0)
     if ask("DeviceGetGpuInstancePossiblePlacements", handle, profile, None, byref(count)) is None:
         return []
@@ -197,11 +200,11 @@ def _placements(nvml: Any, ask: Any, handle: Any, profile: int) -> list[tuple[in
 
 
 def _beside(profile: MigProfile, occupied: Collection[int]) -> MigProfile:
-    """The profile without the places that are for nobody to take."""
+    """Return the profile without positions that overlap unusable instances."""
     free = [s for s in profile.starts if not any(n in occupied for n in range(s, s + profile.width))]
     return replace(profile, starts=tuple(free))
 
 
 def _text(value: Any) -> str:
-    """Older versions of the binding give bytes."""
+    """Return text as str; older versions of the binding return bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,6 +1,6 @@
-"""What NVML says of a card's use: its meters, and how long it and its processes were at work since the look before.
+"""Use of a card from NVML: its meters, and the busy time of the card and its processes since the previous reading.
 
-No failure here is a fault of the card: what a driver does not tell is unknown, and `health` looks for faults.
+No failure here is a fault of the card: values that a driver does not report are unknown, and `health` finds faults.
 Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries".
 """
 
@@ -12,20 +12,23 @@ from mesos_gpu.model.nodes.gpu_use import Meters, Span
 from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.policy.gpus.use import shares_of_span, span_of
 
-_ALL_LINKS: Final = 0xFFFFFFFF  # as scope of a field: the sum of all NVLinks
-_NOT_AVAILABLE: Final = (1 << 32) - 1  # where the driver says so in place of an error
+_ALL_LINKS: Final = 0xFFFFFFFF  # scope of a field: the sum of all NVLinks
+_NOT_AVAILABLE: Final = (1 << 32) - 1  # returned by some drivers in place of an error
 
 
 class UseReader:
-    """Reads cards again and again: it remembers which samples of each it has counted."""
+    """Reader of cards' use that remembers which samples of each card it has counted.
+
+    Args:
+        nvml: The pynvml module, or a fake of it.
+    """
 
     def __init__(self, nvml: Any) -> None:
-        """`nvml`: the pynvml module, or a fake of it."""
         self._nvml = nvml
         self._counted_us: dict[str, int] = {}  # time stamp of the latest sample, by UUID
 
     def read(self, reading: Reading, handle: Any) -> Reading:
-        """The reading with what there is to be known of the card's use."""
+        """Return the reading with all that is known of the card's use."""
         last_us = self._counted_us.get(reading.gpu.id, 0)
         span = self._span(reading.gpu.id, handle, last_us)
         processes = self._processes(handle, last_us, span)
@@ -33,6 +36,7 @@ class UseReader:
         return replace(reading, meters=self._meters(handle), span=span, process_busy_ms=busy_ms)
 
     def _meters(self, handle: Any) -> Meters:
+        """Return the current meters of a card, None for those that it does not have."""
         nvml, ask = self._nvml, self._ask
         rates, memory = ask(handle, "UtilizationRates"), self._memory(handle)
         encoder, decoder = ask(handle, "EncoderUtilization"), ask(handle, "DecoderUtilization")
@@ -64,14 +68,16 @@ class UseReader:
         )
 
     def _memory(self, handle: Any) -> Any:
-        """Ask for version 2, which says what the driver keeps; version 1 counts that as used."""
+        """Query version 2, which reports reserved memory separately; version 1 counts it as used."""
         version = getattr(self._nvml, "nvmlMemory_v2", None)
         newer = self._ask(handle, "MemoryInfo", version) if version is not None else None
         return newer if newer is not None else self._ask(handle, "MemoryInfo")
 
     def _fields(self, handle: Any) -> dict[str, int | None]:
-        """Values that only nvmlDeviceGetFieldValues has, each asked for by itself: one that a driver does not know must
-        not cost the others."""
+        """Return values that only nvmlDeviceGetFieldValues has.
+
+        Each is queried by itself, because an unknown field would make the whole query fail.
+        """
         scopes = {
             "MEMORY_TEMP": 0,
             "NVLINK_THROUGHPUT_DATA_TX": _ALL_LINKS,
@@ -88,7 +94,7 @@ class UseReader:
         return _number(_of_union(nvml, values[0].valueType, values[0].value), most=1 << 53)
 
     def _span(self, uuid: str, handle: Any, last_us: int) -> Span | None:
-        """What its samples since the look before tell; None: it has none, or this is the first look."""
+        """Return observed and busy time from samples since the previous reading; None without samples, or at first."""
         answer = self._ask(handle, "Samples", self._nvml.NVML_GPU_UTILIZATION_SAMPLES, last_us)
         if answer is None:
             return Span(0, 0) if last_us and self._is_silent(handle) else None
@@ -98,11 +104,11 @@ class UseReader:
         return span if last_us else None
 
     def _is_silent(self, handle: Any) -> bool:
-        """Whether the driver still has meters of the card, and only no new sample yet."""
+        """Return whether the driver still reads the card, so that there is only no new sample yet."""
         return self._ask(handle, "UtilizationRates") is not None
 
     def _processes(self, handle: Any, last_us: int, span: Span | None) -> dict[int, int] | None:
-        """For how long each process was at work in the span, in milliseconds; None: the driver does not tell."""
+        """Return the busy time of each process in the span, in milliseconds; None if the driver does not report it."""
         if span is None:
             return None
         samples: Sequence[Any] | None = self._ask(handle, "ProcessUtilization", last_us)
@@ -112,7 +118,7 @@ class UseReader:
         return shares_of_span(span, [(int(sample.pid), int(sample.smUtil)) for sample in fresh])
 
     def _ask(self, handle: Any, query: str, *arguments: Any) -> Any:
-        """The answer of nvmlDeviceGet<query>; None: there is none, for whatever reason."""
+        """Return the answer of nvmlDeviceGet<query>; None if it fails for any reason."""
         call = getattr(self._nvml, f"nvmlDeviceGet{query}", None)
         if call is None:
             return None
@@ -132,7 +138,7 @@ def _mib(memory: Any, name: str) -> int | None:
 
 
 def _of_union(nvml: Any, kind: int, value: Any) -> int | None:
-    """The member of an nvmlValue_t that its type says; None: of a type that is not known here."""
+    """Return the member of an nvmlValue_t that its type selects; None for an unknown type."""
     members = {
         nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
         nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",

@@ -1,1 +1,1 @@
-"""OpenID Connect: an issuer's keys, tokens that it has signed, and logins at it."""
+"""OpenID Connect: keys of an issuer, verification of its tokens, and logins."""

@@ -1,4 +1,4 @@
-"""What an issuer knows this scheduler as."""
+"""Registration of the scheduler and the command line as clients of an OpenID issuer."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -8,7 +8,7 @@ SCOPES: Final = ("openid", "profile", "email")
 
 
 class Shows(Enum):
-    """Which of an issuer's tokens the command line shows to the scheduler."""
+    """Kind of token that the command line sends to the scheduler."""
 
     ID = "id_token"
     ACCESS = "access_token"
@@ -16,14 +16,14 @@ class Shows(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client of an issuer.
+    """Clients of an issuer that this scheduler uses.
 
     Attributes:
-        id: Of the scheduler, for browsers.
-        secret: Of that; "": it is a public client.
-        cli_id: Of the command line: a public client that may log in by device.
-        scopes: What is asked for.
-        shows: What the command line sends then.
+        id: Client id of the scheduler, for logins in a browser.
+        secret: Secret of that client; "" for a public client.
+        cli_id: Client id of the command line: a public client that may use device logins.
+        scopes: Scopes to request.
+        shows: Kind of token that the command line sends.
     """
 
     id: str

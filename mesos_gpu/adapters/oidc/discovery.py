@@ -1,4 +1,4 @@
-"""What an issuer says of itself: OpenID Connect Discovery 1.0."""
+"""OpenID Connect Discovery 1.0: the endpoints of an issuer."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +12,7 @@ _PATH: Final = "/.well-known/openid-configuration"
 _KEYS: Final = "jwks_uri"
 _BASIC: Final = "client_secret_basic"
 _FORM: Final = "client_secret_post"
-#: In the order of the fields of `Endpoints`.
+#: Fields of the document, in the order of the fields of `Endpoints`.
 _ADDRESSES: Final = (
     _KEYS,
     "authorization_endpoint",
@@ -24,8 +24,11 @@ _ADDRESSES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Addresses of an issuer; "": it has no such. secret_in_form: whether it takes a client's secret in the form of a
-    request only, and not by HTTP basic."""
+    """Addresses of an issuer; "" for endpoints that it does not have.
+
+    Attributes:
+        secret_in_form: Whether it accepts a client's secret only in the form of a request, not by HTTP basic.
+    """
 
     issuer: str
     keys: str
@@ -47,32 +50,35 @@ class _Document(msgspec.Struct):
 
 
 def discover(issuer: str, fetcher: Fetcher) -> Endpoints:
-    """Ask an issuer.
+    """Read the endpoints of an issuer.
 
     Raises:
-        IssuerError: It does not answer as it should, or says that it is another.
+        IssuerError: The issuer does not answer properly, or has another name.
     """
     url = issuer.rstrip("/") + _PATH
     answer = fetcher.get(url)
     if answer.status != 200:
-        raise IssuerError(f"{url} answers {answer.status}", remedy="see that this is an issuer's address")
+        raise IssuerError(f"{url} answers {answer.status}", remedy="check that this is an issuer's address")
     try:
-        said = msgspec.json.decode(answer.body, type=_Document)
+        document = msgspec.json.decode(answer.body, type=_Document)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise IssuerError(f"{url} is no document of OpenID Connect", remedy="look at the issuer") from error
-    if said.issuer != issuer:
         raise IssuerError(
-            f"{url} says that its issuer is {said.issuer!r}", remedy=f"name it exactly so, not {issuer!r}"
+            f"{url} is not an OpenID Connect discovery document", remedy="check the issuer"
+        ) from error
+    if document.issuer != issuer:
+        raise IssuerError(
+            f"{url} says that its issuer is {document.issuer!r}",
+            remedy=f"use exactly this name, not {issuer!r}",
         )
-    methods = said.token_endpoint_auth_methods_supported
+    methods = document.token_endpoint_auth_methods_supported
     try:
-        keys, authorization, token, device, revocation = (_address(said, name) for name in _ADDRESSES)
+        keys, authorization, token, device, revocation = (_address(document, name) for name in _ADDRESSES)
     except BadConfiguration as error:
-        raise IssuerError(f"{url}: {error.what}", remedy="look at the issuer") from error
+        raise IssuerError(f"{url}: {error.what}", remedy="check the issuer") from error
     in_form = _FORM in methods and _BASIC not in methods
     return Endpoints(issuer, keys, authorization, token, device, revocation, in_form)
 
 
-def _address(said: _Document, name: str) -> str:
-    url = str(getattr(said, name))
+def _address(document: _Document, name: str) -> str:
+    url = str(getattr(document, name))
     return check_url(url, name) if url or name == _KEYS else ""

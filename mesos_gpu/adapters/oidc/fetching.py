@@ -1,4 +1,4 @@
-"""Requests to an issuer: verified, bounded in bytes and time, and never redirected."""
+"""Requests to an issuer: verified, limited in size and time, and never redirected."""
 
 import contextlib
 import socket
@@ -18,56 +18,59 @@ from mesos_gpu.model.addresses import is_loopback_host
 
 MAX_BYTES: Final = 1 << 20  # of an answer
 CONNECT_S: Final = 3.0
-READ_S: Final = 5.0  # without a byte
+READ_S: Final = 5.0  # longest time without a byte
 WHOLE_S: Final = 10.0
 _CHUNK: Final = 16_384
 
 
 class IssuerError(Unavailable):
-    """An issuer does not answer, or not as it should."""
+    """An issuer does not answer, or not properly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came."""
+    """Answer of an issuer."""
 
     status: int
     body: bytes
 
 
 class Fetcher:
-    """Sends requests; of several threads, if need be."""
+    """Sender of requests to an issuer. Thread-safe.
+
+    Args:
+        cacert: File of authorities for the issuer's certificate; None for those of this host.
+
+    Raises:
+        BadConfiguration: The file cannot be used.
+    """
 
     def __init__(self, cacert: Path | None = None) -> None:
-        """`cacert`: authorities that the issuer's certificate may come from; None: those of this host.
-
-        Raises:
-            BadConfiguration: The file cannot be used.
-        """
         self._context = client_context(Trust(cacert))
 
     def get(self, url: str) -> Answer:
-        """Ask.
+        """Send a GET request.
 
         Raises:
-            IssuerError: No answer came.
+            IssuerError: No valid answer came.
         """
         return self._send("GET", url, None)
 
     def post(self, url: str, form: Mapping[str, str], authorization: tuple[str, str] | None = None) -> Answer:
-        """Send a form; `authorization`: a client's id and secret, by HTTP basic.
+        """Post a form; `authorization`: a client's id and secret for HTTP basic.
 
         Raises:
-            IssuerError: No answer came.
+            IssuerError: No valid answer came.
         """
         return self._send("POST", url, form, authorization)
 
     def _send(
         self, verb: str, url: str, form: Mapping[str, str] | None, basic: tuple[str, str] | None = None
     ) -> Answer:
+        """Send a request, within the limits of time and size."""
         with _Clock(WHOLE_S) as clock, requests.Session() as session:
             session.trust_env = not is_loopback_host(urlsplit(url).hostname or "")  # proxies
-            session.auth = _as_it_is  # else ~/.netrc is looked at
+            session.auth = _as_it_is  # otherwise requests uses ~/.netrc
             verify_by(session, self._context, clock.watch)
             try:
                 with session.request(
@@ -85,15 +88,15 @@ class Fetcher:
                 why = _late() if clock.is_over else type(error).__name__
                 raise IssuerError(
                     f"{url} does not answer ({why})",
-                    remedy="see that the issuer runs, and that its certificate is of an authority that is believed",
+                    remedy="check that the issuer runs, and that its certificate is from a trusted authority",
                 ) from error
-        if clock.is_over:  # what came ended when the connection was ended
-            raise IssuerError(f"{url} does not answer ({_late()})", remedy="look at the issuer")
+        if clock.is_over:  # the answer may be incomplete, because the connection was ended
+            raise IssuerError(f"{url} does not answer ({_late()})", remedy="check the issuer")
         return answer
 
 
 class _Clock:
-    """Ends the connections of a request that takes too long: `requests` bounds each wait for bytes, not their sum."""
+    """Deadline that ends the connections of a request: `requests` limits each wait for bytes, not their sum."""
 
     def __init__(self, most_s: float) -> None:
         self._connections: list[socket.socket] = []
@@ -108,24 +111,24 @@ class _Clock:
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
         self._timer.join()
-        for each in self._connections:
-            each.close()
+        for connection in self._connections:
+            connection.close()
 
     @property
     def is_over(self) -> bool:
         return self._over.is_set()
 
     def watch(self, connection: socket.socket) -> None:
-        """End it when the time is over; what TLS makes of it is the same connection."""
+        """End a connection at the deadline; the duplicate also ends TLS on it."""
         self._connections.append(connection.dup())
         if self.is_over:
             self._end()
 
     def _end(self) -> None:
         self._over.set()
-        for each in self._connections:
-            with contextlib.suppress(OSError):  # it has ended by itself
-                each.shutdown(socket.SHUT_RDWR)
+        for connection in self._connections:
+            with contextlib.suppress(OSError):  # it has ended already
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def _late() -> str:
@@ -133,28 +136,25 @@ def _late() -> str:
 
 
 def _answer(url: str, response: requests.Response) -> Answer:
+    """Return status and body of a response, unless it redirects, is encoded or too large."""
     if response.is_redirect or response.is_permanent_redirect:
-        raise IssuerError(
-            f"{url} redirects to elsewhere: not followed", remedy="name the issuer's own address"
-        )
+        raise IssuerError(f"{url} redirects, which is not followed", remedy="give the issuer's own address")
     coding = response.headers.get("Content-Encoding", "identity")
     if coding != "identity":
-        raise IssuerError(
-            f"{url} answers with a body encoded as {coding[:40]!r}", remedy="look at the issuer"
-        )
+        raise IssuerError(f"{url} answers with a body encoded as {coding[:40]!r}", remedy="check the issuer")
     body = bytearray()
     for chunk in response.iter_content(_CHUNK):
         body += chunk
         if len(body) > MAX_BYTES:
-            raise IssuerError(f"{url} answers with more than {MAX_BYTES} bytes", remedy="look at the issuer")
+            raise IssuerError(f"{url} answers with more than {MAX_BYTES} bytes", remedy="check the issuer")
     return Answer(response.status_code, bytes(body))
 
 
 def check_url(url: str, what: str) -> str:
-    """Take an address of an issuer: by https, or on this host.
+    """Check an address of an issuer: https, or http on this host. Return it.
 
     Raises:
-        BadConfiguration: It is something else.
+        BadConfiguration: The address is invalid or insecure.
     """
     try:
         parts = urlsplit(url)
@@ -164,7 +164,9 @@ def check_url(url: str, what: str) -> str:
     if not good or not url.isprintable() or " " in url:
         raise BadConfiguration(f"{what}: {url!r} is not an address", remedy="as https://id.example.org")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_host(parts.hostname or "")):
-        raise BadConfiguration(f"{what}: {url} could be read and changed on the way", remedy="use https://")
+        raise BadConfiguration(
+            f"{what}: {url} is not encrypted, so answers could be read and changed", remedy="use https://"
+        )
     return url
 
 

@@ -1,4 +1,4 @@
-"""Logins at an issuer as a public client: by device (RFC 8628), by a refresh token, and their end (RFC 7009)."""
+"""Logins of a public client at an issuer: device login (RFC 8628), refresh, browser code, and revocation (RFC 7009)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,23 +15,27 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 USUAL_INTERVAL_S: Final = 5.0  # RFC 8628, section 3.2
 MAX_S: Final = 3600.0
 _T = TypeVar("_T")
-_LOOK: Final = "look at the issuer's settings for this client"
+_LOOK: Final = "check the issuer's settings for this client"
 
 
 class Refused(MesosGpuError):
-    """An issuer refuses; `error` is its word for why (EX_NOPERM)."""
+    """An issuer refuses a request; `error` is its error code (exit status EX_NOPERM).
+
+    Args:
+        error: Error code of OAuth.
+        about: Description by the issuer; "" for none.
+    """
 
     exit_code = 77
 
     def __init__(self, error: str, about: str) -> None:
-        """`about`: more, in words, if the issuer says more."""
         super().__init__(f"the issuer refuses: {error}{f' ({about})' if about else ''}", remedy=_LOOK)
         self.error = error
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What an issuer gives; "": not that. `expires_in`: seconds; 0: not said."""
+    """Tokens from an issuer; "" for tokens that it did not give. `expires_in`: seconds; 0 if not given."""
 
     id_token: str = field(default="", repr=False)
     access_token: str = field(default="", repr=False)
@@ -41,15 +45,15 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A login that waits for a person.
+    """A device login that waits for the user.
 
     Attributes:
-        code: What it is asked for by.
-        user_code: What the person types.
-        uri: Where.
-        whole_uri: Where it is typed already; "": nowhere.
-        expires_in: Seconds.
-        interval_s: From one try to the next.
+        code: Code by which the client polls.
+        user_code: Code for the user to type.
+        uri: Page on which to type it.
+        whole_uri: Page with the code already entered; "" if the issuer has none.
+        expires_in: Seconds until the login expires.
+        interval_s: Seconds between two polls.
     """
 
     code: str = field(repr=False)
@@ -72,7 +76,7 @@ class _Device(msgspec.Struct):
     user_code: str
     expires_in: float
     verification_uri: str = ""
-    verification_url: str = ""  # as Google and Entra's first version call it
+    verification_url: str = ""  # name of the field at Google and in Entra's first version
     verification_uri_complete: str = ""
     interval: float = USUAL_INTERVAL_S
 
@@ -83,48 +87,48 @@ class _Error(msgspec.Struct):
 
 
 def begin_device(at: Endpoints, client_id: str, scopes: Sequence[str], fetcher: Fetcher) -> Device:
-    """Ask for a code.
+    """Start a device login.
 
     Raises:
-        IssuerError: It does not answer as it should, or has no such logins.
-        Refused: Not for this client.
+        IssuerError: The issuer does not answer properly, or has no device logins.
+        Refused: This client may not use device logins.
     """
     if not at.device:
         raise IssuerError(
-            f"{at.issuer} has no logins by device",
+            f"{at.issuer} does not support device logins",
             remedy="log in with a token: mesos-gpu login --with-token",
         )
-    said = _read(fetcher.post(at.device, {"client_id": client_id, "scope": " ".join(scopes)}), _Device, at)
-    page = said.verification_uri or said.verification_url
-    for uri in (page, said.verification_uri_complete or page):
+    answer = _read(fetcher.post(at.device, {"client_id": client_id, "scope": " ".join(scopes)}), _Device, at)
+    page = answer.verification_uri or answer.verification_url
+    for uri in (page, answer.verification_uri_complete or page):
         if urlsplit(uri).scheme not in ("http", "https") or not uri.isprintable():
-            raise IssuerError(f"{at.issuer} names a page that is none", remedy=_LOOK)
+            raise IssuerError(f"{at.issuer} gives an invalid login page", remedy=_LOOK)
     return Device(
-        said.device_code,
-        said.user_code,
+        answer.device_code,
+        answer.user_code,
         page,
-        said.verification_uri_complete,
-        min(said.expires_in, MAX_S),
-        max(said.interval, 1.0),
+        answer.verification_uri_complete,
+        min(answer.expires_in, MAX_S),
+        max(answer.interval, 1.0),
     )
 
 
 def of_device(at: Endpoints, client_id: str, device: Device, fetcher: Fetcher) -> Granted:
-    """Ask whether the person has allowed it.
+    """Poll whether the user has approved a device login, and return its tokens.
 
     Raises:
-        IssuerError: It does not answer as it should.
-        Refused: Not, or not yet (`authorization_pending`, `slow_down`).
+        IssuerError: The issuer does not answer properly.
+        Refused: The login is not approved, or not yet (`authorization_pending`, `slow_down`).
     """
     form = {"grant_type": DEVICE_GRANT, "device_code": device.code, "client_id": client_id}
     return _granted(fetcher.post(at.token, form), at)
 
 
 def refreshed(at: Endpoints, client_id: str, refresh_token: str, fetcher: Fetcher) -> Granted:
-    """Get new tokens.
+    """Get new tokens with a refresh token.
 
     Raises:
-        IssuerError: It does not answer as it should.
+        IssuerError: The issuer does not answer properly.
         Refused: The login has ended.
     """
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token, "client_id": client_id}
@@ -132,17 +136,17 @@ def refreshed(at: Endpoints, client_id: str, refresh_token: str, fetcher: Fetche
 
 
 def of_code(at: Endpoints, client: tuple[str, str], code: Mapping[str, str], fetcher: Fetcher) -> Granted:
-    """Exchange a code of a browser's login.
+    """Exchange the code of a browser login for tokens.
 
     Args:
-        at: The issuer's addresses.
-        client: Its id and secret; a secret of "": it is a public client.
-        code: `code`, `redirect_uri` and `code_verifier`.
-        fetcher: What asks.
+        at: Endpoints of the issuer.
+        client: Id and secret of the client; the secret is "" for a public client.
+        code: Form fields `code`, `redirect_uri` and `code_verifier`.
+        fetcher: Sender of the request.
 
     Raises:
-        IssuerError: It does not answer as it should.
-        Refused: The code is not one of its.
+        IssuerError: The issuer does not answer properly.
+        Refused: The issuer does not know the code.
     """
     client_id, secret = client
     form = {"grant_type": "authorization_code", "client_id": client_id, **code}
@@ -153,10 +157,10 @@ def of_code(at: Endpoints, client: tuple[str, str], code: Mapping[str, str], fet
 
 
 def revoke(at: Endpoints, client_id: str, refresh_token: str, fetcher: Fetcher) -> None:
-    """End a login, where the issuer has a way to.
+    """End a login, if the issuer supports that.
 
     Raises:
-        IssuerError: It does not answer.
+        IssuerError: The issuer does not answer.
     """
     if at.revocation:
         form = {"token": refresh_token, "token_type_hint": "refresh_token", "client_id": client_id}
@@ -164,8 +168,8 @@ def revoke(at: Endpoints, client_id: str, refresh_token: str, fetcher: Fetcher) 
 
 
 def _granted(answer: Answer, at: Endpoints) -> Granted:
-    said = _read(answer, _Tokens, at)
-    return Granted(said.id_token, said.access_token, said.refresh_token, said.expires_in)
+    tokens = _read(answer, _Tokens, at)
+    return Granted(tokens.id_token, tokens.access_token, tokens.refresh_token, tokens.expires_in)
 
 
 def _read(answer: Answer, kind: type[_T], at: Endpoints) -> _T:
@@ -175,6 +179,6 @@ def _read(answer: Answer, kind: type[_T], at: Endpoints) -> _T:
         error = msgspec.json.decode(answer.body, type=_Error)
     except (msgspec.DecodeError, ValueError, RecursionError) as damage:
         raise IssuerError(
-            f"{at.issuer} answers {answer.status} and nothing to read", remedy=_LOOK
+            f"{at.issuer} answers {answer.status} without a valid body", remedy=_LOOK
         ) from damage
     raise Refused(error.error, error.error_description)

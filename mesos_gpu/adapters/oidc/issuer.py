@@ -1,4 +1,4 @@
-"""An issuer as the scheduler knows it: its keys, kept for a while and asked for again, off the event loop."""
+"""An OpenID issuer with cached keys, which are refreshed off the event loop."""
 
 import asyncio
 import logging
@@ -22,11 +22,13 @@ logger = logging.getLogger("mesos_gpu.login")
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Attributes:
-    fresh_s: How old keys may be before they are asked for again, while they are still used.
-    usable_s: How old they may be at most: then no token of the issuer proves anything, until it answers again.
-    pause_s: From one try to the next, also for keys that are not known: whoever sends tokens cannot make us ask more.
-    wait_s: How long a request waits for keys.
+    """Lifetimes of an issuer's keys.
+
+    Attributes:
+        fresh_s: Age in seconds after which keys are requested again, while they are still used.
+        usable_s: Maximum age in seconds: older keys verify no tokens until the issuer answers again.
+        pause_s: Minimum seconds between requests, also after unknown keys, so that clients cannot cause more of them.
+        wait_s: Longest wait of a request for keys, in seconds.
     """
 
     fresh_s: float = 300.0
@@ -46,7 +48,17 @@ USUAL: Final = Times()
 
 
 class Issuer:
-    """Used on one event loop."""
+    """An issuer, for use on one event loop.
+
+    Args:
+        url: Address of the issuer.
+        fetcher: Sender of requests.
+        times: Lifetimes of keys.
+        clock: Function that returns monotonic time in seconds.
+
+    Raises:
+        BadConfiguration: `url` is not an address of an issuer.
+    """
 
     def __init__(
         self,
@@ -55,44 +67,41 @@ class Issuer:
         times: Times = USUAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Ask nothing yet.
-
-        Raises:
-            BadConfiguration: `url` is no address of an issuer.
-        """
         self.url = check_url(url, "the issuer")
         self.fetcher, self._times, self._clock = fetcher, times, clock
         self._known: _Known | None = None
         self._flight: asyncio.Future[_Known] | None = None
         self._tried_at = -float("inf")
-        self.problem = ""  # of the last try; "": it went well
+        self.problem = ""  # of the last attempt; "" if it succeeded
 
     async def key_of(self, header: Header) -> Key:
-        """The key that a token names.
+        """Return the key that a token names.
 
         Raises:
-            WrongProof: The issuer has no such, or cannot be asked.
+            WrongProof: The issuer has no such key, or cannot be reached.
         """
-        known = await self._usable()
-        key = known.keys.find(header)
+        current = await self._usable()
+        key = current.keys.find(header)
         if key is None:
             await self._tried()
             key = (await self._usable()).keys.find(header)
         if key is None:
             what = "the token is signed by a key that its issuer does not have"
-            raise WrongProof(what, guessed=not self.problem)  # it may have a new one, and not answer
+            raise WrongProof(
+                what, guessed=not self.problem
+            )  # if the issuer does not answer, it may have a new key
         return key
 
     async def endpoints(self) -> Endpoints:
-        """Addresses of the issuer, by what they are for.
+        """Return the endpoints of the issuer.
 
         Raises:
-            WrongProof: It cannot be asked.
+            WrongProof: The issuer cannot be reached.
         """
         return (await self._usable()).endpoints
 
     def has(self, thumbprint: str) -> bool:
-        """Whether a key is still one of its, as far as is known now."""
+        """Return whether the issuer still has a key, by its current keys."""
         return self._is_usable() and self._known is not None and self._known.keys.has(thumbprint)
 
     async def _usable(self) -> _Known:
@@ -102,9 +111,9 @@ class Issuer:
             self._begin()
         if self._known is None or not self._is_usable():
             raise WrongProof(
-                "the issuer's keys cannot be had now",
+                "the issuer's keys are not available",
                 guessed=False,
-                remedy="try again in a minute, or show a proof that does not need the issuer",
+                remedy="try again in a minute, or authenticate without the issuer",
             )
         return self._known
 
@@ -115,7 +124,7 @@ class Issuer:
         return float("inf") if self._known is None else self._clock() - self._known.at
 
     async def _tried(self) -> None:
-        """Wait for the try that is under way, or for one that begins now, if there may be one."""
+        """Wait for the running request for keys, or for a new one if it may begin now."""
         flight = self._begin()
         if flight is not None:
             await asyncio.wait([flight], timeout=self._times.wait_s)
@@ -139,11 +148,11 @@ class Issuer:
         if flight.cancelled() or error is not None:
             self._note(error.what if isinstance(error, MesosGpuError) else repr(error))
             return
-        known = flight.result()
+        latest = flight.result()
         before = self._known.keys if self._known else None
-        if before is not None and before != known.keys:
-            logger.info("the issuer %s has other keys than before: %d", self.url, len(known.keys.each))
-        self._known = known
+        if before is not None and before != latest.keys:
+            logger.info("the issuer %s has changed its keys: %d", self.url, len(latest.keys.each))
+        self._known = latest
         self._note("")
 
     def _note(self, problem: str) -> None:
@@ -154,14 +163,14 @@ class Issuer:
         self.problem = problem
 
     def _ask(self, done: "Future[_Known]", at: float) -> None:
-        """On a thread of its own."""
+        """Request endpoints and keys, on a thread of its own."""
         try:
             endpoints = discover(self.url, self.fetcher)
             answer = self.fetcher.get(endpoints.keys)
             if answer.status != 200:
-                raise IssuerError(f"{endpoints.keys} answers {answer.status}", remedy="look at the issuer")
-            known = _Known(endpoints, keys.parse(answer.body), at)
-        except Exception as error:  # noqa: BLE001 # whatever it is, who waits hears of it
+                raise IssuerError(f"{endpoints.keys} answers {answer.status}", remedy="check the issuer")
+            latest = _Known(endpoints, keys.parse(answer.body), at)
+        except Exception as error:  # noqa: BLE001 # any error is passed on to the waiting requests
             done.set_exception(error)
         else:
-            done.set_result(known)
+            done.set_result(latest)

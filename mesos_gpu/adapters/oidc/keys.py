@@ -1,4 +1,4 @@
-"""An issuer's public keys (RFC 7517), and signatures by them."""
+"""Public keys of an issuer (RFC 7517), and verification of signatures."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from mesos_gpu.adapters.oidc.fetching import IssuerError
 MAX_KEYS: Final = 64
 MIN_BITS, MAX_BITS = 2048, 8192  # of RSA
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
-_RSA: Final = frozenset(each for each in ALGORITHMS if each[:2] in ("RS", "PS"))
+_RSA: Final = frozenset(name for name in ALGORITHMS if name[:2] in ("RS", "PS"))
 _ED25519: Final = frozenset({"EdDSA", "Ed25519"})
 _READERS: Final[Mapping[str, Any]] = {"RSA": RSAAlgorithm, "EC": ECAlgorithm, "OKP": OKPAlgorithm}
 
@@ -31,10 +31,10 @@ class Key:
     """A key for signatures.
 
     Attributes:
-        key_id: As the issuer calls it; None: it has no name for it.
-        algorithms: For which it may be used.
-        public: The key itself.
-        thumbprint: The same for the same key, whatever it is called.
+        key_id: Id at the issuer; None if the key has none.
+        algorithms: Algorithms for which it may be used.
+        public: The public key itself.
+        thumbprint: Digest of the key, independent of its id.
     """
 
     key_id: str | None
@@ -43,7 +43,7 @@ class Key:
     thumbprint: str
 
     def signed(self, token: str, algorithm: str) -> bytes | None:
-        """What a token carries; None: this key has not signed it."""
+        """Return the payload of a token; None if this key did not sign it."""
         try:
             payload: bytes = _JWS.decode(token, self.public, algorithms=[algorithm])
         except jwt.InvalidTokenError:
@@ -53,24 +53,24 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """All of an issuer."""
+    """All keys of an issuer."""
 
     each: tuple[Key, ...]
 
     def find(self, header: Header) -> Key | None:
-        """The one that a header names; if it names none, the only one for its algorithm. None: there is no such."""
+        """Return the key that a header names, or else the only key for its algorithm; None without a match."""
         fit = [key for key in self.each if header.algorithm in key.algorithms]
         if header.key_id is not None:
             fit = [key for key in fit if key.key_id == header.key_id]
         return fit[0] if len(fit) == 1 else None
 
     def has(self, thumbprint: str) -> bool:
-        """Whether a key is still one of them."""
+        """Return whether a key is still among these."""
         return any(key.thumbprint == thumbprint for key in self.each)
 
 
 _JWS: Final = jwt.PyJWS(algorithms=list(ALGORITHMS))
-_JWS.register_algorithm("Ed25519", OKPAlgorithm())  # keys of other curves are left out
+_JWS.register_algorithm("Ed25519", OKPAlgorithm())  # `parse` drops keys of other curves
 
 
 class _Document(msgspec.Struct):
@@ -78,22 +78,20 @@ class _Document(msgspec.Struct):
 
 
 def parse(body: bytes) -> Keys:
-    """Read an issuer's keys; those for anything but signatures, or that are too weak, are left out.
+    """Parse an issuer's keys; keys for other purposes than signatures, and weak keys, are dropped.
 
     Raises:
-        IssuerError: It is no list of keys, or none is left.
+        IssuerError: The document is no list of keys, or no key remains.
     """
     try:
-        given = msgspec.json.decode(body, type=_Document).keys
+        entries = msgspec.json.decode(body, type=_Document).keys
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise IssuerError(
-            "what the issuer names as its keys are none", remedy="look at the issuer"
-        ) from error
-    if len(given) > MAX_KEYS:
-        raise IssuerError(f"the issuer has more than {MAX_KEYS} keys", remedy="look at the issuer")
-    keys = tuple(_distinct(key for each in given if (key := _key(each)) is not None))
+        raise IssuerError("the issuer's key document is invalid", remedy="check the issuer") from error
+    if len(entries) > MAX_KEYS:
+        raise IssuerError(f"the issuer has more than {MAX_KEYS} keys", remedy="check the issuer")
+    keys = tuple(_distinct(key for entry in entries if (key := _key(entry)) is not None))
     if not keys:
-        raise IssuerError("the issuer has no key that is taken here", remedy="look at the issuer")
+        raise IssuerError("the issuer has no key of a supported kind and strength", remedy="check the issuer")
     return Keys(keys)
 
 
@@ -101,26 +99,27 @@ def _distinct(keys: Iterable[Key]) -> list[Key]:
     return list({(key.key_id, key.thumbprint): key for key in keys}.values())
 
 
-def _key(said: Mapping[str, Any]) -> Key | None:
-    reader, key_id, use, operations = (said.get(name) for name in ("kty", "kid", "use", "key_ops"))
-    if not isinstance(reader, str) or reader not in _READERS or use not in (None, "sig") or "d" in said:
+def _key(entry: Mapping[str, Any]) -> Key | None:
+    """Return the key of an entry (JWK); None if it is not usable for signatures."""
+    reader, key_id, use, operations = (entry.get(name) for name in ("kty", "kid", "use", "key_ops"))
+    if not isinstance(reader, str) or reader not in _READERS or use not in (None, "sig") or "d" in entry:
         return None
     if operations is not None and (not isinstance(operations, list) or "verify" not in operations):
         return None
     if key_id is not None and (not isinstance(key_id, str) or len(key_id) > MAX_KEY_ID):
         return None
     try:
-        public = _READERS[reader].from_jwk(dict(said))
+        public = _READERS[reader].from_jwk(dict(entry))
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
     algorithms = _algorithms(public)
-    if said.get("alg") is not None:
-        algorithms &= {said["alg"]} if isinstance(said["alg"], str) else set()
+    if entry.get("alg") is not None:
+        algorithms &= {entry["alg"]} if isinstance(entry["alg"], str) else set()
     return Key(key_id, algorithms, public, _thumbprint(public)) if algorithms else None
 
 
 def _algorithms(public: object) -> frozenset[str]:
-    """For which a key of this kind is good enough; none: for nothing."""
+    """Return the algorithms for which a key is strong enough; empty if none."""
     if isinstance(public, RSAPublicKey):
         is_good = MIN_BITS <= public.key_size <= MAX_BITS and public.public_numbers().e < 1 << 33
         return _RSA if is_good else frozenset()

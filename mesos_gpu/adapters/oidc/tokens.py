@@ -1,4 +1,4 @@
-"""Tokens that an issuer has signed, as `Authorization: Bearer eyJ…`."""
+"""Authentication by tokens that an issuer has signed, as `Authorization: Bearer eyJ…`."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,14 @@ from mesos_gpu.model.access.caller import Caller, Proof
 
 
 class OidcTokens:
-    """The `Prover` of tokens of an issuer."""
+    """`Prover` for tokens of an issuer.
+
+    Args:
+        issuer: Issuer whose signatures are accepted.
+        rules: Rules for the claims of a token.
+        client: Client with which users log in there.
+        algorithms: Accepted algorithms of signatures.
+    """
 
     kind = Proof.OIDC
     challenge = 'Bearer realm="mesos_gpu"'
@@ -26,39 +33,37 @@ class OidcTokens:
     def __init__(
         self, issuer: Issuer, rules: Rules, client: Client, algorithms: Sequence[str] = ALGORITHMS
     ) -> None:
-        """Take what `issuer` has signed by one of the algorithms, and whose claims fit `rules`; people log in there by
-        `client`."""
         self.issuer, self.rules, self.client = issuer, rules, client
         self._algorithms = frozenset(algorithms)
 
     def of_browsers(self) -> "OidcTokens":
-        """Take tokens that the issuer gives to the scheduler itself, for who logs in with a browser."""
+        """Return a prover for tokens that the issuer gives to the scheduler itself, after a login in a browser."""
         own = frozenset({self.client.id})
         rules = replace(self.rules, audiences=own, parties=own)
         return OidcTokens(self.issuer, rules, self.client, tuple(self._algorithms))
 
     async def identify(self, shown: Shown) -> Caller | None:
-        """Do as `Prover` says."""
+        """Identify the caller by its token, as for `Prover`."""
         header = shown.authorization
         if header is None or header.scheme != "bearer" or header.value.startswith(PREFIX):
             return None
         if not is_signed(header.value):
-            raise WrongProof("what was sent is neither a token of this scheduler nor one of its issuer")
+            raise WrongProof("the credential is neither a token of this scheduler nor of its issuer")
         return await self.caller_of(header.value, shown.address, shown.now)
 
     async def caller_of(self, token: str, address: str, now: float) -> Caller:
-        """Whom a token proves.
+        """Return the caller that a token proves.
 
         Raises:
-            WrongProof: It proves nothing, or nothing any more.
+            WrongProof: The token is invalid or has expired.
         """
         return (await self.verified(token, address, now))[0]
 
     async def verified(self, token: str, address: str, now: float) -> tuple[Caller, Mapping[str, object]]:
-        """Whom a token proves, and its claims.
+        """Return the caller that a token proves, with the token's claims.
 
         Raises:
-            WrongProof: It proves nothing, or nothing any more.
+            WrongProof: The token is invalid or has expired.
         """
         header = header_of(token, self._algorithms)
         key = await self.issuer.key_of(header)
@@ -82,7 +87,7 @@ class OidcTokens:
         ), claims
 
     def stands(self, caller: Caller) -> bool:
-        """Do as `Prover` says: a key that its issuer has withdrawn proves nothing any more."""
+        """Return whether a caller's proof is still valid: its key must not have been withdrawn by the issuer."""
         return caller.proof is Proof.OIDC and self.issuer.has(caller.proof_id.partition(".")[0])
 
 
@@ -90,4 +95,4 @@ def _claims_in(payload: bytes) -> Mapping[str, object]:
     try:
         return msgspec.json.decode(payload, type=dict[str, object])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise WrongProof("what the token carries are no claims", guessed=False) from error
+        raise WrongProof("the token's payload is not a set of claims", guessed=False) from error

@@ -1,1 +1,1 @@
-"""Proofs of who sends a request, a module for each kind."""
+"""Authentication of requests: a `Prover` for each kind of proof."""

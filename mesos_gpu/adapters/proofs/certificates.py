@@ -1,4 +1,4 @@
-"""Certificates of clients, which the TLS handshake has verified: which name of theirs is the caller's."""
+"""Authentication by client certificates, which the TLS handshake has verified."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -12,7 +12,7 @@ from mesos_gpu.model.access.caller import Caller, Proof
 
 
 class CertName(Enum):
-    """Where in a certificate the name is."""
+    """Field of a certificate that has the caller's name."""
 
     COMMON_NAME = "subject-cn"
     EMAIL = "san-email"
@@ -31,17 +31,21 @@ _NAMES: Final[Mapping[CertName, Callable[[Peer], Sequence[str]]]] = {
 
 
 class Certificates:
-    """The `Prover` of certificates."""
+    """`Prover` for client certificates.
+
+    Args:
+        name: Field of the certificate that has the name.
+        maps: Rules that map the field to names here; without rules the field is the name.
+    """
 
     kind = Proof.CERTIFICATE
     challenge = ""
 
     def __init__(self, name: CertName = CertName.COMMON_NAME, maps: Sequence[NameMap] = ()) -> None:
-        """`maps`: from what is in a certificate to names here; none: it is the name."""
         self._name, self._maps = name, tuple(maps)
 
     async def identify(self, shown: Shown) -> Caller | None:
-        """Do as `Prover` says."""
+        """Identify the caller by its certificate, as for `Prover`."""
         peer = peer_in({"extensions": dict(shown.extensions)})
         if peer is None:
             return None
@@ -54,7 +58,7 @@ class Certificates:
         )
 
     def stands(self, caller: Caller) -> bool:
-        """Do as `Prover` says: connections of those that are revoked are ended, by who serves TLS."""
+        """Return whether the caller has a certificate; the TLS server itself ends connections of revoked ones."""
         return caller.proof is Proof.CERTIFICATE
 
     def _name_of(self, peer: Peer) -> str:
@@ -62,11 +66,11 @@ class Certificates:
         if len(names) != 1:
             count = "none" if not names else "several"
             raise WrongProof(
-                f"the certificate has {count} of {self._name.value}", peer.subject, guessed=False
+                f"the certificate has {count} of the field {self._name.value}", peer.subject, guessed=False
             )
         name = mapped(self._maps, names[0])
         if name is None or not may_be_name(name):
             raise WrongProof(
-                f"the {self._name.value} of the certificate is no name here", names[0], guessed=False
+                f"the {self._name.value} of the certificate is not a valid name", names[0], guessed=False
             )
         return name

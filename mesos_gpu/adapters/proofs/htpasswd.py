@@ -1,7 +1,7 @@
-"""A file of names and bcrypt hashes, as `htpasswd -B` writes it; changes are taken without a restart.
+"""File of names and bcrypt hashes, as `htpasswd -B` writes it; changes take effect without a restart.
 
-The file of a start must be right in all its lines. Later a line that cannot be used lets nobody in, and the others
-still count; a file that cannot be used at all lets nobody in: what it said before may have been taken back.
+At the start all lines must be valid. Later an invalid line is ignored, while the others still count; if the whole file
+becomes unreadable, no password is accepted, because earlier entries may have been revoked.
 """
 
 import logging
@@ -18,8 +18,8 @@ from mesos_gpu.adapters.files.stamp import stamp_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.words import counted
 
-LOOK_S: Final = 1.0  # between two looks at the file
-MIN_COST: Final = 10  # below it a stolen file is guessed quickly: it is said, not refused
+LOOK_S: Final = 1.0  # between two checks of the file for changes
+MIN_COST: Final = 10  # hashes below it are guessed quickly from a stolen file: a warning, not an error
 MAX_COST: Final = 16  # 2^16 rounds: seconds
 _MAX_BYTES: Final = 4 << 20
 _HASH: Final = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
@@ -27,26 +27,29 @@ logger = logging.getLogger("mesos_gpu.login")
 
 
 class Htpasswd:
-    """What the file says now."""
+    """Current content of the file.
+
+    Args:
+        path: Path of the file.
+        clock: Function that returns monotonic time in seconds.
+
+    Raises:
+        BadConfiguration: The file cannot be read, others may change it, or lines are invalid: all are named.
+    """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read it.
-
-        Raises:
-            BadConfiguration: It cannot be read, others may change it, or lines of it cannot be used: all are named.
-        """
         self._path, self._clock, self._looked_at = path, clock, clock()
         self._stamp = stamp_of(path)
         self._lines, wrong = _read(path)
         if wrong:
             what = f"{path}: {counted(len(wrong), 'line')} cannot be used: {'; '.join(wrong[:20])}"
             raise BadConfiguration(
-                what, remedy=f"write them by htpasswd -B -C 12 {path} NAME, or remove them"
+                what, remedy=f"rewrite them with htpasswd -B -C 12 {path} NAME, or remove them"
             )
         self._warn()
 
     def hashes(self) -> Mapping[str, str]:
-        """The hash of each name; it looks whether the file has changed."""
+        """Return the hash of each name, after rereading the file if it has changed."""
         now = self._clock()
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
@@ -61,10 +64,10 @@ class Htpasswd:
             self._lines, wrong = _read(self._path)
         except BadConfiguration as error:
             self._lines = {}
-            logger.error("nobody is let in by a password: %s", error.what)
+            logger.error("no password is accepted: %s", error.what)
             return
-        for each in wrong:
-            logger.error("%s: a line is not used: %s", self._path, each)
+        for problem in wrong:
+            logger.error("%s: an invalid line is ignored: %s", self._path, problem)
         self._warn()
 
     def _warn(self) -> None:
@@ -72,17 +75,17 @@ class Htpasswd:
         if cheap:
             names = counted(cheap, "password")
             logger.warning(
-                "%s: %s could be guessed quickly: write them by htpasswd -B -C 12", self._path, names
+                "%s: %s could be guessed quickly: rewrite them with htpasswd -B -C 12", self._path, names
             )
 
 
 def cost_of(line: str) -> int:
-    """The cost of a hash: the number of its rounds is 2 to that power."""
+    """Return the cost of a hash: the base-2 logarithm of its number of rounds."""
     return int(line[4:6])
 
 
 def _read(path: Path) -> tuple[dict[str, str], list[str]]:
-    """Hashes by names, and what is wrong with lines."""
+    """Return hashes by name, and the problems of invalid lines."""
     lines: dict[str, str] = {}
     wrong: list[str] = []
     for number, text in enumerate(_text(path).splitlines(), 1):
@@ -99,12 +102,12 @@ def _read(path: Path) -> tuple[dict[str, str], list[str]]:
 
 def _problem(name: str, line: str, lines: Mapping[str, str]) -> str:
     if not may_be_name(name):
-        return "there is no name before a colon"
+        return "there is no valid name before a colon"
     if name in lines:
         return f"{name!r} has a line already"
     match = _HASH.fullmatch(line)
     if not match:
-        return f"what follows {name!r} is no bcrypt hash ($2y$ or $2b$)"
+        return f"the text after {name!r} is not a bcrypt hash ($2y$ or $2b$)"
     if not 4 <= int(match[1]) <= MAX_COST:
         return f"the cost of the hash of {name!r} is not from 4 to {MAX_COST}"
     return ""
@@ -114,13 +117,11 @@ def _text(path: Path) -> str:
     try:
         text = private.read(path, forbidden=private.WRITABLE, most_bytes=_MAX_BYTES + 1).decode()
     except private.Exposed as error:
-        remedy = f"chown {os.geteuid()} {path}; chmod 640 {path}; and look through it"
+        remedy = f"chown {os.geteuid()} {path}; chmod 640 {path}; and check its content"
         raise BadConfiguration(f"{path}: {error.strerror}", remedy=remedy) from error
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BadConfiguration(
-            f"{path}: {why}", remedy="name a file that can be read by --htpasswd"
-        ) from error
+        raise BadConfiguration(f"{path}: {why}", remedy="give a readable file with --htpasswd") from error
     if len(text) > _MAX_BYTES:
         raise BadConfiguration(f"{path} is larger than {_MAX_BYTES} bytes", remedy="name another file")
     return text

@@ -1,4 +1,4 @@
-"""The kernel's word for who connects to a Unix socket: an account of this host, and its groups."""
+"""Authentication by Unix socket: the kernel identifies the connecting account of this host and its groups."""
 
 import asyncio
 import logging
@@ -16,35 +16,41 @@ from mesos_gpu.adapters.proofs.sparse import SparseLog
 from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.model.jobs.users import Account
 
-FRESH_S: Final = 30.0  # that an account is not looked up again
+FRESH_S: Final = 30.0  # for which a looked-up account is cached
 MAX_KEPT: Final = 1000
 logger = logging.getLogger("mesos_gpu.login")
 
 
 class LocalCallers:
-    """The `Prover` of callers by a Unix socket. Tasks and proxies have no name by it; they show another proof."""
+    """`Prover` for callers on a Unix socket. Tasks and proxies get no name by it; they need another proof.
+
+    Args:
+        proxies: Proxies on this host, which speak for others.
+        pool: Uids that only tasks have.
+    """
 
     kind = Proof.SOCKET
     challenge = ""
 
     def __init__(self, proxies: Proxies | None = None, pool: Container[int] = ()) -> None:
-        """`proxies`: who connects as one of these users speaks for others; `pool`: uids that only tasks have."""
         self._proxies, self._pool = proxies or Proxies(), pool
         self._log = SparseLog(logger, "connections without a name")
         self._accounts: dict[int, tuple[float, Account | None]] = {}
 
     async def identify(self, shown: Shown) -> Caller | None:
-        """Do as `Prover` says."""
+        """Identify the caller by its account, as for `Prover`."""
         peer = local_peer_in(shown.extensions)
         if peer is None or self._proxies.are_behind("", shown.extensions):
             return None
-        refused = peer.refused or ("its uid is one of those that tasks get" if peer.uid in self._pool else "")
+        refused = peer.refused or ("its uid is reserved for tasks" if peer.uid in self._pool else "")
         if refused:
-            self._log.warn("process %d of uid %d has no name by the socket: %s", peer.pid, peer.uid, refused)
+            self._log.warn(
+                "process %d of uid %d is not identified by the socket: %s", peer.pid, peer.uid, refused
+            )
             return None
         account = await self._account_of(peer)
         if account is None or not may_be_name(account.name):
-            self._log.warn("uid %d has no name by the socket: there is no such account", peer.uid)
+            self._log.warn("uid %d is not identified by the socket: there is no such account", peer.uid)
             return None
         return Caller(
             name=account.name,
@@ -55,7 +61,7 @@ class LocalCallers:
         )
 
     def stands(self, caller: Caller) -> bool:
-        """Do as `Prover` says: a connection's process is the same to its end."""
+        """Return whether the caller was identified by a socket: its process cannot change during a connection."""
         return caller.proof is Proof.SOCKET
 
     async def _account_of(self, peer: LocalPeer) -> Account | None:

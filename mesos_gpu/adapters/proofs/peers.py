@@ -1,8 +1,8 @@
-"""Who is at the other end of a Unix socket, by the word of the kernel; and whether that is a task of ours.
+"""Peers of Unix sockets as the kernel identifies them, and detection of peers that are tasks.
 
-A task may run as a user of this host who has more right than the task: it has no name here. What tells a task is what
-it cannot change: its uid, if that is of the pool; its cgroup; its PID namespace; and whose child it is. What its
-environment says counts against it only.
+A task may run as a user of this host with more rights than the task, so tasks get no name here. They are recognized by
+what they cannot change: their uid, if it is of the pool; their cgroup; their PID namespace; and their ancestors. Their
+environment can only count against them.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Final
 
 from mesos_gpu.adapters.proc import start_ticks
 
-_EXTENSION: Final = "mesos_gpu.local_peer"  # of scope["extensions"]
+_EXTENSION: Final = "mesos_gpu.local_peer"  # key in scope["extensions"]
 _SO_PEERPIDFD: Final = 77  # asm-generic/socket.h, Linux 6.5
 _CREDENTIALS: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid
 _MAX_ANCESTORS: Final = 256
@@ -29,7 +29,7 @@ _MESOS: Final = re.compile(
     rb"|mesos-gpu-(?:executor|monitor|keeper)|isolator\.(?:executor|node|runs|shares)[\w.]*)$"
 )
 _MARKS: Final = (b"MESOS_TASK_ID=", b"MESOS_EXECUTOR_ID=", b"MESOS_CONTAINER_NAME=")
-_WORDS: Final = 8  # of a command line, that are looked at
+_WORDS: Final = 8  # words of a command line that are examined
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class LocalPeer:
     """The process that has connected.
 
     Attributes:
-        pid, uid, gid: When it did.
-        refused: Why it has no name here; "": it has.
+        pid, uid, gid: Ids of the process at the time of the connection.
+        refused: Reason why it gets no name here; "" if it gets one.
     """
 
     pid: int
@@ -48,49 +48,50 @@ class LocalPeer:
 
 
 def extension(peer: LocalPeer) -> dict[str, dict[object, object]]:
-    """What an ASGI scope says of it, as its `extensions`."""
+    """Return a peer as `extensions` of an ASGI scope."""
     return {_EXTENSION: {"peer": peer}}
 
 
 def local_peer_in(extensions: Mapping[str, object]) -> LocalPeer | None:
-    """Who has connected; None: this is no Unix socket."""
+    """Return the peer in the extensions of a scope; None if the connection is not a Unix socket."""
     local = extensions.get(_EXTENSION)
     peer = local.get("peer") if isinstance(local, dict) else None
     return peer if isinstance(peer, LocalPeer) else None
 
 
 def local_peer_of(connection: socket.socket) -> LocalPeer | None:
-    """Who has connected; None: this is no Unix socket.
+    """Return the peer of a connection; None if it is not a Unix socket.
 
-    It reads a dozen files of /proc, once for each connection.
+    Reads a dozen files of /proc, once for each connection.
     """
     if connection.family != socket.AF_UNIX:
         return None
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, gid = _CREDENTIALS.unpack(told)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, gid = _CREDENTIALS.unpack(credentials)
     return LocalPeer(pid, uid, gid, _refused(connection, pid))
 
 
 def _refused(connection: socket.socket, pid: int) -> str:
+    """Return why a process gets no name; "" if it gets one."""
     if pid <= 0:
-        return "its process cannot be seen from here, as that of a container"
+        return "its process is not visible here, like those of containers"
     pidfd = _pidfd(connection)
     try:
         before = start_ticks(pid)
         reason = _task_by(pid)
-        # A process id is used again: what was read is of who connected only if that one is still there.
+        # Process ids are reused: the data belongs to the peer only if its process is still alive.
         if before is None or start_ticks(pid) != before or (pidfd is not None and _has_ended(pidfd)):
             return "its process has ended"
         return reason
     except (OSError, ValueError) as error:
-        return f"its process cannot be looked at ({error})"
+        return f"its process cannot be examined ({error})"
     finally:
         if pidfd is not None:
             os.close(pidfd)
 
 
 def _pidfd(connection: socket.socket) -> int | None:
-    """A descriptor of the process that has connected; None: this kernel has none to give."""
+    """Return a pidfd of the peer; None if this kernel does not support it."""
     try:
         return connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
     except OSError:
@@ -104,28 +105,28 @@ def _has_ended(pidfd: int) -> bool:
 
 
 def _task_by(pid: int) -> str:
-    """What shows that a process is a task, or in a container; "": nothing does."""
+    """Return the evidence that a process is a task or in a container; "" without evidence."""
     if len(_status(pid, "NSpid").split()) != 1:
-        return "its process is in a PID namespace of its own, as those of containers are"
+        return "its process is in a PID namespace of its own, like those of containers"
     own = _cgroups(os.getpid())
-    for each in _line_of(pid):
-        foreign = [path for path in _cgroups(each) - own if _CGROUP.search(path)]
+    for ancestor in _line_of(pid):
+        foreign = [path for path in _cgroups(ancestor) - own if _CGROUP.search(path)]
         if foreign:
-            return f"its process is in the cgroup {min(foreign)}, as tasks are"
-        if any(_MESOS.search(word) for word in _words(each, "cmdline")[:_WORDS]):
-            return "its process comes from an executor or an agent of Mesos"
-        if any(word.startswith(_MARKS) for word in _environment(each)):
+            return f"its process is in the cgroup {min(foreign)}, like those of tasks"
+        if any(_MESOS.search(word) for word in _words(ancestor, "cmdline")[:_WORDS]):
+            return "its process is a descendant of a Mesos executor or agent"
+        if any(word.startswith(_MARKS) for word in _environment(ancestor)):
             return "its environment is that of a task"
     return ""
 
 
 def _line_of(pid: int) -> Iterator[int]:
-    """A process, and those that it comes from, without this one and those above it."""
+    """Yield a process and its ancestors, up to the first that is also an ancestor of this process."""
     above = set(_ancestors(os.getpid()))
-    for each in _ancestors(pid):
-        if each in above:
+    for ancestor in _ancestors(pid):
+        if ancestor in above:
             return
-        yield each
+        yield ancestor
 
 
 def _ancestors(pid: int) -> Iterator[int]:
@@ -138,10 +139,10 @@ def _ancestors(pid: int) -> Iterator[int]:
 
 
 def _status(pid: int, field: str) -> str:
-    """A line of /proc/PID/status (proc_pid_status(5)).
+    """Return a field of /proc/PID/status (proc_pid_status(5)).
 
     Raises:
-        ValueError: There is no such line.
+        ValueError: There is no such field.
     """
     start = f"{field}:"
     for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
@@ -151,7 +152,7 @@ def _status(pid: int, field: str) -> str:
 
 
 def _cgroups(pid: int) -> set[str]:
-    """Paths in all hierarchies."""
+    """Return the paths of a process' cgroups in all hierarchies."""
     lines = Path(f"/proc/{pid}/cgroup").read_text(errors="replace").splitlines()
     return {line.split(":", 2)[2] for line in lines}
 
@@ -161,7 +162,7 @@ def _words(pid: int, name: str) -> list[bytes]:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """What can be seen of it: nothing, of another user's process, unless we are root."""
+    """Return the environment of a process; empty if it may not be read, as only root may for other users."""
     try:
         return _words(pid, "environ")
     except PermissionError:

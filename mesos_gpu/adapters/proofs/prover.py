@@ -1,4 +1,4 @@
-"""What a kind of proof offers, and what it gets to see of a request."""
+"""Interface of a kind of authentication, and the data of a request that it gets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from mesos_gpu.model.access.caller import Caller, Proof
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a request shows of who sends it.
+    """Data of a request for its authentication.
 
     Attributes:
-        address: Where it came from, as far as trusted proxies say so; "" on a Unix socket. Also a right proof's
+        address: Address of the client, as far as trusted proxies report it; "" on a Unix socket. It becomes
             `Caller.address`.
-        peer_address: The other end of the connection; "" on a Unix socket.
-        headers: All values of each header in their order, by its name in lower case.
-        authorization: The one header of that name.
-        extensions: What the server knows of the connection: its `scope["extensions"]`.
+        peer_address: Address of the connection's other end; "" on a Unix socket.
+        headers: Values of each header in their order, by lower-case name.
+        authorization: The Authorization header; None without one.
+        extensions: Connection data of the server: its `scope["extensions"]`.
         now: Seconds since the epoch.
     """
 
@@ -31,25 +31,28 @@ class Shown:
 
 
 class Prover(Protocol):
-    """A kind of proof. One of it may be asked about several requests at once, on the event loop."""
+    """A kind of authentication. It may handle several requests concurrently, on the event loop."""
 
     @property
     def kind(self) -> Proof:
-        """Which one; of a scheduler there is at most one prover of a kind."""
+        """The kind; a scheduler has at most one prover of each kind."""
 
     @property
     def challenge(self) -> str:
-        """What `WWW-Authenticate` says of it, as `Bearer realm="mesos_gpu"`; "": nothing."""
+        """The challenge for `WWW-Authenticate`, such as `Bearer realm="mesos_gpu"`; "" for none."""
 
     async def identify(self, shown: Shown) -> Caller | None:
-        """Say who sends a request; None: it shows no proof of this kind.
+        """Return the caller of a request; None if the request has no proof of this kind.
 
-        Neither waits longer than a moment, nor keeps the event loop: what takes time runs on another thread.
+        Must not block the event loop: slow work runs on another thread.
 
         Raises:
-            WrongProof: It shows one, and it is wrong.
+            WrongProof: The request has such a proof, and it is wrong.
         """
 
     def stands(self, caller: Caller) -> bool:
-        """Whether what it has identified a caller by still proves the name: asked again and again, on the event loop,
-        while a request or a session of that caller goes on. `Caller.until` is looked at by who asks."""
+        """Return whether an earlier proof of a caller is still valid.
+
+        Called repeatedly, on the event loop, while a request or session of the caller lasts. The calling code checks
+        `Caller.until` itself.
+        """

@@ -1,7 +1,7 @@
-"""Proxies that prove names for us: they say in a header whom they have let in.
+"""Authentication by trusted proxies, which name the user in a header.
 
-Whoever can send from a trusted address is believed whatever name he says. An address of this host is one of all its
-processes, tasks with them: a proxy on this host connects to the Unix socket better, as a user that is its own.
+Any client at a trusted address is believed, whatever name it gives. An address of this host belongs to all its
+processes, including tasks: a proxy on this host should connect to the Unix socket, as a user of its own.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,30 +19,36 @@ MAX_GROUPS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """Which proxies are trusted.
+    """Trusted proxies.
 
     Attributes:
-        networks: By address.
-        users: Uids that they run as, on this host, by the Unix socket.
+        networks: Addresses and networks of proxies.
+        users: Uids of proxies on this host that connect to the Unix socket.
     """
 
     networks: Networks = ()
     users: Collection[int] = ()
 
     def are_behind(self, peer_address: str, extensions: Mapping[str, object]) -> bool:
-        """Whether a trusted proxy is at the other end of a connection."""
+        """Return whether the other end of a connection is a trusted proxy."""
         local = local_peer_in(extensions)
         if local is not None:
             return not local.refused and local.uid in self.users
         return is_listed(peer_address, self.networks)
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether any proxies are trusted."""
         return bool(self.networks or self.users)
 
 
 class ProxyHeaders:
-    """The `Prover` of what trusted proxies say."""
+    """`Prover` for headers of trusted proxies.
+
+    Args:
+        proxies: Proxies that are trusted.
+        user_header: Header with the user's name.
+        groups_header: Header with groups, separated by commas; None if there is no such header.
+    """
 
     kind = Proof.PROXY
     challenge = ""
@@ -50,12 +56,11 @@ class ProxyHeaders:
     def __init__(
         self, proxies: Proxies, user_header: str = USER_HEADER, groups_header: str | None = None
     ) -> None:
-        """`groups_header`: has groups, with commas between them; None: none does."""
         self._proxies = proxies
         self._user, self._groups = user_header, groups_header
 
     async def identify(self, shown: Shown) -> Caller | None:
-        """Do as `Prover` says: such a header of anybody else is a wrong proof."""
+        """Identify the caller by the headers; such a header from others is a wrong proof."""
         name = self._one(shown, self._user)
         groups = self._one(shown, self._groups) if self._groups else None
         if not name and groups:
@@ -64,15 +69,15 @@ class ProxyHeaders:
             return None
         if not self._proxies.are_behind(shown.peer_address, shown.extensions):
             raise WrongProof(
-                f"{self._user} is believed from trusted proxies only", name, guessed=False,
-                remedy="leave the header out; an operator lists proxies by --trusted-proxy",
+                f"{self._user} is accepted from trusted proxies only", name, guessed=False,
+                remedy="omit the header; an operator lists proxies with --trusted-proxy",
             )  # fmt: skip
         if not may_be_name(name):
-            raise WrongProof(f"{self._user} is no name", name, guessed=False)
+            raise WrongProof(f"{self._user} is not a valid name", name, guessed=False)
         return Caller(name, _listed(groups or ""), Proof.PROXY, shown.address)
 
     def stands(self, caller: Caller) -> bool:
-        """Do as `Prover` says: a proxy says so anew with each request."""
+        """Return whether the caller was named by a proxy, which repeats the name in each request."""
         return caller.proof is Proof.PROXY
 
     def _one(self, shown: Shown, header: str) -> str | None:

@@ -1,5 +1,5 @@
-"""Paths of Unix sockets, of which the kernel takes 107 bytes at most (unix(7)): a longer one is reached through a
-descriptor of its directory."""
+"""Short paths of Unix sockets: the kernel takes 107 bytes at most (unix(7)), and longer ones are reached through a
+descriptor of their directory."""
 
 import os
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @contextmanager
 def opened(directory: Path) -> Iterator[Path]:
-    """A short path of a directory, as long as this lasts.
+    """Yield a short path of a directory, valid within this context.
 
     Raises:
-        OSError: It is not there, or may not be passed.
+        OSError: The directory does not exist, or may not be entered.
     """
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,26 +1,31 @@
-"""Lines of the log that others can cause as often as they like: the first few are written, the others counted."""
+"""Rate-limited logging of events that clients can cause without limit: the first few are logged, others counted."""
 
 import logging
 import time
 from collections.abc import Callable
 from typing import Final
 
-MAX: Final = 20  # in so many seconds:
+MAX: Final = 20  # lines within WITHIN_S
 WITHIN_S: Final = 60.0
 
 
 class SparseLog:
-    """Warnings of one kind. Not for several threads at once."""
+    """Rate-limited warnings of one kind. Not thread-safe.
+
+    Args:
+        logger: Logger for the warnings.
+        about: Name of what is counted, such as "wrong proofs".
+        clock: Function that returns monotonic time in seconds.
+    """
 
     def __init__(
         self, logger: logging.Logger, about: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`about`: what is counted, as "wrong proofs"."""
         self._logger, self._about, self._clock = logger, about, clock
         self._since, self._said, self._held = -WITHIN_S, 0, 0
 
     def warn(self, text: str, *arguments: object) -> None:
-        """Write it, or count it."""
+        """Log a warning, or count it."""
         now = self._clock()
         if now - self._since >= WITHIN_S:
             if self._held:

@@ -1,1 +1,1 @@
-"""The state of several schedulers of one cluster: each has a file, and follows the one log in ZooKeeper."""
+"""Replicated state of several schedulers: each has its own file, and follows one log in ZooKeeper."""

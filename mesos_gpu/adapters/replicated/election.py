@@ -1,6 +1,6 @@
-"""Who of several schedulers leads: the one that stood for it first of those whose sessions live.
+"""Election of the leading scheduler: the candidate that registered first among those with a live session.
 
-Who leads writes its word, and the version of that is its term: what a leader of an earlier term writes is refused.
+The leader writes a node whose version is its term: writes of leaders of earlier terms are refused.
 """
 
 import secrets
@@ -17,30 +17,34 @@ from mesos_gpu.adapters.replicated import place as at
 from mesos_gpu.adapters.replicated.place import ANSWER_S, AWAY, Place
 from mesos_gpu.errors import Unavailable
 
-FORGOTTEN_S: Final = 86400.0  # a scheduler that was not seen for so long is waited for no more
+FORGOTTEN_S: Final = 86400.0  # after which a scheduler that was not seen counts as gone
 _CANDIDATE: Final = "c-"
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A scheduler: where it is reached, and the last batch that its state has."""
+    """A scheduler: its URL, and the last batch in its state."""
 
     url: str
     applied: int = 0
-    run: str = ""  # of its process
+    run: str = ""  # id of its process
 
 
 class Election:
-    """This scheduler's part in it.
+    """This scheduler's part in the election.
+
+    Args:
+        client: Connection to ZooKeeper.
+        place: Path of the schedulers in ZooKeeper.
+        url: URL of this scheduler for the others.
 
     Attributes:
-        run: Of this process.
-        url: Where it is reached by others.
-        lost: Set when its session ends: it may be led by another then.
-        stands: Whether it is in the line, as was seen last.
+        run: Id of this process.
+        url: URL of this scheduler for the others.
+        lost: Set when the session has ended, so that another scheduler may lead.
+        stands: Whether this scheduler was a candidate when last checked.
     """
 
     def __init__(self, client: KazooClient, place: Place, url: str) -> None:
-        """Nothing is written yet. `url`: where this scheduler is reached by others."""
         self._client, self._place = client, place
         self.run, self.url = secrets.token_hex(16), url
         self._name, self.stands = "", False
@@ -52,7 +56,7 @@ class Election:
             self.lost.set()
 
     def stand(self) -> None:
-        """Be a candidate, the last in the line.
+        """Become a candidate, the last in order.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
@@ -64,10 +68,11 @@ class Election:
         self.stands = True
 
     def _own_name(self) -> str:
-        """The candidate that this session has made already, by a request whose answer did not arrive; "": none.
+        """Return the candidate node that this session has already created, by a request whose answer was lost; "" if
+        none.
 
-        One of this process whose session has ended may be there still: a server that was cut off from the others ends
-        sessions that those keep for some seconds. It goes with its session, and so does the place in the line.
+        A candidate of this process with an ended session may still exist: a server that was cut off from the others
+        ends sessions that the others keep for some seconds. It disappears with its session, and so does its rank.
         """
         for name, member, owner in self._line():
             if member.run == self.run and owner == (self._client.client_id or (0,))[0]:
@@ -84,8 +89,10 @@ class Election:
         return path.rpartition("/")[2]
 
     def leads(self, watch: Callable[[WatchedEvent], Any] | None = None) -> bool:
-        """Whether this one is the first in the line. One that is in it no more has to stand again, and `stands` says
-        so. `watch`: called once when the line changes.
+        """Return whether this scheduler is the first candidate.
+
+        `stands` becomes false if it is not a candidate any more, so that `stand` must be called again. `watch`: called
+        once when the candidates change.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
@@ -98,16 +105,16 @@ class Election:
         return self.stands and line[0] == self._name
 
     def take(self) -> int:
-        """Begin a term: from now on nobody of an earlier one can write. Its number.
+        """Begin a term, from which on leaders of earlier terms cannot write. Return its number.
 
         Raises:
-            Unavailable: ZooKeeper does not answer, or this one is no candidate any more.
+            Unavailable: ZooKeeper does not answer, or this scheduler is not a candidate any more.
         """
-        begun = self._client.transaction()
-        begun.check(self._place.of(at.ELECTION, self._name), 0)
-        begun.set_data(self._place.of(at.LEADER), msgspec.json.encode(Member(self.url, run=self.run)))
+        transaction = self._client.transaction()
+        transaction.check(self._place.of(at.ELECTION, self._name), 0)
+        transaction.set_data(self._place.of(at.LEADER), msgspec.json.encode(Member(self.url, run=self.run)))
         try:
-            candidate, word = begun.commit_async().get(timeout=ANSWER_S)
+            candidate, word = transaction.commit_async().get(timeout=ANSWER_S)
         except AWAY as error:
             raise _away(error) from error
         if isinstance(candidate, Exception) or isinstance(word, Exception):
@@ -115,7 +122,7 @@ class Election:
         return int(word.version)
 
     def leader(self) -> Member | None:
-        """Who leads; None: nobody does now.
+        """Return the leading scheduler; None if there is no leader now.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
@@ -131,7 +138,7 @@ class Election:
         return word if word.run == first[1].run else None
 
     def candidates(self) -> int:
-        """How many schedulers stand, who leads among them.
+        """Return the number of candidates, including the leader.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
@@ -142,7 +149,7 @@ class Election:
             raise _away(error) from error
 
     def note(self, applied: int) -> None:
-        """Say how far this scheduler's state is.
+        """Publish the last batch in this scheduler's state.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
@@ -155,23 +162,23 @@ class Election:
             except NoNodeError:
                 self._client.create_async(path, data).get(timeout=ANSWER_S)
         except NodeExistsError:
-            return  # two that say they are the same: the other has just said it
+            return  # another scheduler with this URL has just published it
         except AWAY as error:
             raise _away(error) from error
 
     def members(self) -> list[Member]:
-        """Every scheduler that was seen of late, by its address.
+        """Return every scheduler that was seen recently, by URL.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
         """
         seen = self._seen()
-        newest = max((at_s for at_s, _ in seen), default=0.0)  # by ZooKeeper's clock alone
+        newest = max((at_s for at_s, _ in seen), default=0.0)  # only ZooKeeper's clock counts
         lately = [member for at_s, member in seen if newest - at_s < FORGOTTEN_S]
         return sorted(lately, key=lambda member: member.url)
 
     def slowest(self) -> int | None:
-        """The last batch that every scheduler has that was seen of late; None: none was.
+        """Return the last batch that all recently seen schedulers have; None if none was seen.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
@@ -179,7 +186,7 @@ class Election:
         return min((member.applied for member in self.members()), default=None)
 
     def _seen(self) -> list[tuple[float, Member]]:
-        """All that there are, and when each was, by ZooKeeper's clock."""
+        """Return all known schedulers with the time when each was last seen, by ZooKeeper's clock."""
         seen = []
         try:
             for name in self._client.get_children_async(self._place.of(at.MEMBERS)).get(timeout=ANSWER_S):
@@ -188,7 +195,7 @@ class Election:
                         timeout=ANSWER_S
                     )
                 except NoNodeError:
-                    continue  # it was removed meanwhile
+                    continue  # the node was removed meanwhile
                 seen.append((stat.last_modified, msgspec.json.decode(data, type=Member)))
         except AWAY as error:
             raise _away(error) from error
@@ -201,16 +208,16 @@ class Election:
         return sorted(names)
 
     def _line(self) -> list[tuple[str, Member, int]]:
-        """The names of candidates, what they say, and the sessions that they live with, the first first."""
+        """Return candidates in order: node name, content, and id of the session."""
         line = []
         for name in self._names(None):
             try:
                 data, stat = self._client.get_async(self._place.of(at.ELECTION, name)).get(timeout=ANSWER_S)
             except NoNodeError:
-                continue  # it has just gone
+                continue  # the candidate has just gone
             line.append((name, msgspec.json.decode(data, type=Member), int(stat.ephemeralOwner)))
         return line
 
 
 def _away(error: BaseException) -> Unavailable:
-    return Unavailable(f"ZooKeeper does not answer: {error!r}", remedy="bring its quorum back")
+    return Unavailable(f"ZooKeeper does not answer: {error!r}", remedy="restore its quorum")

@@ -1,8 +1,8 @@
-"""Batches of saves in ZooKeeper, by their numbers: what the leader writes before anything follows from it, and what all
-others take over into their own states.
+"""Log of batches of saves in ZooKeeper: the leader writes a batch before it takes effect, and the other schedulers
+apply it to their own states.
 
-Each is a node; of one that is large the parts come first, and count for nothing before the node that names them is
-there. Only who was elected last can add to it: each addition holds against the version of the leader's word.
+Each batch is a node; the parts of a large batch are written first, and count only once the node that names them exists.
+Only the scheduler that was elected last can write: each write checks the version of the leader's node.
 """
 
 import zlib
@@ -19,8 +19,8 @@ from mesos_gpu.adapters.replicated.place import ANSWER_S, AWAY, Place
 from mesos_gpu.errors import Conflict, Damaged, NoRoom
 from mesos_gpu.model.saves import SAVES, Save
 
-PART: Final = 512 << 10  # bytes of a node; servers take 1 MiB at once
-#: Batches that are kept for who is away; beyond them who comes back needs a copy of the state.
+PART: Final = 512 << 10  # bytes of a node; servers accept 1 MiB per request
+#: Batches that are kept for absent schedulers; one that misses more needs a copy of the state.
 MAX_KEPT: Final = 10_000
 _AT_ONCE: Final = 500  # nodes that are deleted by one request
 _BATCH, _PART_OF = "b-", "p-"
@@ -30,25 +30,29 @@ _LINES: Final = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]])
 
 
 class Deposed(Conflict):
-    """Another scheduler was elected since: this one may neither write nor launch, and ends."""
+    """Another scheduler was elected since: this one may neither write nor launch, and must end.
+
+    Args:
+        why: Evidence of the election.
+    """
 
     def __init__(self, why: str) -> None:
-        """`why`: what was seen."""
         super().__init__(
-            f"this scheduler leads no more: {why}", remedy="nothing: another leads; started anew it stands by"
+            f"this scheduler leads no more: {why}",
+            remedy="none needed: another scheduler leads; after a restart this one is on standby",
         )
 
 
 def encoded(batch: Iterable[Save]) -> bytes:
-    """A batch as it is in the log."""
+    """Return a batch in the form of the log."""
     return zlib.compress(msgspec.json.encode([(type(save).__name__, save) for save in batch]), 1)
 
 
 def decoded(data: bytes) -> list[Save]:
-    """A batch of the log.
+    """Return the saves of a batch in the log.
 
     Raises:
-        Damaged: It is none, or a later version of this program wrote it.
+        Damaged: The data is no batch, or a later version of this program wrote it.
     """
     try:
         return [
@@ -57,37 +61,36 @@ def decoded(data: bytes) -> list[Save]:
     except (zlib.error, msgspec.DecodeError, KeyError) as error:
         raise Damaged(
             f"a batch of the log in ZooKeeper cannot be read: {error!r}",
-            remedy="run the version of mesos_gpu that the leader has; if it is the same, tell who maintains it",
+            remedy="run the leader's version of mesos_gpu; if it is the same, report it as a bug",
         ) from error
 
 
 class Log:
-    """The batches of one place. From any thread."""
+    """Batches of one group of schedulers. Thread-safe."""
 
     def __init__(self, client: KazooClient, place: Place) -> None:
-        """Nothing is read yet."""
         self._client, self._place = client, place
 
     def append(self, number: int, data: bytes, term: int) -> None:
-        """Write a batch. The same may be written again: it is there once.
+        """Write a batch. It may be written repeatedly, and exists once.
 
         Args:
-            number: Of the batch, one more than the last.
-            data: What `encoded` made.
-            term: The version of the leader's word, as `Election.take` gave it.
+            number: Number of the batch, one more than the last.
+            data: Batch as returned by `encoded`.
+            term: Term of the leader, as returned by `Election.take`.
 
         Raises:
-            Deposed: Another was elected since.
-            NoRoom: ZooKeeper does not answer; whether it has the batch is not known: write the same again.
+            Deposed: Another scheduler was elected since.
+            NoRoom: ZooKeeper does not answer; it may have the batch or not, so write it again.
         """
         try:
             node = self._in_parts(number, data, term)
-            wanted = self._client.transaction()
-            wanted.check(self._place.of(at.LEADER), term)
-            wanted.create(self._node(number), node)
-            leader, batch = wanted.commit_async().get(timeout=ANSWER_S)
+            transaction = self._client.transaction()
+            transaction.check(self._place.of(at.LEADER), term)
+            transaction.create(self._node(number), node)
+            leader, batch = transaction.commit_async().get(timeout=ANSWER_S)
             if isinstance(leader, BadVersionError | NoNodeError):
-                raise Deposed("ZooKeeper refused what it wanted to write")
+                raise Deposed("ZooKeeper refused its write")
             if isinstance(batch, NodeExistsError):
                 self._see_same(number, node)
             elif isinstance(batch, Exception):
@@ -96,21 +99,21 @@ class Log:
             raise _away(error) from error
 
     def confirm(self, term: int) -> None:
-        """See that nobody was elected since, by a quorum, as a write is: a server that is cut off answers reads, though
-        another leads.
+        """Check by a quorum that no other scheduler was elected since; a server that is cut off would still answer
+        reads.
 
         Raises:
-            Deposed: Another was elected since.
+            Deposed: Another scheduler was elected since.
             NoRoom: ZooKeeper does not answer.
         """
-        asked = self._client.transaction()
-        asked.check(self._place.of(at.LEADER), term)
+        transaction = self._client.transaction()
+        transaction.check(self._place.of(at.LEADER), term)
         try:
-            [leader] = asked.commit_async().get(timeout=ANSWER_S)
+            [leader] = transaction.commit_async().get(timeout=ANSWER_S)
         except AWAY as error:
             raise _away(error) from error
         if isinstance(leader, BadVersionError | NoNodeError):
-            raise Deposed("another was elected")
+            raise Deposed("another scheduler was elected")
         if isinstance(leader, Exception):
             raise _away(leader)
 
@@ -128,13 +131,13 @@ class Log:
         return _IN_PARTS + msgspec.json.encode(names)
 
     def _see_same(self, number: int, node: bytes) -> None:
-        """See that what is there already is what this scheduler wrote, without hearing the answer."""
+        """Check that an existing batch is the one that this scheduler wrote, in a request whose answer was lost."""
         there, _ = self._client.get_async(self._node(number)).get(timeout=ANSWER_S)
         if there != node:
-            raise Deposed(f"batch {number} of the log is another's")
+            raise Deposed(f"batch {number} of the log is another scheduler's")
 
     def read(self, number: int, watch: Callable[[WatchedEvent], Any] | None = None) -> bytes | None:
-        """A batch; None: it is not there, and `watch` is called once when it is.
+        """Return a batch; None if it does not exist, and `watch` is then called once when it does.
 
         Raises:
             NoRoom: ZooKeeper does not answer.
@@ -160,7 +163,7 @@ class Log:
         return data
 
     def last(self) -> int:
-        """The number of the last batch.
+        """Return the number of the last batch.
 
         Raises:
             NoRoom: ZooKeeper does not answer.
@@ -173,7 +176,7 @@ class Log:
             raise _away(error) from error
 
     def base(self) -> int:
-        """The number of the last batch that is cut off; who has less needs a copy of the state.
+        """Return the number of the last deleted batch; a scheduler that misses it needs a copy of the state.
 
         Raises:
             NoRoom: ZooKeeper does not answer.
@@ -186,10 +189,10 @@ class Log:
             raise _away(error) from error
 
     def cut(self, up_to: int, term: int) -> int:
-        """Delete batches up to a number; how many were there.
+        """Delete batches up to a number. Return how many nodes were deleted.
 
         Raises:
-            Deposed: Another was elected since.
+            Deposed: Another scheduler was elected since.
             NoRoom: ZooKeeper does not answer.
         """
         try:
@@ -197,12 +200,12 @@ class Log:
             gone = sorted((_number(name), name) for name in names if _number(name) <= up_to)
             if not gone:
                 return 0
-            begun = self._client.transaction()
-            begun.check(self._place.of(at.LEADER), term)
-            begun.set_data(self._place.of(at.BASE), b"%d" % up_to)
-            leader, base = begun.commit_async().get(timeout=ANSWER_S)
+            transaction = self._client.transaction()
+            transaction.check(self._place.of(at.LEADER), term)
+            transaction.set_data(self._place.of(at.BASE), b"%d" % up_to)
+            leader, base = transaction.commit_async().get(timeout=ANSWER_S)
             if isinstance(leader, BadVersionError):
-                raise Deposed("ZooKeeper refused what it wanted to delete")
+                raise Deposed("ZooKeeper refused its deletion")
             if isinstance(base, Exception):
                 raise _away(base)
             for begin in range(0, len(gone), _AT_ONCE):
@@ -224,6 +227,6 @@ def _number(name: str) -> int:
 
 def _away(error: BaseException) -> NoRoom:
     return NoRoom(
-        f"ZooKeeper does not take what is to be kept: {error!r}",
-        remedy="bring its quorum back; what runs runs on, and the scheduler goes on by itself",
+        f"ZooKeeper does not store the state's changes: {error!r}",
+        remedy="restore its quorum; running jobs continue, and the scheduler resumes by itself",
     )

@@ -1,4 +1,4 @@
-"""Where schedulers of one cluster meet: zk://USER:PASSWORD@HOST:PORT,…/PATH, and the connection to it."""
+"""ZooKeeper path of a cluster's schedulers, zk://USER:PASSWORD@HOST:PORT,…/PATH, and the connection to it."""
 
 import ipaddress
 import logging
@@ -15,30 +15,30 @@ from kazoo.security import make_digest_acl
 from mesos_gpu.adapters.files import private
 from mesos_gpu.errors import BadConfiguration, Unavailable
 
-#: A leader that was not heard for that long has lost its place. Servers grant 2 to 20 of their ticks.
+#: Session timeout in seconds, after which a silent leader loses its place. Servers grant 2 to 20 of their ticks.
 SESSION_S: Final = 4.0
-#: For an answer of ZooKeeper; then it is away.
+#: Timeout in seconds for an answer of ZooKeeper.
 ANSWER_S: Final = 3.0
 _PORT: Final = 2181
-_FORM: Final = "give zk://USER:PASSWORD@HOST:PORT,HOST:PORT,…/PATH, or file://FILE that holds it"
-#: Below the path: candidates, the leader's word, batches, who follows them.
+_FORM: Final = "give zk://USER:PASSWORD@HOST:PORT,HOST:PORT,…/PATH, or file://FILE of a file with it"
+#: Nodes below the path: candidates, the leader, batches, and all schedulers.
 ELECTION, LEADER, LOG, MEMBERS = "election", "leader", "log", "members"
-#: Below the path: which log it is, the last batch that is cut off, and what secrets of launches are made of.
+#: Nodes below the path: id of the log, the last deleted batch, and the key of launch secrets.
 HISTORY, BASE, KEY = "history", "base", "key"
-#: Failures that say nothing of whether the request was done.
+#: Failures that leave open whether the request was done.
 AWAY: Final = (KazooException, KazooTimeoutError)
 logging.getLogger("kazoo").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Servers of ZooKeeper, a path there, and who owns what is below it.
+    """Servers of ZooKeeper, a path there, and the owner of the nodes below it.
 
     Attributes:
-        hosts: HOST:PORT,…
-        path: Without a slash at its end.
-        user: Who writes and reads there; "": everybody.
-        password: Of `user`.
+        hosts: Servers as HOST:PORT,…
+        path: Path without a final slash.
+        user: User that reads and writes there; "" if all clients may.
+        password: Password of `user`.
     """
 
     hosts: str
@@ -47,7 +47,7 @@ class Place:
     password: str = field(default="", repr=False)
 
     def of(self, *names: str) -> str:
-        """The path of a node below."""
+        """Return the path of a node below this path."""
         return "/".join([self.path, *names])
 
     def __str__(self) -> str:
@@ -55,27 +55,28 @@ class Place:
 
 
 def parsed(given: str) -> Place:
-    """What the command line, or a file that it names, says.
+    """Parse the value of --ha: a URL, or the name of a file with a URL.
 
     Raises:
-        BadConfiguration: It is no such address; others may read the file; a server beyond loopback, and no password.
+        BadConfiguration: The URL is invalid; others may read the file; or there is no password for servers beyond
+            loopback.
     """
     text = given
     if given.startswith("file://"):
         text = private.read_text(Path(given.removeprefix("file://")), "the address of ZooKeeper").strip()
     if not text.startswith("zk://"):
-        raise BadConfiguration("--ha is no address of ZooKeeper", remedy=_FORM)
+        raise BadConfiguration("--ha is not a ZooKeeper URL", remedy=_FORM)
     proof, at, rest = text.removeprefix("zk://").rpartition("@")
     hosts, slash, path = rest.partition("/")
     user, colon, password = proof.partition(":")
     path = path.rstrip("/")
     if not (hosts and slash and path) or (at and not (user and colon and password)) or "//" in path:
-        raise BadConfiguration("--ha is no address of ZooKeeper", remedy=_FORM)
-    servers = [_server(each) for each in hosts.split(",")]
+        raise BadConfiguration("--ha is not a ZooKeeper URL", remedy=_FORM)
+    servers = [_server(server) for server in hosts.split(",")]
     if not at and not all(_is_loopback(name) for name, _ in servers):
         raise BadConfiguration(
-            "--ha names ZooKeeper on other hosts without a user and a password: whoever reaches it could launch "
-            "tasks",
+            "--ha names ZooKeeper on other hosts without a user and a password: any client that reaches it could "
+            "launch tasks",
             remedy=_FORM,
         )
     return Place(
@@ -86,7 +87,7 @@ def parsed(given: str) -> Place:
 def _server(text: str) -> tuple[str, int]:
     name, _, port = text.rpartition(":") if ":" in text else (text, "", str(_PORT))
     if not name or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise BadConfiguration(f"--ha: {text!r} is no HOST:PORT", remedy=_FORM)
+        raise BadConfiguration(f"--ha: {text!r} is not HOST:PORT", remedy=_FORM)
     return name, int(port)
 
 
@@ -100,11 +101,11 @@ def _is_loopback(name: str) -> bool:
 
 
 def connected(place: Place) -> KazooClient:
-    """A connection, with the nodes there that are always there.
+    """Connect, and create the nodes that must always exist.
 
     Raises:
         Unavailable: ZooKeeper does not answer.
-        BadConfiguration: What is there belongs to somebody else, or to everybody.
+        BadConfiguration: Existing nodes can be changed by other users.
     """
     acl = [make_digest_acl(place.user, place.password, all=True)] if place.user else None
     client = KazooClient(
@@ -121,7 +122,7 @@ def connected(place: Place) -> KazooClient:
         close(client)
         raise BadConfiguration(
             f"{place} in ZooKeeper is not open to the user of --ha",
-            remedy="give the user and password that made it, or another path",
+            remedy="give the user and password that created it, or another path",
         ) from error
     except AWAY as error:
         close(client)
@@ -145,18 +146,18 @@ def _prepare(client: KazooClient, place: Place, acl: list[Any] | None) -> None:
 
 
 def _see_owned(client: KazooClient, path: str, acl: list[Any] | None) -> None:
-    """See that nobody else may write what this scheduler believes."""
+    """Check that only this user may write a node, because the scheduler trusts its content."""
     owners, _ = client.get_acls(path)
-    if acl is not None and [(each.perms, each.id) for each in owners] != [
-        (each.perms, each.id) for each in acl
+    if acl is not None and [(entry.perms, entry.id) for entry in owners] != [
+        (entry.perms, entry.id) for entry in acl
     ]:
         raise BadConfiguration(
-            f"{path} in ZooKeeper is not this user's alone",
-            remedy="name another path in --ha, or remove that one there if nothing uses it",
+            f"{path} in ZooKeeper can be changed by other users",
+            remedy="give another path in --ha, or remove this path in ZooKeeper if nothing uses it",
         )
 
 
 def close(client: KazooClient) -> None:
-    """End the session: what lives as long as it is gone at once."""
+    """End the session, so that its ephemeral nodes disappear at once."""
     client.stop()
     client.close()

@@ -1,5 +1,5 @@
-"""The state of a scheduler that leads others: a batch is in the log before it is in the file, and in the file before
-anything follows from it.
+"""State of a scheduler in a group: a batch is written to the log before the file, and to the file before it takes
+effect.
 """
 
 import secrets
@@ -18,23 +18,29 @@ from mesos_gpu.errors import BadConfiguration, NoRoom, Unavailable
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.tasks.event import LogEvent
 
-_HISTORY: Final = "history"  # which log a state follows
-_BEGUN: Final = "history_begun"  # which one it was about to begin
+_HISTORY: Final = "history"  # fact with the id of the log that a state follows
+_BEGUN: Final = "history_begun"  # fact with the id of a log that was about to be created
 
 
 class Follower:
-    """A state that takes over what the log has. Only for one thread."""
+    """A state that applies the batches of the log. Only for one thread.
+
+    Args:
+        local: State, opened without its mark, as the log decides whether it is the latest.
+        log: Log of the group.
+        client: Connection to ZooKeeper.
+        place: Path of the group.
+    """
 
     def __init__(self, local: SqliteStore, log: Log, client: KazooClient, place: Place) -> None:
-        """`local`: opened without its mark; the log says whether it is the newest."""
         self.local, self.log = local, log
         self._client, self._place = client, place
 
     def join(self) -> bool:
-        """Hold the state against the log that is there; False: there is none yet, and any state may begin it.
+        """Check that the state fits the log. Return False if there is no log yet, so that any state may begin it.
 
         Raises:
-            BadConfiguration: The state is of another history, or misses what the log has no more.
+            BadConfiguration: The state belongs to another log, or misses batches that the log no longer has.
             Unavailable: ZooKeeper does not answer.
         """
         try:
@@ -47,8 +53,8 @@ class Follower:
         if history is None or key is None:
             if own is not None:
                 raise BadConfiguration(
-                    f"ZooKeeper has nothing of the log that this state follows ({self._place})",
-                    remedy="is --ha the right one? If ZooKeeper lost it: start the scheduler that led last once with "
+                    f"ZooKeeper does not have the log that this state follows ({self._place})",
+                    remedy="check --ha. If ZooKeeper has lost the log: start the scheduler that led last once with "
                     "--ha-begin-anew, and the others with copies of its state",
                 )
             return False
@@ -59,22 +65,22 @@ class Follower:
         if self.local.batch < base:
             raise self._strange(f"this state has {self.local.batch} batches, and the log begins after {base}")
         if self.local.batch > self.log.last():
-            raise self._strange("this state has batches that the log has not")
+            raise self._strange("this state has batches that the log does not have")
         self.local.follow(key, {_HISTORY: history.decode()})
         return True
 
     def _strange(self, what: str) -> BadConfiguration:
         return BadConfiguration(
             f"{what} ({self._place})",
-            remedy="stop this scheduler, move its --state files away, and put a copy of the leader's in their place: "
-            "mesos-gpu backup there",
+            remedy="stop this scheduler, move its --state files away, and replace them by a copy of the leader's: "
+            "mesos-gpu backup on the leader's host",
         )
 
     def leave(self) -> None:
-        """Follow no log any more, so that this state may begin another one. Only where there is none.
+        """Stop following a log, so that this state may begin another one. Only allowed if there is no log.
 
         Raises:
-            BadConfiguration: There is one.
+            BadConfiguration: There is a log.
             Unavailable: ZooKeeper does not answer.
         """
         try:
@@ -84,38 +90,41 @@ class Follower:
         if there is not None:
             raise BadConfiguration(
                 f"--ha-begin-anew: {self._place} has a log of schedulers",
-                remedy="leave --ha-begin-anew out; or, if its log is to be given up, stop all schedulers and remove "
+                remedy="omit --ha-begin-anew; or, to abandon that log, stop all schedulers and remove "
                 "that path in ZooKeeper",
             )
         self.local.follow(self.local.key(), {_HISTORY: "", _BEGUN: ""})
 
     def begin(self, term: int) -> None:
-        """Make a log that goes on from this state; only for who leads.
+        """Create a log that continues from this state; only for the leader.
 
         Raises:
-            Unavailable: ZooKeeper does not answer, or there is one, or another leads.
+            Unavailable: ZooKeeper does not answer, or there is a log already, or another scheduler leads.
         """
         history = self.local.fact(_BEGUN) or secrets.token_hex(16)
-        self.local.follow(self.local.key(), {_BEGUN: history})  # its answer may be lost
-        made = self._client.transaction()
-        made.check(self._place.of(at.LEADER), term)
-        made.create(self._place.of(at.HISTORY), history.encode())
-        made.create(self._place.of(at.KEY), self.local.key())
-        made.create(self._place.of(at.BASE), b"%d" % self.local.batch)
+        self.local.follow(
+            self.local.key(), {_BEGUN: history}
+        )  # stored first, as the answer of ZooKeeper may be lost
+        transaction = self._client.transaction()
+        transaction.check(self._place.of(at.LEADER), term)
+        transaction.create(self._place.of(at.HISTORY), history.encode())
+        transaction.create(self._place.of(at.KEY), self.local.key())
+        transaction.create(self._place.of(at.BASE), b"%d" % self.local.batch)
         try:
-            results = made.commit_async().get(timeout=ANSWER_S)
+            results = transaction.commit_async().get(timeout=ANSWER_S)
         except AWAY as error:
             raise _away(error) from error
-        if any(isinstance(each, NodeExistsError) for each in results):
-            raise Unavailable("another scheduler has begun the log", remedy="start this one anew")
-        for each in results:
-            if isinstance(each, Exception):
-                raise _away(each)
+        if any(isinstance(result, NodeExistsError) for result in results):
+            raise Unavailable("another scheduler has begun the log", remedy="restart this one")
+        for result in results:
+            if isinstance(result, Exception):
+                raise _away(result)
         self.local.follow(self.local.key(), {_HISTORY: history})
 
     def take_over(self, most: int = 1000, told: Callable[[Save], None] = lambda _: None) -> int:
-        """Take over what the log has more than the state, `most` batches at most; how many. `told`: of each save, when
-        it is on disk.
+        """Apply batches of the log that the state lacks, at most `most`. Return their number.
+
+        `told`: callback for each save, once it is on disk.
 
         Raises:
             NoRoom: ZooKeeper does not answer, or the disk is full.
@@ -140,31 +149,36 @@ class Follower:
 
 
 class ReplicatedStore:
-    """`Store` of the leader of a term."""
+    """`Store` of the leader during its term.
+
+    Args:
+        local: State that has all batches of the log.
+        log: Log of the group.
+        term: Term of the leader, as returned by `Election.take`.
+    """
 
     def __init__(self, local: SqliteStore, log: Log, term: int) -> None:
-        """`local`: it has all that the log has. `term`: as `Election.take` gave it."""
         self._local, self._log, self._term = local, log, term
-        self._owed_at = -1e9  # when something that was decided was known last not to be written yet
+        self._owed_at = -1e9  # last time at which a decided batch was not yet written
         self._owes = False
 
     def load(self) -> Saved:
-        """Everything."""
+        """Return all saved objects."""
         return self._local.load()
 
     def events(self) -> Sequence[LogEvent]:
-        """The events that are kept, by number."""
+        """Return the stored events, by number."""
         return self._local.events()
 
     def key(self) -> bytes:
-        """What secrets of launches are made of: the same in all schedulers of a place."""
+        """Return the key for secrets of launches, which all schedulers of a group share."""
         return self._local.key()
 
     def save(self, batch: Iterable[Save]) -> None:
         """Write a batch to the log, then to the file.
 
         Raises:
-            NoRoom: ZooKeeper does not answer, or the disk is full; the same batch is to be given again.
+            NoRoom: ZooKeeper does not answer, or the disk is full; the batch must be given again.
             Deposed: Another scheduler was elected.
         """
         saves = list(batch)
@@ -180,12 +194,14 @@ class ReplicatedStore:
             self._owed_at, self._owes = since_boot(), False
 
     def owes(self, since: float) -> bool:
-        """Whether at any time since then something was decided that could not be written: what is read does not show
-        it, and it will be done all the same. From any thread; by `since_boot`."""
+        """Return whether a decided batch could not be written at any time since `since` (of `since_boot`).
+
+        Answers to reads then lack it, although it will take effect. Thread-safe.
+        """
         return self._owes or self._owed_at >= since
 
     def confirm(self) -> None:
-        """See that this one leads still.
+        """Check that this scheduler still leads.
 
         Raises:
             NoRoom: ZooKeeper does not answer.
@@ -194,14 +210,14 @@ class ReplicatedStore:
         self._log.confirm(self._term)
 
     def close(self) -> None:
-        """Let go of the file; the connection is another's."""
+        """Close the file, but not the connection, which belongs to the caller."""
         self._local.close()
 
 
 def _away(error: BaseException) -> Unavailable:
-    return Unavailable(f"ZooKeeper does not answer: {error!r}", remedy="bring its quorum back")
+    return Unavailable(f"ZooKeeper does not answer: {error!r}", remedy="restore its quorum")
 
 
 def since_boot() -> float:
-    """Seconds since the host was booted, those in which it slept, too."""
+    """Return the seconds since the host was booted, including those of suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,1 +1,1 @@
-"""Secrets of jobs: where their values are kept, and how these leave the scheduler."""
+"""Secrets of jobs: stores for their values, and their encrypted delivery to hosts."""

@@ -1,6 +1,7 @@
-"""Values of secrets on their way from the store to a host: in memory only, and sealed to the host's key beyond it.
+"""Delivery of secret values from the store to hosts: kept in memory only, and encrypted for the target host.
 
-The engine asks for those that jobs wait for (`ReadSecrets`) and hears which are at hand; a launch takes them from here.
+The engine requests the secrets that jobs wait for (`ReadSecrets`) and is notified of available ones; a launch takes
+their values from here.
 """
 
 import logging
@@ -18,13 +19,13 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.secret import IMAGE_LOGIN, MAX_SECRET
 from mesos_gpu.ports import SecretStore
 
-_READERS: Final = 4  # a store that is slow with one secret keeps few others waiting
+_READERS: Final = 4  # concurrent reads, so that one slow secret does not block the others
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """The secrets of a launch as they leave the scheduler. `problem`: why there are none, for people."""
+    """Encrypted secrets of a launch. `problem`: reason why there are none, for people."""
 
     message: str = ""
     problem: str = ""
@@ -34,17 +35,21 @@ NO_SECRETS: Final = Sealed()
 
 
 class Deliveries:
-    """What was read and may be launched with."""
+    """Values that were read for launches.
+
+    Args:
+        store: Store of the secrets.
+        say: Callback for results of reads, on any thread.
+    """
 
     def __init__(self, store: SecretStore, say: Callable[[SecretsRead], None]) -> None:
-        """Nothing is read yet. `say` takes what was found; on any thread."""
         self._store, self._say = store, say
         self._values: dict[str, bytes] = {}
         self._wanted: SimpleQueue[str | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def read(self, sources: Sequence[str]) -> None:
-        """Read these, each on a thread of its own as far as there are some; what comes of it is said."""
+        """Read secrets, on up to `_READERS` threads; results are reported by the callback."""
         while len(self._threads) < _READERS:
             name = f"secrets {len(self._threads) + 1}"
             self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
@@ -53,19 +58,19 @@ class Deliveries:
             self._wanted.put(source)
 
     def forget(self, sources: Sequence[str]) -> None:
-        """Keep these no longer."""
+        """Drop the values of secrets."""
         for source in sources:
             self._values.pop(source, None)
 
     def close(self) -> None:
-        """Forget all; nothing is read any more."""
+        """Drop all values, and stop reading."""
         for _ in self._threads:
             self._wanted.put(None)
         self._values.clear()
         self._store.close()
 
     def sealed(self, launch: LaunchTask, node: Node | None) -> Sealed:
-        """The secrets of a task, sealed to its host for this launch alone."""
+        """Return the secrets of a task, encrypted to its host for this launch only."""
         assert launch.spec is not None
         sources = {secret.name: secret.source for secret in launch.spec.secrets}
         if launch.image_secret:
@@ -74,7 +79,7 @@ class Deliveries:
         for name, source in sources.items():
             value = self._values.get(source)
             if value is None:
-                return Sealed(problem=f"the value of secret {source} was not at hand")
+                return Sealed(problem=f"the value of secret {source} was not available")
             values[name] = value
         if sum(map(len, values.values())) > MAX_SECRET:
             return Sealed(problem=f"its secrets have more than {MAX_SECRET} bytes in all")
@@ -83,23 +88,23 @@ class Deliveries:
             info = envelope.purpose(launch.task.id, launch.task.agent_id)
             return Sealed(envelope.seal(values, key, info))
         except ValueError:
-            return Sealed(problem="its host has no key that secrets can be sealed to")
+            return Sealed(problem="its host has no key to encrypt secrets with")
 
     def _serve(self) -> None:
         while (source := self._wanted.get()) is not None:
             self._say(SecretsRead({source: self._read(source)}))
 
     def _read(self, source: str) -> str:
-        """Why there is no value; "": it is at hand."""
+        """Read a secret. Return the reason of a failure; "" on success."""
         try:
             self._values[source] = self._store.read(source)
         except MesosGpuError as error:
             self._values.pop(source, None)
             logger.warning("secret %s: %s", source, error.what)
             return error.what
-        except Exception as error:  # noqa: BLE001 - whatever it is: its jobs wait, and the thread serves others
+        except Exception as error:  # noqa: BLE001 - after any error the jobs wait, and the thread continues
             self._values.pop(source, None)
-            # Neither its text nor where it comes from: either could have some of what was read.
+            # Neither text nor traceback is logged: they could contain parts of the secret.
             logger.error("secret %s could not be read: %s", source, type(error).__name__)
             return f"secret {source} could not be read: {type(error).__name__}"
         return ""

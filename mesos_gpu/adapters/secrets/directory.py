@@ -1,7 +1,7 @@
-"""Secrets as files of a directory that the scheduler's user alone can read: `team/hf` is the file hf in team.
+"""Secrets as files of a directory that only the scheduler's user can read: `team/hf` is the file hf in team.
 
-Directories have mode 0700, files 0600 or 0400, all are the scheduler's user's. No link is followed, and nothing is
-read that is not a regular file. One newline at the end of a file is not of the value: editors put it there.
+Directories must have mode 0700, files 0600 or 0400, and all must belong to the scheduler's user. Links are not
+followed, and only regular files are read. One newline at the end of a file is not part of the value, as editors add it.
 """
 
 import os
@@ -13,30 +13,33 @@ from mesos_gpu.adapters.files import private
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.secret import LARGEST_SECRET, SOURCE
 
-#: Without a wait for a FIFO.
+#: Flags that neither follow links nor wait for a FIFO.
 _LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class SecretDirectory:
-    """`SecretStore` of files. They are read anew each time: what is written there holds from the next launch on."""
+    """`SecretStore` of files. They are read each time, so that changes apply from the next launch on.
+
+    Args:
+        path: Directory of the secrets.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read yet."""
         self._path = path
 
     def see(self) -> None:
-        """See that it is there, and that others have no part in it, as `SecretStore.see` says."""
+        """Check that the directory exists and is private, as for `SecretStore.see`."""
         try:
             os.close(self._top())
         except MesosGpuError as error:
             raise BadConfiguration(f"--secrets-dir: {error.what}", remedy=error.remedy) from error
 
     def read(self, source: str) -> bytes:
-        """The value, as `SecretStore.read` says."""
+        """Return the value of a secret, as for `SecretStore.read`."""
         if "#" in source or not SOURCE.fullmatch(source):
             raise NotFound(
-                f"secret {source}: a file has one value, and no part behind '#'",
-                remedy="name the file alone, or keep each value in a file of its own",
+                f"secret {source}: a file has one value, and no field after '#'",
+                remedy="give only the file, or keep each value in its own file",
             )
         *above, name = source.split("/")
         at = self._top()
@@ -55,7 +58,7 @@ class SecretDirectory:
             os.close(at)
 
     def close(self) -> None:
-        """Hold nothing open: there is nothing to let go of."""
+        """Do nothing: no resource is kept open."""
 
     def _top(self) -> int:
         try:
@@ -63,7 +66,7 @@ class SecretDirectory:
         except OSError as error:
             raise Unavailable(
                 f"the directory of secrets {self._path} cannot be read: {error.strerror}",
-                remedy=f"make it with mode 0700 for uid {os.geteuid()}",
+                remedy=f"create it with mode 0700 for uid {os.geteuid()}",
             ) from error
         try:
             self._see(at, "", 0o700)
@@ -79,16 +82,17 @@ class SecretDirectory:
             raise NotFound(
                 f"there is no secret {source} in {self._path}", remedy="write its file, with mode 0600"
             ) from error
-        except OSError as error:  # ELOOP and ENOTDIR: it is a link
+        except OSError as error:  # ELOOP and ENOTDIR mean a link
             raise Unavailable(
                 f"the secret {source} in {self._path} cannot be read: {error.strerror}",
                 remedy=f"make it a file of uid {os.geteuid()}, with mode 0600; links are not followed",
             ) from error
 
     def _value(self, file: int, source: str) -> bytes:
+        """Return the content of an open file, after checks of its type, mode and size."""
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise Unavailable(
-                f"the secret {source} in {self._path} is no file", remedy="put a regular file there"
+                f"the secret {source} in {self._path} is not a file", remedy="replace it by a regular file"
             )
         self._see(file, source, 0o600)
         with os.fdopen(os.dup(file), "rb") as opened:
@@ -97,15 +101,15 @@ class SecretDirectory:
         if len(value) > LARGEST_SECRET:
             raise Unavailable(
                 f"the secret {source} in {self._path} is larger than {LARGEST_SECRET} bytes",
-                remedy="keep what is larger elsewhere, and a key to it here",
+                remedy="store it elsewhere, and only a key to it here",
             )
         return value
 
     def _see(self, file: int, name: str, mode: int) -> None:
-        """See who may read it. What others could have read is no secret any more, so it is not used.
+        """Check that others cannot read a file or directory; a secret that others could have read is not used.
 
         Raises:
-            Unavailable: Others may.
+            Unavailable: Others could have read it.
         """
         try:
             private.check(os.fstat(file))

@@ -1,7 +1,7 @@
-"""Sealed messages to a host: HPKE (RFC 9180) with X25519, HKDF-SHA256 and ChaCha20-Poly1305.
+"""Encrypted messages to a host: HPKE (RFC 9180) with X25519, HKDF-SHA256 and ChaCha20-Poly1305.
 
-Whoever has the public key can seal, the host alone can open. Each message has an ephemeral key of its own. What a
-message is for goes into the key schedule as `info`: opened for another purpose it is refused like a forged one.
+Any holder of the public key can encrypt; only the host can decrypt. Each message has its own ephemeral key. The purpose
+of a message goes into the key schedule as `info`: for another purpose it is refused like a forged message.
 """
 
 import base64
@@ -10,15 +10,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-_BLOCK: Final = 256  # sizes are rounded up to it: they would tell of tokens and passwords what they are
+_BLOCK: Final = 256  # bytes; sizes are rounded up to it, as they would reveal kinds of secrets
 
 
 class Unopened(ValueError):
-    """A message was sealed to another key, or for another purpose, or was damaged on its way."""
+    """A message was encrypted to another key, or for another purpose, or was damaged in transit."""
 
 
 def purpose(task_id: str, agent_id: str) -> bytes:
-    """What a message with a task's secrets is for: the only launch of that task, on that agent."""
+    """Return the purpose of a message with a task's secrets: its only launch, on that agent."""
     return json.dumps(["mesos_gpu secrets 1", task_id, agent_id]).encode()
 
 
@@ -31,7 +31,7 @@ class _Host(Protocol):
 
 
 def _host() -> _Host:
-    """By cryptography where it is installed, else by the OpenSSL of this Python: mesos-gpu-executor.pyz has neither."""
+    """Return an implementation: by cryptography if installed, else by this Python's OpenSSL."""
     try:
         from mesos_gpu.adapters.secrets import packaged
     except ImportError:
@@ -42,7 +42,7 @@ def _host() -> _Host:
 
 
 def new_key() -> bytes:
-    """A private key.
+    """Generate a private key.
 
     Raises:
         Unavailable: This host has neither cryptography nor OpenSSL 3.
@@ -51,42 +51,42 @@ def new_key() -> bytes:
 
 
 def public_of(private: bytes) -> str:
-    """The public key of a private one, as text.
+    """Return the public key of a private key, as text.
 
     Raises:
-        Unavailable: As of `new_key`.
+        Unavailable: This host has neither cryptography nor OpenSSL 3.
     """
     return base64.b64encode(_host().public_of(private)).decode()
 
 
 def seal(values: Mapping[str, bytes], public: str, info: bytes) -> str:
-    """A message that only the key's owner opens.
+    """Return a message that only the key's owner can decrypt.
 
     Args:
-        values: By names.
-        public: As `public_of` gives it.
-        info: What it is for.
+        values: Secret values by name.
+        public: Public key, as returned by `public_of`.
+        info: Purpose of the message.
 
     Raises:
-        ValueError: It is no key to seal to.
+        ValueError: The public key is invalid.
     """
     body = json.dumps({name: base64.b64encode(value).decode() for name, value in values.items()}).encode()
     body += b" " * (-len(body) % _BLOCK)
-    from mesos_gpu.adapters.secrets import packaged  # the scheduler's host has it
+    from mesos_gpu.adapters.secrets import packaged  # always installed on the scheduler's host
 
     return base64.b64encode(packaged.encrypt(body, base64.b64decode(public, validate=True), info)).decode()
 
 
 def unseal(message: str, private: Sequence[bytes], info: bytes) -> dict[str, bytes]:
-    """What was sealed to one of some keys, the likeliest first.
+    """Return the values that were encrypted to one of some keys; the likeliest key should be first.
 
     Raises:
-        Unopened: None of them opens it.
+        Unopened: None of the keys decrypts the message.
     """
     try:
         sealed = base64.b64decode(message, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Unopened("it is no sealed message") from error
+        raise Unopened("it is not an encrypted message") from error
     host = _host()
     for key in private:
         try:
@@ -94,4 +94,4 @@ def unseal(message: str, private: Sequence[bytes], info: bytes) -> dict[str, byt
         except ValueError:
             continue
         return {name: base64.b64decode(value) for name, value in json.loads(body).items()}
-    raise Unopened("none of this host's keys opens it for this task")
+    raise Unopened("none of this host's keys decrypts it for this task")

@@ -1,7 +1,7 @@
-"""A host's side of HPKE by the libcrypto that its Python uses, where the package cryptography is not installed.
+"""A host's side of HPKE by the libcrypto of its Python, if the package cryptography is not installed.
 
-The same suite as `envelope`: X25519, HKDF-SHA256, ChaCha20-Poly1305, mode "base" (RFC 9180, sections 4.1, 5.1 and 6.1).
-What is secret is computed with OpenSSL 3 and Python's hmac; here is only what joins them.
+The suite is that of `envelope`: X25519, HKDF-SHA256, ChaCha20-Poly1305, mode "base" (RFC 9180, sections 4.1, 5.1 and
+6.1). All cryptographic operations are done by OpenSSL 3 and Python's hmac; this module only combines them.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Final
 
 from mesos_gpu.errors import Unavailable
 
-KEY_BYTES: Final = 32  # of a key, private or public, and of the key that a message begins with
+KEY_BYTES: Final = 32  # of private and public keys, and of the key at the start of a message
 TAG_BYTES: Final = 16
 _X25519: Final = 1034  # NID_X25519, openssl/obj_mac.h
 _SET_TAG: Final = 0x11  # EVP_CTRL_AEAD_SET_TAG, openssl/evp.h
@@ -41,45 +41,45 @@ _FUNCTIONS: Final = {
 
 
 class Refused(ValueError):
-    """A key or a message is not what it is to be."""
+    """A key or a message is invalid."""
 
 
 def new_key() -> bytes:
-    """A private key."""
+    """Generate a private key."""
     _library()
     return os.urandom(KEY_BYTES)
 
 
 def public_of(private: bytes) -> bytes:
-    """The public key of a private one.
+    """Return the public key of a private key.
 
     Raises:
         Unavailable: There is no OpenSSL 3.
-        Refused: It is no key.
+        Refused: The private key is invalid.
     """
     library, length = _library(), c_size_t(KEY_BYTES)
     public = ctypes.create_string_buffer(KEY_BYTES)
     with _key("private", private) as key:
         if library.EVP_PKEY_get_raw_public_key(key, public, byref(length)) != 1:
-            raise Refused("OpenSSL knows no public key of it")
+            raise Refused("OpenSSL cannot derive its public key")
     return public.raw
 
 
 def decrypt(sealed: bytes, private: bytes, info: bytes) -> bytes:
-    """What was sealed to a key.
+    """Decrypt a message.
 
     Args:
-        sealed: An ephemeral public key, and what was encrypted with it.
-        private: The key.
-        info: What the message is for.
+        sealed: Ephemeral public key, followed by the encrypted data.
+        private: Private key of this host.
+        info: Purpose of the message.
 
     Raises:
         Unavailable: There is no OpenSSL 3.
-        Refused: It was sealed to another key, or for another purpose, or was changed.
+        Refused: The message was encrypted to another key, or for another purpose, or was changed.
     """
     theirs, body = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
     if len(body) < TAG_BYTES:
-        raise Refused("too short for a sealed message")
+        raise Refused("too short for an encrypted message")
     agreed = _extract(_KEM, b"", b"eae_prk", _exchanged(private, theirs))
     shared = _expand(_KEM, agreed, b"shared_secret", theirs + public_of(private), 32)
     context = b"\0" + _extract(_SUITE, b"", b"psk_id_hash", b"") + _extract(_SUITE, b"", b"info_hash", info)
@@ -96,13 +96,13 @@ def _extract(suite: bytes, salt: bytes, label: bytes, key: bytes) -> bytes:
 
 
 def _expand(suite: bytes, key: bytes, label: bytes, info: bytes, length: int) -> bytes:
-    """HKDF's expansion to one block of SHA-256 at most."""
+    """Return HKDF's expansion to at most one block of SHA-256."""
     text = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
     return hmac.digest(key, text + b"\x01", "sha256")[:length]
 
 
 def _exchanged(private: bytes, public: bytes) -> bytes:
-    """X25519. OpenSSL refuses points of small order, as RFC 9180 asks for in section 7.1.4."""
+    """Return the X25519 shared secret. OpenSSL refuses points of small order, as RFC 9180 requires in section 7.1.4."""
     library, length = _library(), c_size_t(KEY_BYTES)
     secret = ctypes.create_string_buffer(KEY_BYTES)
     with _key("private", private) as mine, _key("public", public) as theirs:
@@ -117,12 +117,12 @@ def _exchanged(private: bytes, public: bytes) -> bytes:
         finally:
             library.EVP_PKEY_CTX_free(context)
     if not done or length.value != KEY_BYTES:
-        raise Refused("the message begins with no key to agree with")
+        raise Refused("the message does not begin with a valid key")
     return secret.raw
 
 
 def _opened(body: bytes, tag: bytes, key: bytes, nonce: bytes) -> bytes:
-    """ChaCha20-Poly1305; nothing comes out before its tag was seen to be right."""
+    """Decrypt by ChaCha20-Poly1305; nothing is returned unless the tag is right."""
     library, length = _library(), c_int(0)
     plain = ctypes.create_string_buffer(len(body) + 1)
     context = library.EVP_CIPHER_CTX_new()
@@ -137,7 +137,7 @@ def _opened(body: bytes, tag: bytes, key: bytes, nonce: bytes) -> bytes:
     finally:
         library.EVP_CIPHER_CTX_free(context)
     if not done or length.value != len(body):
-        raise Refused("it was sealed to another key, or for another purpose, or was changed")
+        raise Refused("it was encrypted to another key, or for another purpose, or was changed")
     return plain.raw[: length.value]
 
 
@@ -147,7 +147,7 @@ def _key(kind: str, raw: bytes) -> Iterator[int]:
     make = getattr(library, f"EVP_PKEY_new_raw_{kind}_key")
     key = make(_X25519, None, raw, len(raw)) if len(raw) == KEY_BYTES else None
     if not key:
-        raise Refused(f"no {kind} key of X25519")
+        raise Refused(f"not a {kind} key of X25519")
     try:
         yield key
     finally:
@@ -163,7 +163,7 @@ def _library() -> ctypes.CDLL:
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
         raise Unavailable(
-            f"secrets cannot be opened on this host: no cryptography, and no OpenSSL 3: {error}",
+            f"secrets cannot be decrypted on this host, without the package cryptography and OpenSSL 3: {error}",
             remedy="install libssl3, or the package cryptography for the executors' Python",
         ) from error
     return library

@@ -10,29 +10,29 @@ _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
 
 def new_key() -> bytes:
-    """A private key."""
+    """Generate a private key."""
     return X25519PrivateKey.generate().private_bytes_raw()
 
 
 def public_of(private: bytes) -> bytes:
-    """The public key of a private one."""
+    """Return the public key of a private key."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def encrypt(body: bytes, public: bytes, info: bytes) -> bytes:
-    """Seal `body` to a public key, for what `info` says.
+    """Encrypt `body` to a public key, for the purpose `info`.
 
     Raises:
-        ValueError: It is no key to seal to.
+        ValueError: The public key is invalid.
     """
     return _SUITE.encrypt(body, X25519PublicKey.from_public_bytes(public), info)
 
 
 def decrypt(sealed: bytes, private: bytes, info: bytes) -> bytes:
-    """What was sealed to a key, for what `info` says.
+    """Decrypt a message to a private key, for the purpose `info`.
 
     Raises:
-        ValueError: It was sealed to another key, or for another purpose, or was changed.
+        ValueError: The message was encrypted to another key, or for another purpose, or was changed.
     """
     try:
         return _SUITE.decrypt(sealed, X25519PrivateKey.from_private_bytes(private), info)

@@ -1,7 +1,7 @@
 """Secrets in Vault's key-value store, versions 1 and 2, by its HTTP interface.
 
-`team/hf#token` is the field `token` of the secret at `team/hf`; without a field it is `value`. The token comes from a
-file that somebody else keeps fresh, as Vault's agent does; it is read for each request, and is in no message.
+`team/hf#token` is the field `token` of the secret at `team/hf`; the default field is `value`. The token is in a file
+that another program, such as Vault's agent, renews; it is read for each request, and never part of a message.
 
 Sources: Vault's API documentation, "KV secrets engine" versions 1 and 2, and "Namespaces".
 """
@@ -26,8 +26,8 @@ from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavaila
 from mesos_gpu.model.addresses import is_loopback_host
 from mesos_gpu.model.secret import LARGEST_SECRET, SOURCE
 
-FIELD: Final = "value"  # of a source that names none
-_PAUSE_S, _ANSWER_S = 5.0, 10.0  # without a sign of it; for an answer as a whole
+FIELD: Final = "value"  # field of a source that names none
+_PAUSE_S, _ANSWER_S = 5.0, 10.0  # longest silence, and longest time for an answer as a whole
 _LARGEST_ANSWER: Final = 8 * LARGEST_SECRET
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
@@ -35,7 +35,7 @@ _PART: Final = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 
 @dataclass(frozen=True, slots=True)
 class VaultSettings:
-    """Where Vault is. `ca_cert`: None: authorities that the host trusts."""
+    """Settings for Vault. `ca_cert`: authorities of its certificate; None for those of the host."""
 
     url: str
     token_file: Path
@@ -46,55 +46,59 @@ class VaultSettings:
 
 
 class Vault:
-    """`SecretStore` in Vault. Its methods may be called from several threads."""
+    """`SecretStore` in Vault. Thread-safe.
+
+    Args:
+        settings: Address, mount and credentials.
+    """
 
     def __init__(self, settings: VaultSettings) -> None:
-        """Nothing is asked yet."""
         self._settings = settings
 
     def see(self) -> None:
-        """See that what is set can work, as `SecretStore.see` says. Vault may come later."""
+        """Check the settings, as for `SecretStore.see`; Vault itself need not answer yet."""
         parts = urlsplit(self._settings.url)
         if not _is_address(parts):
-            raise _wrong("--vault-url must be https://HOST[:PORT]", "name Vault's address alone")
+            raise _wrong("--vault-url must be https://HOST[:PORT]", "give only Vault's address")
         if parts.scheme == "http" and not is_loopback_host(parts.hostname or ""):
             raise _wrong("--vault-url is not https, so others could read its answers", "use https")
         for option, text in (("mount", self._settings.mount), ("namespace", self._settings.namespace)):
             if (option == "mount" or text) and not _PART.fullmatch(text):
                 raise _wrong(
-                    f"--vault-{option} must be a path without slashes at its ends", "write it as secret"
+                    f"--vault-{option} must be a path without slashes at its ends", "for example: secret"
                 )
         ca_cert = self._settings.ca_cert
         if ca_cert is not None and not os.access(ca_cert, os.R_OK):
-            raise _wrong(f"--vault-cacert {ca_cert} cannot be read", "name a PEM file of Vault's authority")
+            raise _wrong(f"--vault-cacert {ca_cert} cannot be read", "give a PEM file of Vault's authority")
         try:
             self._token()
         except MesosGpuError as error:
             raise _wrong(error.what, error.remedy) from error
 
     def read(self, source: str) -> bytes:
-        """The value, as `SecretStore.read` says."""
+        """Return the value of a secret, as for `SecretStore.read`."""
         if not SOURCE.fullmatch(source):
-            raise NotFound(f"{source!r} is no path of a secret", remedy="write it as team/hf#token")
+            raise NotFound(f"{source!r} is not the path of a secret", remedy="use the form team/hf#token")
         path, _, field = source.partition("#")
         data = self._data(self._answer(path), path)
         value = data.get(field or FIELD)
         if value is None:
             raise NotFound(
                 f"the secret {path} in Vault has no field {field or FIELD}",
-                remedy=f"name a field that it has, as {path}#token, or write that field",
+                remedy=f"use an existing field, such as {path}#token, or write this field",
             )
         if not isinstance(value, str) or len(value.encode()) > LARGEST_SECRET:
             raise Unavailable(
-                f"the secret {source} in Vault is no text of at most {LARGEST_SECRET} bytes",
-                remedy="write it as a string; keep what is larger elsewhere",
+                f"the secret {source} in Vault is not a text of at most {LARGEST_SECRET} bytes",
+                remedy="write it as a string; store larger data elsewhere",
             )
         return value.encode()
 
     def close(self) -> None:
-        """Hold nothing open: each request has a connection of its own."""
+        """Do nothing: each request has its own connection."""
 
     def _answer(self, path: str) -> bytes:
+        """Request a secret, and return the body of the answer."""
         settings = self._settings
         middle = "data/" if settings.version == 2 else ""
         where = f"{urlsplit(settings.url).path.rstrip('/')}/v1/{settings.mount}/{middle}{path}"
@@ -103,7 +107,7 @@ class Vault:
             headers["X-Vault-Namespace"] = settings.namespace
         try:
             status, body = _asked(self._connection(), where, headers)
-        except (OSError, http.client.HTTPException) as error:  # its text could have what was sent
+        except (OSError, http.client.HTTPException) as error:  # its text could contain the request
             raise _away(f"cannot be reached: {type(error).__name__}") from None
         if status != 200:
             raise _refusal(status, f"{path} of its store {settings.mount}")
@@ -112,7 +116,7 @@ class Vault:
         return body
 
     def _connection(self) -> http.client.HTTPConnection:
-        """A connection that goes nowhere else: neither by a proxy nor after a redirect."""
+        """Return a connection without proxies and redirects."""
         parts, ca_cert = urlsplit(self._settings.url), self._settings.ca_cert
         host = parts.hostname or ""
         if parts.scheme == "http":
@@ -126,9 +130,9 @@ class Vault:
             data = msgspec.json.decode(body)["data"]
             data = data["data"] if self._settings.version == 2 else data
         except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
-            raise _away("gave an answer that cannot be understood") from None
-        if not isinstance(data, dict):  # the version that was read is deleted
-            raise NotFound(f"the secret {path} in Vault has no data", remedy="write it anew")
+            raise _away("gave an invalid answer") from None
+        if not isinstance(data, dict):  # the latest version is deleted
+            raise NotFound(f"the secret {path} in Vault has no data", remedy="write it again")
         return data
 
     def _token(self) -> str:
@@ -139,14 +143,14 @@ class Vault:
         if not _TOKEN.fullmatch(token):
             raise Unavailable(
                 f"{self._settings.token_file} has no token of Vault",
-                remedy="write the token there, and nothing else",
+                remedy="write only the token to this file",
             )
         return token
 
 
 def _is_address(parts: SplitResult) -> bool:
-    """Whether a URL is that of a server, and says nothing else."""
-    with contextlib.suppress(ValueError):  # the port is none
+    """Return whether a URL is that of a server, without other parts."""
+    with contextlib.suppress(ValueError):  # the port is invalid
         more = parts.query or parts.fragment or parts.username or parts.password
         return bool(parts.hostname and parts.scheme in ("http", "https") and parts.port != 0 and not more)
     return False
@@ -155,10 +159,10 @@ def _is_address(parts: SplitResult) -> bool:
 def _asked(
     connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
-    """Status and body of an answer that ends in time; of one that is too large, a part.
+    """Return status and body of an answer, at most `_LARGEST_ANSWER + 1` bytes of it, within `_ANSWER_S`.
 
     Raises:
-        OSError, HTTPException: There is none.
+        OSError, HTTPException: There is no complete answer.
     """
     try:
         connection.connect()
@@ -168,9 +172,7 @@ def _asked(
         watch.start()
         try:
             connection.request("GET", path, headers=dict(headers))
-            with (
-                connection.getresponse() as response
-            ):  # one that is not read to its end closes nothing by itself
+            with connection.getresponse() as response:  # closed here, as it may not be read to its end
                 return response.status, response.read(_LARGEST_ANSWER + 1)
         finally:
             watch.cancel()
@@ -179,7 +181,7 @@ def _asked(
 
 
 def _cut(connected: socket.socket) -> None:
-    """End a connection that takes too long; it may have ended by itself."""
+    """Shut down a connection at its deadline; it may have ended already."""
     with contextlib.suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)
 
@@ -188,20 +190,20 @@ def _refusal(status: int, secret: str) -> MesosGpuError:
     if status == 404:
         return NotFound(
             f"Vault has no secret {secret}",
-            remedy="write it, or name another; see --vault-mount and --vault-kv",
+            remedy="write it, or use another secret; check --vault-mount and --vault-kv",
         )
     if status == 403:
         return Unavailable(
-            f"Vault refuses the scheduler the secret {secret}: its token has expired, or may not read there",
-            remedy="renew the token, or see its policy and --vault-mount",
+            f"Vault does not let the scheduler read the secret {secret}: its token has expired, or lacks the right",
+            remedy="renew the token, or check its policy and --vault-mount",
         )
     if 300 <= status < 400:
-        return _away("sends us elsewhere, where its token does not go")
+        return _away("redirects to another server, to which the token is not sent")
     return _away("is sealed, or not ready" if status == 503 else f"answered {status}")
 
 
 def _away(why: str) -> Unavailable:
-    return Unavailable(f"Vault {why}", remedy="see that it runs and is unsealed; --vault-url")
+    return Unavailable(f"Vault {why}", remedy="check that it runs and is unsealed; check --vault-url")
 
 
 def _wrong(what: str, remedy: str) -> BadConfiguration:

@@ -1,1 +1,1 @@
-"""Simulated cards: how they are used."""
+"""Simulated use of simulated GPUs."""

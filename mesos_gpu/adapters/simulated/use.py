@@ -1,5 +1,6 @@
-"""How simulated cards are used: as their inventory file says it, by amounts, by waves, or by scripts of tasks that idle
-and wake."""
+"""Use of simulated cards, described by their inventory file: by amounts, by waves, or by scripts of tasks that idle and
+wake.
+"""
 
 import math
 import zlib
@@ -15,9 +16,9 @@ from mesos_gpu.wire.body import MAX_AMOUNT
 
 _METERS: Final = tuple(field.name for field in fields(Meters))
 _OF_USE: Final = ("busy_pct", "process_busy_pct", *_METERS)
-_HELD: Final = "held"  # of a use: what else it is while a task holds the card
-_SCRIPTS: Final = "scripts"  # of a use: what tasks do on the card, by patterns of their ids
-_WAVE_S: Final = 180.0  # from high to low and back
+_HELD: Final = "held"  # field of a use: values that replace others while a task holds the card
+_SCRIPTS: Final = "scripts"  # field of a use: scripts of tasks on the card, by patterns of their ids
+_WAVE_S: Final = 180.0  # period of a wave from high to low and back
 _MS: Final = 1000
 _ALL: Final = 100  # percent
 _STEP: Final = (
@@ -30,11 +31,11 @@ class Holder:
     """A task that holds cards.
 
     Attributes:
-        task: Its id.
-        gpus: That it holds, whole or in part.
-        since_ms: Since when, milliseconds since the epoch.
-        pid: A process of it.
-        whole: Whether they are its alone.
+        task: Id of the task.
+        gpus: Cards that it holds, whole or in part.
+        since_ms: Time since when it holds them, in milliseconds since the epoch.
+        pid: Id of one of its processes.
+        whole: Whether it holds them exclusively.
     """
 
     task: str
@@ -46,8 +47,11 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a task does for a time; `for_ms`: None: for ever. Without a burst, `busy_pct` of the time; None: nobody can
-    tell."""
+    """Activity of a task for a time: bursts, or `busy_pct` of the time; without both the activity is unknown.
+
+    Attributes:
+        for_ms: Duration in milliseconds; None for ever.
+    """
 
     for_ms: int | None
     busy_pct: float | None = None
@@ -59,7 +63,7 @@ class _Step:
         return self.busy_pct is not None or self.every_ms > 0
 
     def busy_ms(self, ms: int) -> int:
-        """How long it works in the first so many milliseconds."""
+        """Return the busy time in the first `ms` milliseconds."""
         if self.every_ms:
             return ms // self.every_ms * self.burst_ms + min(ms % self.every_ms, self.burst_ms)
         return int(ms * (self.busy_pct or 0) // _ALL)
@@ -67,12 +71,12 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a task does from when it takes its cards: one step after the other, and then as in the last."""
+    """Activity of a task from when it takes its cards: successive steps, the last of which continues."""
 
     steps: tuple[_Step, ...]
 
     def so_far(self, ms: int) -> Span:
-        """What is known of the first so many milliseconds. The rest is unknown."""
+        """Return known and busy time of the first `ms` milliseconds."""
         seen = busy = 0
         for index, step in enumerate(self.steps):
             last = index == len(self.steps) - 1 or step.for_ms is None
@@ -84,27 +88,28 @@ class Script:
         return Span(seen, busy)
 
     def between(self, begins_ms: int, ends_ms: int) -> Span:
-        """What is known of a part of the time. Parts that follow each other sum up to the whole, to the millisecond."""
+        """Return known and busy time of an interval; successive intervals add up exactly to the millisecond."""
         before, after = self.so_far(begins_ms), self.so_far(ends_ms)
         return Span(after.seen_ms - before.seen_ms, after.busy_ms - before.busy_ms)
 
 
 def script_of(value: Any, where: str) -> Script:
-    """A script as JSON has it: a list of steps.
+    """Return the script that a JSON list of steps describes.
 
     Args:
-        value: The list.
-        where: Where it stands, for people.
+        value: List of steps.
+        where: Place of the list in the file, for messages.
 
     Raises:
-        ValueError: It cannot be; names the step and what is right.
+        ValueError: A step is invalid; the message names it and the right form.
     """
     if not isinstance(value, list) or not value:
         raise ValueError(f"{where}: it must be a list of steps, as [{_STEP}]")
-    return Script(tuple(_step(each, f"{where}[{index}]") for index, each in enumerate(value)))
+    return Script(tuple(_step(step, f"{where}[{index}]") for index, step in enumerate(value)))
 
 
 def _step(value: Any, where: str) -> _Step:
+    """Return the step that a JSON object describes."""
     kinds = [{"busy_pct"}, {"burst_ms", "every_s"}, {"unknown"}]
     if not isinstance(value, dict) or value.keys() - {"for_s"} not in kinds:
         raise ValueError(f"{where}: it must be an object like {_STEP}, got {value!r}")
@@ -138,31 +143,32 @@ def _is_number(value: Any) -> bool:
 
 
 def asks_for_holders(use: Any) -> bool:
-    """Whether an entry's use says what is so only while a task holds the card."""
+    """Return whether a use depends on tasks that hold the card."""
     return isinstance(use, dict) and bool(use.keys() & {_HELD, _SCRIPTS})
 
 
 def reading_of(
     use: Mapping[str, Any], gpu_id: str, holders: Collection[Holder], last_ms: int | None, now_ms: int
 ) -> dict[str, Any]:
-    """What a reading says of a card's use.
+    """Return the fields of a reading for a card's use.
 
     Args:
-        use: As the file says.
-        gpu_id: The card's.
-        holders: All tasks that hold cards.
-        last_ms: When the look before was, milliseconds since the epoch; None: there was none, or the time was set back.
-        now_ms: When this one is.
+        use: Use of the card in the inventory file.
+        gpu_id: Id of the card.
+        holders: Tasks that hold any cards.
+        last_ms: Time of the previous survey, in milliseconds since the epoch; None if there was none, or the clock was
+            set back since then.
+        now_ms: Time of this survey.
 
     Raises:
-        ValueError: A field cannot be; names it.
+        ValueError: A field is invalid; the message names it.
     """
-    on = [each for each in holders if gpu_id in each.gpus]
-    played = _played(use, gpu_id, bool(on), now_ms / _MS)
-    said = _said(played, None if last_ms is None else now_ms - last_ms)
+    on = [holder for holder in holders if gpu_id in holder.gpus]
+    current_use = _played(use, gpu_id, bool(on), now_ms / _MS)
+    reading = _said(current_use, None if last_ms is None else now_ms - last_ms)
     scripts = _scripts(use.get(_SCRIPTS, {}))
-    acts = [(each, script) for each in on if (script := _script_for(each, scripts)) is not None]
-    return said | _acted(acts, len(on), last_ms, now_ms) if acts else said
+    acts = [(holder, script) for holder in on if (script := _script_for(holder, scripts)) is not None]
+    return reading | _acted(acts, len(on), last_ms, now_ms) if acts else reading
 
 
 def _scripts(value: Any) -> list[tuple[str, Script]]:
@@ -172,7 +178,7 @@ def _scripts(value: Any) -> list[tuple[str, Script]]:
 
 
 def _script_for(holder: Holder, scripts: Sequence[tuple[str, Script]]) -> Script | None:
-    """The first whose pattern fits the id of its job, which is the task's without the number of the launch."""
+    """Return the first script whose pattern matches the job's id, which is the task id without the launch number."""
     job = holder.task.rpartition(".")[0]
     return next((script for name, script in scripts if fnmatchcase(job, name)), None)
 
@@ -180,8 +186,11 @@ def _script_for(holder: Holder, scripts: Sequence[tuple[str, Script]]) -> Script
 def _acted(
     acts: Sequence[tuple[Holder, Script]], holders: int, last_ms: int | None, now_ms: int
 ) -> dict[str, Any]:
-    """What tasks did on a card from look to look, as a driver tells it. What one of them does that nobody can tell, or
-    that no script says, is not told of the others on the card either: the driver's samples are the card's."""
+    """Return the activity of tasks on a card between two surveys, in the fields of a reading.
+
+    If the activity of one task is unknown, or no script describes it, that of the others on the card is unknown too:
+    the driver's samples are per card.
+    """
     if last_ms is None:
         return {"span": None, "process_busy_ms": None}
     parts = [(holder, _part_of(holder, script, last_ms, now_ms)) for holder, script in acts]
@@ -197,40 +206,40 @@ def _acted(
 
 
 def _part_of(holder: Holder, script: Script, last_ms: int, now_ms: int) -> Span:
-    """What a card did for a task in a time; before the task took it, it did nothing, and that is known."""
+    """Return a task's activity in an interval; before the task took the card, the card was idle, which is known."""
     begins_ms, ends_ms = max(last_ms - holder.since_ms, 0), max(now_ms - holder.since_ms, 0)
     part = script.between(begins_ms, ends_ms)
     return Span(part.seen_ms + (now_ms - last_ms) - (ends_ms - begins_ms), part.busy_ms)
 
 
-def _played(use: Mapping[str, Any], gpu_id: str, held: bool, now: float) -> dict[str, Any]:
-    """A use as it is at a moment, without pairs and without what is so at other times.
+def _played(use: Mapping[str, Any], gpu_id: str, is_held: bool, now: float) -> dict[str, Any]:
+    """Return the amounts of a use at a time, with values from waves and, while the card is held, from `held`.
 
     Raises:
-        ValueError: `held` is no object, or has a field that is none of a use.
+        ValueError: `held` is no object, or has an unknown field.
     """
     while_held = use.get(_HELD, {})
     if not isinstance(while_held, dict) or (strange := while_held.keys() - {*_OF_USE}):
         what = f"unknown field {min(strange)!r}" if isinstance(while_held, dict) else "it must be an object"
-        raise ValueError(f"use.held: {what}; known are {', '.join(_OF_USE)}")
+        raise ValueError(f"use.held: {what}; allowed are {', '.join(_OF_USE)}")
     rest = {name: amount for name, amount in use.items() if name not in (_HELD, _SCRIPTS)}
     turn = now / _WAVE_S + zlib.crc32(gpu_id.encode()) / 2**32
     part = (1 + math.sin(2 * math.pi * turn)) / 2
-    return {name: _between(amount, part) for name, amount in (rest | (while_held if held else {})).items()}
+    return {name: _between(amount, part) for name, amount in (rest | (while_held if is_held else {})).items()}
 
 
 def _between(amount: Any, part: float) -> Any:
-    """Take the whole number at a part of the way from one to the other of a pair; anything else as it is."""
-    if isinstance(amount, list) and len(amount) == 2 and all(type(each) in (int, float) for each in amount):
+    """Return the integer at a fraction of the way between the values of a pair; anything else unchanged."""
+    if isinstance(amount, list) and len(amount) == 2 and all(type(end) in (int, float) for end in amount):
         return round(amount[0] + (amount[1] - amount[0]) * part)
     return amount
 
 
 def _said(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
-    """What a reading says of a use without scripts. `elapsed_ms`: since the look before; None: there was none."""
+    """Return the reading's fields for a use without scripts. `elapsed_ms`: since the last survey; None at the first."""
     if strange := sorted(use.keys() - {*_OF_USE}):
-        known = ", ".join((_HELD, _SCRIPTS, *_OF_USE))
-        raise ValueError(f"use: unknown field {strange[0]!r}; known are {known}")
+        known_fields = ", ".join((_HELD, _SCRIPTS, *_OF_USE))
+        raise ValueError(f"use: unknown field {strange[0]!r}; allowed are {known_fields}")
     meters = {name: use[name] for name in _METERS if use.get(name) is not None}
     for name, amount in meters.items():
         if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MAX_AMOUNT:
@@ -258,7 +267,7 @@ def _part(name: str, pct: Any, elapsed_ms: int) -> int:
 
 
 def lifelike(gpu: Gpu) -> dict[str, Any]:
-    """A use for an entry of the file: a card that does nothing until a task holds it, and then computes."""
+    """Return a use for the inventory file: the card is idle until a task holds it, and then computes."""
     used_mib = gpu.memory_mib * 3 // 4
     return {
         "busy_pct": 0, "gpu_pct": 0, "memory_pct": 0, "memory_used_mib": 0, "memory_free_mib": gpu.memory_mib,
@@ -273,10 +282,10 @@ def lifelike(gpu: Gpu) -> dict[str, Any]:
 
 
 def with_scripts(scripts: Mapping[str, Any]) -> Callable[[Gpu], dict[str, Any]]:
-    """Uses like `lifelike`, on which jobs do what scripts say, by patterns of their ids.
+    """Return a function that gives each card a use like `lifelike`, with scripts for jobs, by patterns of their ids.
 
     Raises:
-        ValueError: A script cannot be.
+        ValueError: A script is invalid.
     """
     _scripts(scripts)
     return lambda gpu: lifelike(gpu) | ({_SCRIPTS: dict(scripts)} if scripts else {})

@@ -1,1 +1,1 @@
-"""Around the state's file: its rights and lock, its schema, copies of it, and what takes its place."""
+"""Parts of the SQLite state: file permissions and locks, schema, checksums, copies and restores."""

@@ -1,4 +1,4 @@
-"""Copies of a state and of its webhooks: whole, also while a scheduler writes them."""
+"""Consistent copies of a state and of its webhooks, also while a scheduler writes them."""
 
 import errno
 import fcntl
@@ -15,39 +15,45 @@ from mesos_gpu.errors import Conflict, Damaged, NoRoom, NotFound
 
 
 def backup(path: Path, target: Path) -> list[Path]:
-    """Write a copy of the state in `path` that can stand for it, and beside that one of its webhooks, also while its
-    scheduler runs; the files, that of the state first.
+    """Write a backup of the state in `path`, and beside it one of its webhooks, also while its scheduler runs.
 
-    Webhooks are copied first: what happens meanwhile is an event of the state's copy that they have not taken over yet,
-    and take over after a restore.
+    Webhooks are copied first: the state's copy then has all events that the webhooks' copy has not processed yet, and
+    they are processed after a restore.
+
+    Returns:
+        The files, that of the state first.
 
     Raises:
-        NotFound: There is no state.
+        NotFound: The state does not exist.
         Conflict: A target exists.
         Damaged: The state, or its webhooks, cannot be read.
         NoRoom: The disk of `target` is full.
     """
     if not path.is_file():
-        raise NotFound(f"there is no state in {path}", remedy="name the file of the scheduler's --state")
+        raise NotFound(f"there is no state in {path}", remedy="give the file of the scheduler's --state")
     pairs = [(hooks_of(path), hooks_of(target)), (path, target)]
     try:
-        if os.path.lexists(hooks_of(target)):  # of another backup: a restore would take it for this one's
+        if os.path.lexists(hooks_of(target)):  # a restore would use the webhooks of another backup
             raise FileExistsError(errno.EEXIST, "it exists", str(hooks_of(target)))
         with ExitStack() as parts, ExitStack() as undone:
-            copies = [(parts.enter_context(_copied(each, to)), to) for each, to in pairs if each.is_file()]
+            copies = [
+                (parts.enter_context(_copied(original, to)), to)
+                for original, to in pairs
+                if original.is_file()
+            ]
             for part, to in copies:
-                os.link(part, to)  # and not a rename: what is there stays
+                os.link(part, to)  # unlike a rename, this does not replace a file
                 undone.callback(to.unlink)
             sync(target.parent)
             undone.pop_all()
     except FileExistsError as error:
-        raise Conflict(f"{error.filename2 or error.filename} exists", remedy="name a new file") from error
+        raise Conflict(f"{error.filename2 or error.filename} exists", remedy="give a new file") from error
     return [to for _, to in reversed(copies)]
 
 
 @contextmanager
 def _copied(path: Path, target: Path) -> Iterator[Path]:
-    """A whole copy of a database, beside where it is to be, for as long as the context lasts."""
+    """Yield a complete copy of a database beside its target; the copy is removed at the end."""
     part = target.with_name(f".{target.name}.part")
     handle = _begun(part)
     try:
@@ -59,10 +65,10 @@ def _copied(path: Path, target: Path) -> Iterator[Path]:
 
 
 def copy_into(path: Path, part: Path, *, read_only: bool = False) -> None:
-    """Write a whole copy of a database to a file that is empty or not there, and force it to the disk.
+    """Write a complete copy of a database to a file that is empty or missing, and force it to disk.
 
     Raises:
-        Damaged: It cannot be read.
+        Damaged: The database cannot be read.
         NoRoom: The disk of `part` is full.
     """
     try:
@@ -77,25 +83,25 @@ def copy_into(path: Path, part: Path, *, read_only: bool = False) -> None:
         if lacks_room(error, part.parent):
             raise NoRoom(
                 f"a copy of {path} cannot be written to {part.parent}: {error}",
-                remedy="make room on that file system, or name a file on another one",
+                remedy="make room on that file system, or give a file on another one",
             ) from error
         if isinstance(error, OSError):
             raise
         raise Damaged(
-            f"{path} cannot be copied: {_why(error)}", remedy="is it the scheduler's --state file?"
+            f"{path} cannot be copied: {_why(error)}", remedy="check that it is the scheduler's --state file"
         ) from error
 
 
 def _why(error: sqlite3.DatabaseError) -> str:
-    """SQLite names the copy where it is the original that cannot be read."""
+    """Return the reason of a failed copy; SQLite's text would name the copy if the original cannot be read."""
     return "its pages are damaged" if code_of(error) == sqlite3.SQLITE_CORRUPT else str(error)
 
 
 def _begun(part: Path) -> int:
-    """Make a file and lock it. One that nobody locks was left by a backup that was killed: it is removed.
+    """Create and lock a file. A file that no process locks was left by a backup that was killed, and is replaced.
 
     Raises:
-        FileExistsError: Another backup writes it, or it is another user's.
+        FileExistsError: Another backup is writing the file, or it belongs to another user.
     """
     if _is_left(part):
         part.unlink()
@@ -105,10 +111,11 @@ def _begun(part: Path) -> int:
 
 
 def _is_left(part: Path) -> bool:
+    """Return whether a file is an unlocked leftover of this user's."""
     try:
         handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return False  # it is not there, or none of ours
+        return False  # it does not exist, or belongs to another user
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():

@@ -1,5 +1,5 @@
 """Files of a state: `PATH`, and beside it `PATH-wal`, which is a part of the state, `PATH-shm`, `PATH.lock` and
-`PATH.mark`. Only their owner reads them.
+`PATH.mark`, all readable by their owner only.
 """
 
 import errno
@@ -16,20 +16,25 @@ from typing import Final
 from mesos_gpu.errors import Conflict, NoRoom
 
 OWN: Final = stat.S_IRUSR | stat.S_IWUSR
-ALONE: Final = ("audit", "journal", "log", "uploads")  # what else a scheduler keeps in a directory of its own
-#: Copies that stay beside a state, of before a newer schema and of before a restore: `PATH.before-v12`.
+ALONE: Final = (
+    "audit",
+    "journal",
+    "log",
+    "uploads",
+)  # other names in a directory that only one scheduler uses
+#: Kinds of copies beside a state: before a newer schema, and before a restore, e.g. `PATH.before-v12`.
 _COPIES: Final = ("before-v", "replaced-")
 _STAMP: Final = {"before-v": r"\d+", "replaced-": r"\d{8}T\d{6}Z(-\d+)?"}
-MAX_COPIES: Final = 3  # of each of these kinds; the oldest go when another is made
+MAX_COPIES: Final = 3  # of each kind; the oldest are removed when another is made
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
 logger = logging.getLogger(__name__)
 
 
 def lock_of(path: Path) -> int:
-    """Lock a state; the handle, which is the lock as long as it is open.
+    """Lock a state. Return the handle; the lock lasts until it is closed.
 
     Raises:
-        Conflict: A scheduler has it, or a restore.
+        Conflict: A scheduler or a restore holds the lock.
     """
     handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, OWN)
     try:
@@ -44,17 +49,17 @@ def lock_of(path: Path) -> int:
 
 
 def restoring(path: Path) -> Path:
-    """What is there while a backup takes the place of a state."""
+    """Return the path of the file that exists while a backup replaces a state."""
     return Path(f"{path}.restoring")
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's code of an error; 0: Python could not read what SQLite gave, as a text that is none."""
+    """Return SQLite's code of an error; 0 if Python raised it, e.g. for invalid text."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def lacks_room(error: Exception, directory: Path) -> bool:
-    """Whether nothing can be written there, which says nothing of what is there."""
+    """Return whether an error means that a directory cannot be written, which says nothing about its content."""
     if isinstance(error, sqlite3.OperationalError):
         kind = code_of(error)
         full = kind == sqlite3.SQLITE_CANTOPEN and not os.statvfs(directory).f_bavail
@@ -63,15 +68,15 @@ def lacks_room(error: Exception, directory: Path) -> bool:
 
 
 def no_room(path: Path, error: Exception) -> NoRoom:
-    """What is said when a state cannot be written."""
+    """Return the error for a state that cannot be written."""
     return NoRoom(
         f"the state in {path} cannot be written: {error}",
-        remedy="make room on that file system; what runs runs on, and the scheduler goes on by itself",
+        remedy="make room on that file system; running jobs continue, and the scheduler resumes by itself",
     )
 
 
 def sync(path: Path) -> None:
-    """Force a file, or the names in a directory, to the disk."""
+    """Force a file, or the names in a directory, to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -80,13 +85,13 @@ def sync(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make the file and its directory, and take from others what an earlier version let them read."""
+    """Create the file and its directory, and restrict files that an earlier version let others read."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    copies = [each for kind in _COPIES for each in path.parent.glob(f"{glob.escape(path.name)}.{kind}*")]
-    for each in (path, *(Path(f"{path}{end}") for end in _BESIDE), *copies):
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if each == path else 0)
+    copies = [copy for kind in _COPIES for copy in path.parent.glob(f"{glob.escape(path.name)}.{kind}*")]
+    for file in (path, *(Path(f"{path}{end}") for end in _BESIDE), *copies):
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if file == path else 0)
         try:
-            handle = os.open(each, flags, OWN)
+            handle = os.open(file, flags, OWN)
         except FileNotFoundError:
             continue
         try:
@@ -98,31 +103,31 @@ def make_private(path: Path) -> None:
 
 
 def keep_few(path: Path, kind: str) -> list[Path]:
-    """Remove the oldest copies of a kind, `before-v` or `replaced-`, with what is beside them; those that are gone."""
+    """Remove the oldest copies of a kind, `before-v` or `replaced-`, with their files. Return the removed copies."""
     copies = {
-        each.with_name(name[0])
-        for each in path.parent.glob(f"{glob.escape(path.name)}.{kind}*")
-        if (name := re.match(rf"{re.escape(path.name)}\.{kind}{_STAMP[kind]}(?![^.-])", each.name))
+        file.with_name(name[0])
+        for file in path.parent.glob(f"{glob.escape(path.name)}.{kind}*")
+        if (name := re.match(rf"{re.escape(path.name)}\.{kind}{_STAMP[kind]}(?![^.-])", file.name))
     }
     gone = sorted(copies, key=_age)[:-MAX_COPIES]
     for copy in gone:
-        for each in path.parent.glob(f"{glob.escape(copy.name)}*"):
-            if re.fullmatch(rf"{re.escape(copy.name)}(\.hooks)?(-wal|-shm)?", each.name):
-                each.unlink(missing_ok=True)
+        for file in path.parent.glob(f"{glob.escape(copy.name)}*"):
+            if re.fullmatch(rf"{re.escape(copy.name)}(\.hooks)?(-wal|-shm)?", file.name):
+                file.unlink(missing_ok=True)
     return gone
 
 
 def _age(copy: Path) -> tuple[int, ...]:
-    """By the number of its schema, or by its time."""
+    """Return the sort key of a copy: the number of its schema, or its time."""
     return tuple(map(int, re.findall(r"\d+", copy.name.rpartition(".")[2])))
 
 
 def _close_directory(path: Path) -> None:
-    """Close the state's directory to others if it is the state's alone; else it is somebody's way to somewhere."""
+    """Restrict the state's directory to its owner, unless it contains other files too, which others may need."""
     here = path.parent
     mode = stat.S_IMODE(here.stat().st_mode)
     alone = all(entry.name.startswith(path.name) or entry.name in ALONE for entry in here.iterdir())
     if alone and mode & 0o077 and here.stat().st_uid == os.geteuid():
         here.chmod(0o700)
     elif not alone and mode & 0o022 and not mode & stat.S_ISVTX:
-        logger.warning("others may write to %s: who does can put another state in place", here)
+        logger.warning("other users may write to %s, and could replace the state", here)

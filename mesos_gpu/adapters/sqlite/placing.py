@@ -1,7 +1,7 @@
-"""A backup takes the place of a state, which is kept beside.
+"""Replacement of a state by a backup; the replaced state is kept beside it.
 
-All is prepared beside it first. While names change, `PATH.restoring` is there, and no scheduler starts on the state:
-a restore that was killed is to be done again.
+The new files are prepared beside the state first. While names change, `PATH.restoring` exists, and no scheduler starts
+on the state: a restore that was killed then must be repeated.
 """
 
 import glob
@@ -21,15 +21,15 @@ from mesos_gpu.adapters.sqlite.files import OWN, keep_few, lock_of, make_private
 from mesos_gpu.errors import BadConfiguration, Conflict, NotFound
 
 _WAL: Final = "-wal"
-_GONE: Final = ("-wal", "-shm")  # beside a database whose place is taken: they are not of the new one
+_GONE: Final = ("-wal", "-shm")  # of the replaced database: they do not belong to the new one
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What a restore has done.
+    """Result of a restore.
 
     Attributes:
-        kept: The state that was there, with its webhooks beside as of a backup; None: there was none.
+        kept: Path of the replaced state, with its webhooks beside it as in a backup; None if there was no state.
         has_hooks: Whether the backup has webhooks.
     """
 
@@ -38,27 +38,27 @@ class Placed:
 
 
 def put_in_place(source: Path, path: Path, prepare: Callable[[Path], None]) -> Placed:
-    """Let a backup be the state in `path`.
+    """Replace the state in `path` by a backup.
 
     Args:
-        source: What `backup` wrote; its webhooks are beside.
+        source: File that `backup` wrote, with webhooks beside it.
         path: The scheduler's --state file.
-        prepare: Is given a copy of the state, with the mark of the one in place beside it, and makes of it what a
-            scheduler may start on. What it raises ends the restore, and nothing has changed.
+        prepare: Called with a copy of the backup, beside which is the mark of the current state; it must make a state
+            of it that a scheduler can start on. If it raises, nothing has changed.
 
     Raises:
-        NotFound: There is no backup.
-        Conflict: A scheduler uses the state, or the backup is that file.
-        BadConfiguration: The state's directory is another user's.
+        NotFound: The backup does not exist.
+        Conflict: A scheduler uses the state, or the backup is the state itself.
+        BadConfiguration: The state's directory belongs to another user.
         Damaged: The backup cannot be read.
         NoRoom: The disk is full.
     """
     if not source.is_file():
-        raise NotFound(f"there is no backup {source}", remedy="name a file that mesos-gpu backup wrote")
+        raise NotFound(f"there is no backup {source}", remedy="give a file that mesos-gpu backup wrote")
     if path.exists() and source.samefile(path):
-        raise Conflict(f"{source} is the state itself", remedy="name a file that mesos-gpu backup wrote")
+        raise Conflict(f"{source} is the state itself", remedy="give a file that mesos-gpu backup wrote")
     if not path.parent.is_dir():
-        raise NotFound(f"there is no {path.parent}", remedy="name the file of the scheduler's --state")
+        raise NotFound(f"there is no {path.parent}", remedy="give the file of the scheduler's --state")
     _see_own(path)
     lock = lock_of(path)
     try:
@@ -79,7 +79,7 @@ def put_in_place(source: Path, path: Path, prepare: Callable[[Path], None]) -> P
 
 @contextmanager
 def _workshop(path: Path) -> Iterator[Path]:
-    """A directory beside the state, of the restore that has the lock; one that was killed may have left it."""
+    """Yield an empty directory beside the state; leftovers of a restore that was killed are removed."""
     room = Path(f"{path}.restore")
     shutil.rmtree(room, ignore_errors=True)
     room.mkdir(mode=0o700)
@@ -90,21 +90,21 @@ def _workshop(path: Path) -> Iterator[Path]:
 
 
 def _exchanged(path: Path, copy: Path) -> Placed:
-    """Keep what is there, and rename what was prepared."""
-    new = [each for each in (hooks_of(copy), copy, _mark_of(copy)) if each.exists()]
-    for each in new:
-        sync(each)
+    """Keep the current state under another name, and rename the prepared files to it."""
+    new = [file for file in (hooks_of(copy), copy, _mark_of(copy)) if file.exists()]
+    for file in new:
+        sync(file)
     has_hooks = hooks_of(copy).exists()
     kept = _kept(path)
     restoring(path).touch(OWN)  # from here on no scheduler starts
     sync(path.parent)
-    for each in (path, hooks_of(path)):
+    for file in (path, hooks_of(path)):
         for end in _GONE:
-            Path(f"{each}{end}").unlink(missing_ok=True)
+            Path(f"{file}{end}").unlink(missing_ok=True)
     if not has_hooks:
         hooks_of(path).unlink(missing_ok=True)
-    for each in new:
-        each.rename(path.with_name(each.name))
+    for file in new:
+        file.rename(path.with_name(file.name))
     make_private(path)
     sync(path.parent)
     restoring(path).unlink()
@@ -114,7 +114,7 @@ def _exchanged(path: Path, copy: Path) -> Placed:
 
 
 def _kept(path: Path) -> Path | None:
-    """Give what is there other names too: a database and its -wal are read as well by those."""
+    """Give the current files additional names; a database and its -wal can be read by those as well."""
     if not path.exists() and not hooks_of(path).exists():
         return None
     kept = _free(path)
@@ -126,9 +126,9 @@ def _kept(path: Path) -> Path | None:
 
 
 def _free(path: Path) -> Path:
-    """A new name, later than all that there are: one of this second that is free may have been that of an older one."""
+    """Return an unused name for a kept state, later in order than all existing ones, also of this second."""
     kept = Path(f"{path}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    there = [each.name.removeprefix(kept.name) for each in path.parent.glob(f"{glob.escape(kept.name)}*")]
+    there = [file.name.removeprefix(kept.name) for file in path.parent.glob(f"{glob.escape(kept.name)}*")]
     numbers = [int(number[1] or 0) for end in there if (number := re.match(r"(?:-(\d+))?(?![\d])", end))]
     return kept if not there else kept.with_name(f"{kept.name}-{max(numbers, default=0) + 1}")
 
@@ -138,10 +138,10 @@ def _mark_of(path: Path) -> Path:
 
 
 def _see_own(path: Path) -> None:
-    """See that nobody else can change names meanwhile: what root writes could become another file."""
+    """Check that the directory's owner runs this: others could change names meanwhile, and misdirect root's writes."""
     owner = path.parent.stat().st_uid
     if owner != os.geteuid():
         raise BadConfiguration(
-            f"{path.parent} is of another user (uid {owner})",
+            f"{path.parent} belongs to another user (uid {owner})",
             remedy=f"restore as that user, who must be able to read the backup: sudo -u '#{owner}' mesos-gpu restore",
         )

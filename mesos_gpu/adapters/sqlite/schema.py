@@ -1,7 +1,7 @@
-"""The schema of a state's file: its number, and the steps up to the latest, each a file in `migrations/`.
+"""Schema of a state's file: its number, and the steps to the latest schema, each a file in `migrations/`.
 
-All steps are one transaction: a file has the schema that it had, or the latest one. Before them a copy is made that an
-earlier program can be given.
+All steps are one transaction: a file has either its previous schema or the latest one. Before them a copy is made,
+which an earlier program can use.
 """
 
 import logging
@@ -30,7 +30,7 @@ from mesos_gpu.errors import Damaged
 from mesos_gpu.model.saves import NOUNS
 
 logger = logging.getLogger(__name__)
-#: Tables whose rows have checksums, the columns beside the body, and that. Names are those of NOUNS.
+#: Tables whose rows have checksums, with the columns beside the body, and the body. Names are those of NOUNS.
 _SEALED: Final = (
     *((noun.table or noun.plural, tuple(noun.columns), "body") for noun in NOUNS if noun.key),
     ("facts", ("name",), "value"),
@@ -38,7 +38,7 @@ _SEALED: Final = (
     ("past_jobs", ("id", "ended_ms"), "body"),
     (large.TABLE, ("digest",), "body"),
 )
-#: The ends of their rows.
+#: Queries for the checksums of these tables.
 _ENDS: Final = tuple(
     (
         name,
@@ -47,7 +47,9 @@ _ENDS: Final = tuple(
     )
     for name, _, body in _SEALED
 )
-_LATER: Final = ("past_jobs",)  # of these, what the step to sums seals, and not that to checksums
+_LATER: Final = (
+    "past_jobs",
+)  # tables whose rows get checksums by the step to sums, not by the step to checksums
 UNSEALED: Final = tuple(
     Unsealed(
         name,
@@ -59,62 +61,62 @@ UNSEALED: Final = tuple(
 
 
 def steps() -> list[tuple[int, str]]:
-    """Numbers and statements, rising."""
+    """Return numbers and scripts of all steps, in ascending order."""
     folder = files("mesos_gpu.adapters").joinpath("migrations")
     return sorted(
-        (int(each.name.split("_")[0]), each.read_text())
-        for each in folder.iterdir()
-        if each.name.endswith(".sql")
+        (int(entry.name.split("_")[0]), entry.read_text())
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
     )
 
 
 def latest() -> int:
-    """The number of the latest schema."""
+    """Return the number of the latest schema."""
     return steps()[-1][0]
 
 
 def before(path: Path, version: int) -> Path:
-    """The copy that is made of a state before it gets that schema."""
+    """Return the path of the copy that is made of a state before it gets a schema."""
     return Path(f"{path}.before-v{version}")
 
 
 def see_known(path: Path, version: int) -> None:
-    """See that this program knows the schema of a state.
+    """Check that this program supports the schema of a state.
 
     Raises:
-        Damaged: A later program wrote it.
+        Damaged: A later program wrote the state.
     """
-    known = latest()
-    if version > known:
+    newest = latest()
+    if version > newest:
         raise Damaged(
-            f"{path} has schema {version}, and this program knows {known} at most",
-            remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, known)}",
+            f"{path} has schema {version}, and this program supports {newest} at most",
+            remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, newest)}",
         )
 
 
 def see_some(path: Path) -> None:
-    """See that a file is a state at all.
+    """Check that a file is a state at all.
 
     Raises:
-        Damaged: It has no schema.
+        Damaged: The file has no schema.
     """
     if not _version_in(path):
-        raise Damaged(f"{path} is no state of a scheduler", remedy="name another file")
+        raise Damaged(f"{path} is not a state of a scheduler", remedy="give another file")
 
 
-def _or_go_back(path: Path, known: int) -> str:
+def _or_go_back(path: Path, supported: int) -> str:
     copies = [
-        (_number(copy), copy) for copy in path.parent.glob(f"{path.name}.before-v*") if _number(copy) > known
+        (_number(copy), copy)
+        for copy in path.parent.glob(f"{path.name}.before-v*")
+        if _number(copy) > supported
     ]
     for _, copy in sorted(copies):
-        if 0 < _version_in(copy) <= known:
+        if 0 < _version_in(copy) <= supported:
             return (
                 f"; or, to go back to this one: mesos-gpu restore {copy} --state {path}, which is the state from "
                 "before it got the newer schema: what happened since is not in it"
             )
-    return (
-        f"; or, to go back to this one, restore a backup that has schema {known} at most (mesos-gpu restore)"
-    )
+    return f"; or, to go back to this one, restore a backup that has schema {supported} at most (mesos-gpu restore)"
 
 
 def _number(copy: Path) -> int:
@@ -134,11 +136,11 @@ def _version_in(copy: Path) -> int:
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Bring a state to the latest schema; one that has something is copied first.
+    """Bring a state to the latest schema; a state that is not empty is copied first.
 
     Raises:
-        Damaged: A later program wrote it.
-        NoRoom: There is none for the copy.
+        Damaged: A later program wrote the state.
+        NoRoom: There is not enough room for the copy.
     """
     version = version_of(db)
     see_known(path, version)
@@ -160,7 +162,7 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
 
 
 def step_up(db: sqlite3.Connection, number: int, script: str) -> None:
-    """Do one step, within a transaction."""
+    """Execute one step, within a transaction."""
     for statement in _statements(script):
         db.execute(statement)
     if number in (SEALED_FROM, SUMMED_FROM):
@@ -174,7 +176,7 @@ def step_up(db: sqlite3.Connection, number: int, script: str) -> None:
 
 
 def sum_of(db: sqlite3.Connection) -> int:
-    """The sum of the checksums of all rows."""
+    """Return the sum of the checksums of all rows."""
     total = 0
     for name, statement in _ENDS:
         if _is_there(db, name):
@@ -183,26 +185,24 @@ def sum_of(db: sqlite3.Connection) -> int:
 
 
 def seen_sum(db: sqlite3.Connection) -> int:
-    """The sum of the checksums of all rows, which is what was written.
+    """Return the sum of the checksums of all rows, if it is the stored one.
 
     Raises:
-        sqlite3.DatabaseError: It is not.
+        sqlite3.DatabaseError: The sum differs from the stored one.
     """
     total = sum_of(db)
     if total != number_of(db, "sum"):
-        raise sqlite3.DatabaseError(
-            "rows are missing, or are older than what was written, by the sum of their checksums"
-        )
+        raise sqlite3.DatabaseError("the sum of checksums is wrong: rows are missing or outdated")
     return total
 
 
 def _is_there(db: sqlite3.Connection, table: str) -> bool:
-    """Whether there is that table by now: what was declared later than a step has none then."""
+    """Return whether a table exists at this step; tables of later steps do not."""
     return bool(db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchall())
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script, each whole: `executescript` would end the transaction."""
+    """Yield the statements of a script one by one, because `executescript` would end the transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -212,10 +212,10 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _keep(path: Path, version: int) -> None:
-    """Copy a state before it gets a schema, in place of a copy that an earlier try left: this one is newer."""
+    """Copy a state before it gets a schema, replacing an older copy of an earlier attempt."""
     copy = before(path, version)
-    for each in (copy, hooks_of(copy)):
-        each.unlink(missing_ok=True)
+    for file in (copy, hooks_of(copy)):
+        file.unlink(missing_ok=True)
     backup(path, copy)
     for old in keep_few(path, "before-v"):
         logger.info("the copy %s is removed: there are %d later ones", old, MAX_COPIES)

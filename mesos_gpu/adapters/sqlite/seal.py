@@ -1,6 +1,6 @@
-"""Rows of a state end with a checksum of all that is in them: what a disk has changed is refused, and not believed.
+"""Checksums at the end of all rows of a state, by which changes on the disk are detected.
 
-SQLite sees damage to its own structure, and its log has checksums; of what is in a row it says nothing.
+SQLite detects damage to its own structure, and its log has checksums; the content of rows is not protected.
 """
 
 import re
@@ -12,32 +12,30 @@ from typing import Any, Final
 
 from mesos_gpu.adapters.sqlite.version import version_of
 
-SEALED_FROM: Final = 13  # the schema
-SUMMED_FROM: Final = 15  # the schema
-#: Facts that are no part of the sum: itself, and the number of batches, which the mark beside the state knows.
+SEALED_FROM: Final = 13  # first schema with checksums
+SUMMED_FROM: Final = 15  # first schema with a sum of checksums
+#: Facts that are not part of the sum: the sum itself, and the number of batches, which the mark has.
 UNSUMMED: Final = ("sum", "batch")
 _FACTS: Final = "facts"
-_SIZE: Final = 9  # "#" and eight hexadecimal digits
+_SIZE: Final = 9  # bytes: "#" and eight hexadecimal digits
 _SEAL: Final = re.compile(rb"#[0-9a-f]{8}")
 
 
 def sealed(table: str, columns: Sequence[object], body: bytes) -> bytes:
-    """A body with the checksum of it, its table's name and the columns beside it: texts, numbers and None."""
+    """Return a body with a checksum of the body, its table's name and the columns beside it: texts, numbers or None."""
     return body + _seal(table, columns, body)
 
 
 def opened(table: str, columns: Sequence[object], row: bytes | str) -> bytes:
-    """The body of a row.
+    """Return the body of a row without its checksum.
 
     Raises:
-        sqlite3.DatabaseError: The row is not what was written.
+        sqlite3.DatabaseError: The checksum is wrong.
     """
     data = row.encode() if isinstance(row, str) else row
     body = data[:-_SIZE]
     if data[-_SIZE:] != _seal(table, columns, body):
-        raise sqlite3.DatabaseError(
-            f"a row of {table} is not what was written, by its checksum: {tuple(columns)!r:.200}"
-        )
+        raise sqlite3.DatabaseError(f"a row of {table} has a wrong checksum: {tuple(columns)!r:.200}")
     return body
 
 
@@ -48,18 +46,18 @@ def _seal(table: str, columns: Sequence[object], body: bytes) -> bytes:
 
 
 def _word(column: object) -> str:
-    """A column, the same before and after SQLite has had it: a whole number in a column of reals is a real there."""
+    """Return a column as text that SQLite does not change: an integer in a column of reals becomes a real there."""
     return repr(float(column)) if isinstance(column, int | float) else str(column)
 
 
 def sealed_fact(name: str, value: str | bytes) -> str | bytes:
-    """A fact as it is in its row: text, or bytes."""
+    """Return the value of a fact with its checksum, as text or bytes like the value."""
     if isinstance(value, str):
         return sealed(_FACTS, (name,), value.encode()).decode()
     return sealed(_FACTS, (name,), value)
 
 
-#: Ends a statement that inserts or deletes rows, of which it gives the checksums.
+#: End of a statement that inserts or deletes rows, to make it return their checksums.
 SEALS: Final = " RETURNING substr(body, -8)"
 _FORGET: Final = "DELETE FROM facts WHERE name = ? RETURNING substr(value, -8)"
 _KEEP: Final = "INSERT INTO facts VALUES (?, ?) RETURNING substr(value, -8)"
@@ -67,7 +65,7 @@ _UNSUMMED: Final = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
 
 
 def fact(name: str, value: str | bytes) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """What writes a fact, as statements."""
+    """Yield the statements that write a fact."""
     row = (name, sealed_fact(name, value))
     if name in UNSUMMED:
         yield _UNSUMMED, row
@@ -77,15 +75,15 @@ def fact(name: str, value: str | bytes) -> Iterator[tuple[str, tuple[Any, ...]]]
 
 
 def no_fact(name: str) -> tuple[str, tuple[Any, ...]]:
-    """What deletes a fact, as a statement."""
+    """Return the statement that deletes a fact."""
     return _FORGET, (name,)
 
 
 def fact_of(db: sqlite3.Connection, name: str) -> str | bytes | None:
-    """A fact; None: there is none.
+    """Return a fact; None if there is no such fact.
 
     Raises:
-        sqlite3.DatabaseError: It is not what was written.
+        sqlite3.DatabaseError: The checksum is wrong.
     """
     row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     if row is None:
@@ -101,35 +99,35 @@ def fact_of(db: sqlite3.Connection, name: str) -> str | bytes | None:
 
 
 def text_of(db: sqlite3.Connection, name: str) -> str | None:
-    """A fact that is a text; None: there is none.
+    """Return a fact as text; None if there is no such fact.
 
     Raises:
-        sqlite3.DatabaseError: It is not what was written.
+        sqlite3.DatabaseError: The checksum is wrong.
     """
     value = fact_of(db, name)
     return None if value is None else str(value)
 
 
 def number_of(db: sqlite3.Connection, name: str) -> int:
-    """A fact that is a whole number; 0: there is none.
+    """Return a fact as an integer; 0 if there is no such fact.
 
     Raises:
-        sqlite3.DatabaseError: It is not what was written.
+        sqlite3.DatabaseError: The checksum is wrong, or the fact is no number.
     """
     text = text_of(db, name) or "0"
     if not text.isdecimal():
-        raise sqlite3.DatabaseError(f"{name} is no number: {text!r:.80}")
+        raise sqlite3.DatabaseError(f"{name} is not a number: {text!r:.80}")
     return int(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Unsealed:
-    """A table that an earlier schema has left without checksums.
+    """A table of an earlier schema whose rows have no checksums yet.
 
     Attributes:
-        name: Of the table.
-        read: The statement that reads the columns beside the body, the key among them, and the body.
-        write: The statement that writes the body where those columns are so.
+        name: Name of the table.
+        read: Query for the columns beside the body, including the key, and the body.
+        write: Statement that writes the body of the row with these columns.
     """
 
     name: str
@@ -138,20 +136,20 @@ class Unsealed:
 
 
 def seal_all(db: sqlite3.Connection, table: Unsealed) -> None:
-    """Seal the rows of a table, within a transaction.
+    """Add checksums to all rows of a table, within a transaction.
 
     Raises:
-        sqlite3.DatabaseError: A row is sealed already.
+        sqlite3.DatabaseError: A row has a checksum already.
     """
     for *beside, data in _done(db, table.read):
         _done(db, table.write, _first(table.name, beside, data), *beside)
 
 
 def number_in(end: str | bytes) -> int:
-    """The checksum, of the last eight characters of a row.
+    """Return the checksum from the last eight characters of a row.
 
     Raises:
-        sqlite3.DatabaseError: It is none.
+        sqlite3.DatabaseError: The characters are no checksum.
     """
     try:
         return int(end, 16)
@@ -166,6 +164,6 @@ def _done(db: sqlite3.Connection, statement: str, *values: object) -> list[tuple
 def _first(table: str, beside: Sequence[object], data: str | bytes) -> str | bytes:
     raw = data.encode() if isinstance(data, str) else data
     if _SEAL.fullmatch(raw[-_SIZE:]) and _seal(table, beside, raw[:-_SIZE]) == raw[-_SIZE:]:
-        raise sqlite3.DatabaseError("a row has a checksum already, by its schema it has none")
+        raise sqlite3.DatabaseError("a row has a checksum, although its schema has none")
     new = sealed(table, beside, raw)
     return new.decode() if isinstance(data, str) else new

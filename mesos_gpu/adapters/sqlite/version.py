@@ -1,8 +1,8 @@
-"""The number of a file's schema."""
+"""Schema number of a state's file."""
 
 import sqlite3
 
 
 def version_of(db: sqlite3.Connection) -> int:
-    """The number; 0: it has none yet."""
+    """Return the schema number; 0 if the file has none yet."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])

@@ -1,1 +1,1 @@
-"""Other hosts, by OpenSSH."""
+"""Scripts on other hosts through OpenSSH's client."""

@@ -1,4 +1,4 @@
-"""Hosts by OpenSSH's client: scripts that run there as root, with what they read. Keys of hosts must be known."""
+"""Execution of shell scripts as root on other hosts, through OpenSSH's client. Host keys must be known."""
 
 import contextlib
 import os
@@ -14,10 +14,10 @@ from typing import IO, Final
 
 from mesos_gpu.errors import Unavailable
 
-MAX_BYTES: Final = 4 << 20  # of what a script prints
-#: What ssh itself ends with when it did not reach the host, or was refused.
+MAX_BYTES: Final = 4 << 20  # output of a script
+#: Exit status of ssh itself if it could not reach the host, or was refused.
 _NOT_REACHED: Final = 255
-#: ssh takes the first that it is given: nothing after these changes them.
+#: Options that nothing can override: ssh uses the first value that it gets.
 _ALWAYS: Final[Mapping[str, str]] = {
     "BatchMode": "yes",
     "StrictHostKeyChecking": "yes",
@@ -32,15 +32,15 @@ _ALWAYS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Ssh:
-    """How a host is reached.
+    """SSH connection settings of a host.
 
     Attributes:
-        host: Name or address.
-        user: root, or one who may run `sudo` without being asked.
-        port: TCP port.
-        identity: File of a private key; None: what the agent and ~/.ssh/config have.
-        known_hosts: File of the hosts' keys; None: the user's own.
-        options: Further ones of ssh_config(5), by name.
+        host: Name or address of the host.
+        user: User there: root, or one that may run `sudo` without a password.
+        port: TCP port of the server.
+        identity: File of a private key; None to use keys of the SSH agent and ~/.ssh/config.
+        known_hosts: File of the hosts' keys; None for the user's own.
+        options: Additional options of ssh_config(5), by name.
     """
 
     host: str = ""
@@ -51,11 +51,11 @@ class Ssh:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, script: str, arguments: Sequence[str] = ()) -> list[str]:
-        """What to execute here.
+        """Return the local command that runs a script on the host.
 
         Args:
-            script: Of sh, for root there.
-            arguments: Its $1, $2, …; whoever is on either host may read script and arguments.
+            script: Shell script (sh) to run as root.
+            arguments: Arguments $1, $2, …; all users of both hosts may see script and arguments.
         """
         words = [*([] if self.user == "root" else ["sudo", "-n", "--"]), "sh", "-c", script, "sh", *arguments]
         options = {
@@ -78,30 +78,32 @@ class Ssh:
         ]
 
     def _files(self) -> dict[str, str]:
-        """Options that name files."""
-        made: dict[str, str] = {}
+        """Return the options that name files."""
+        options: dict[str, str] = {}
         if self.known_hosts:
-            made |= {"UserKnownHostsFile": _quoted(self.known_hosts), "GlobalKnownHostsFile": "none"}
+            options |= {"UserKnownHostsFile": _quoted(self.known_hosts), "GlobalKnownHostsFile": "none"}
         if self.identity:
-            made |= {"IdentityFile": _quoted(self.identity), "IdentitiesOnly": "yes"}
-        return made
+            options |= {"IdentityFile": _quoted(self.identity), "IdentitiesOnly": "yes"}
+        return options
 
     def run(
         self, script: str, arguments: Sequence[str] = (), stdin: bytes = b"", *, timeout_s: float
     ) -> "Done":
-        """Run a script there.
+        """Run a script on the host.
 
         Args:
-            script: As of `command`.
-            arguments: As of `command`.
-            stdin: What it reads; nobody else sees it.
-            timeout_s: After that long it is given up.
+            script: Shell script, as for `command`.
+            arguments: Arguments, as for `command`.
+            stdin: Standard input of the script, which other users cannot see.
+            timeout_s: Seconds after which the script is abandoned.
 
         Raises:
-            Unavailable: The host is not reached, its key is not known, or it gives no answer in time.
+            Unavailable: The host cannot be reached, its key is not known, or the script does not end in time.
         """
         if shutil.which("ssh") is None:
-            raise Unavailable("there is no ssh here", remedy="apt-get install -y openssh-client")
+            raise Unavailable(
+                "ssh is not installed on this machine", remedy="apt-get install -y openssh-client"
+            )
         with _pipe(stdin) as source, _started(self.command(script, arguments), source) as process:
             assert process.stdout is not None
             late = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
@@ -114,11 +116,13 @@ class Ssh:
                 late.cancel()
         text = output.decode(errors="replace")
         if more:
-            raise Unavailable(f"{self.host} prints more than {MAX_BYTES} bytes", remedy="look what it runs")
+            raise Unavailable(
+                f"{self.host} prints more than {MAX_BYTES} bytes", remedy="look at what runs on the host"
+            )
         if code == -signal.SIGKILL:
             raise Unavailable(
-                f"{self.host}: no end within {timeout_s:g} s; so far:\n{text[-2000:]}",
-                remedy="look what runs there, then try again",
+                f"{self.host}: the script did not end within {timeout_s:g} s; its output so far:\n{text[-2000:]}",
+                remedy="look at what runs on the host, then try again",
             )
         if code == _NOT_REACHED:
             raise Unavailable(
@@ -127,22 +131,22 @@ class Ssh:
         return Done(code, text)
 
     def _remedy(self, text: str) -> str:
-        """What mends that ssh failed."""
+        """Return the remedy for an error text of ssh."""
         if "Host key verification failed" in text or "host key" in text:
-            known = self.known_hosts or "~/.ssh/known_hosts"
-            return f"look at the host's key on its console (/etc/ssh/ssh_host_ed25519_key.pub), and put it into {known}"
+            file = self.known_hosts or "~/.ssh/known_hosts"
+            return f"check the host's key on its console (/etc/ssh/ssh_host_ed25519_key.pub), and add it to {file}"
         if "Permission denied" in text:
-            return f"let the key of `identity`, or of the SSH agent, in as {self.user}: nobody is asked for passwords"
+            return f"authorize the key of `identity`, or of the SSH agent, for {self.user}; passwords are not supported"
         return f"ssh -p {self.port} {self.user}@{self.host}"
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A script that has ended.
+    """Result of a script.
 
     Attributes:
-        code: Exit status.
-        output: What it printed on both streams.
+        code: Exit status of the script.
+        output: Standard output and error together.
     """
 
     code: int
@@ -150,13 +154,13 @@ class Done:
 
 
 def _quoted(path: Path) -> str:
-    """A path as ssh_config(5) takes it: % begins a token there."""
+    """Return a path in the form of ssh_config(5), where % begins a token."""
     return '"{}"'.format(str(path.absolute()).replace("%", "%%"))
 
 
 @contextlib.contextmanager
 def _pipe(data: bytes) -> Iterator[IO[bytes]]:
-    """A file in memory, to be read from its start."""
+    """Yield a file in memory with this content, positioned at its start."""
     with os.fdopen(os.memfd_create("stdin", os.MFD_CLOEXEC), "w+b") as file:
         file.write(data)
         file.seek(0)
@@ -165,7 +169,7 @@ def _pipe(data: bytes) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _started(command: Sequence[str], stdin: IO[bytes]) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process and all that it starts; none is left."""
+    """Run a process, and kill it with all its children at the end."""
     with subprocess.Popen(
         command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     ) as process:

@@ -1,1 +1,1 @@
-"""TLS: contexts for servers and clients, their files, and what a peer has proved."""
+"""TLS: contexts of servers and clients, their files, and certificates of peers."""

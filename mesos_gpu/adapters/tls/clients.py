@@ -1,10 +1,10 @@
-"""What a server asks of its clients."""
+"""Server setting for client certificates."""
 
 from enum import Enum
 
 
 class Clients(Enum):
-    """Whether clients are to show certificates."""
+    """Whether clients must show certificates."""
 
     NONE = "none"
     OPTIONAL = "optional"

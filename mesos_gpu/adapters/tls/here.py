@@ -1,4 +1,4 @@
-"""TLS of a scheduler on this machine, for who started it here and has its files."""
+"""TLS of a scheduler on this machine, for local tools that have its files."""
 
 import ssl
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NAMES: Final = ("127.0.0.1", "localhost")
 
 @dataclass(frozen=True, slots=True)
 class TlsHere:
-    """Files of a server, and the name of this machine that its certificate is for."""
+    """Certificate files of a server, and the name of this machine in its certificate."""
 
     certificate: Path
     key: Path
@@ -22,33 +22,33 @@ class TlsHere:
 
     @classmethod
     def of(cls, certificate: Path, key: Path) -> Self:
-        """Look the files through.
+        """Check the files.
 
         Raises:
-            BadConfiguration: They cannot be used, or are for other machines only.
+            BadConfiguration: The files cannot be used, or the certificate is only for other machines.
         """
         names = load(TlsFiles(certificate, key)).facts.names
         own = next((name for name in NAMES if name in names), None)
         if own is None:
             raise BadConfiguration(
-                f"{certificate}: it is for {', '.join(names) or 'no name'}, not for this machine's loopback",
-                remedy="have one made whose subject alternative names have localhost or 127.0.0.1",
+                f"{certificate}: certificate for {', '.join(names) or 'no name'}, not for this machine's loopback",
+                remedy="use a certificate with localhost or 127.0.0.1 among its subject alternative names",
             )
         return cls(certificate.resolve(), key.resolve(), own)
 
     def url(self, port: int) -> str:
-        """Where the scheduler is."""
+        """Return the URL of the scheduler."""
         return f"https://{self.name}:{port}"
 
     def arguments(self, port: int) -> list[str]:
-        """Options of the scheduler's command line."""
+        """Return the options for the scheduler's command line."""
         files = ["--tls-cert", str(self.certificate), "--tls-key", str(self.key)]
         return [*files, "--webui-url", self.url(port)]
 
     def context(self) -> ssl.SSLContext:
-        """Believes this certificate, also when its authority is unknown here.
+        """Return a client context that trusts this certificate, also if its authority is unknown here.
 
         Raises:
-            BadConfiguration: The file is no longer what it was.
+            BadConfiguration: The file has become unusable.
         """
         return client_context(Trust(self.certificate))

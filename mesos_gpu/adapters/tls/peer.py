@@ -1,11 +1,11 @@
-"""Whom a connection has proved to come from: the certificate that the handshake has verified."""
+"""Identity of a TLS client: the certificate that the handshake has verified."""
 
 import ssl
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_TLS: Final = "tls"  # of scope["extensions"], as ASGI's TLS extension names it
+_TLS: Final = "tls"  # key in scope["extensions"], given by ASGI's TLS extension
 _SHORT: Final = {
     "commonName": "CN",
     "organizationName": "O",
@@ -25,12 +25,12 @@ class Peer:
     """A verified client.
 
     Attributes:
-        subject: The distinguished name, as RFC 4514 writes it, the most specific part first.
-        common_names: Of the subject, as they are.
+        subject: Distinguished name in the form of RFC 4514, the most specific part first.
+        common_names: Common names of the subject.
         dns, uris, emails: Subject alternative names.
-        issuer: Like `subject`, of who signed.
-        serial: Hexadecimal.
-        not_after: End of its validity, in seconds since the epoch.
+        issuer: Distinguished name of the authority, in the form of `subject`.
+        serial: Serial number in hexadecimal digits.
+        not_after: End of the validity, in seconds since the epoch.
     """
 
     subject: str
@@ -44,38 +44,40 @@ class Peer:
 
 
 def peer_of(connection: ssl.SSLObject | ssl.SSLSocket | None) -> Peer | None:
-    """Who is at the other end; None: without TLS, or without a certificate that was verified."""
+    """Return the client of a connection; None without TLS, or without a verified certificate."""
     if connection is None or connection.context.verify_mode is ssl.CERT_NONE:
         return None
-    told = connection.getpeercert()
-    return peer_from(told) if told else None
+    certificate = connection.getpeercert()
+    return peer_from(certificate) if certificate else None
 
 
 def extension(peer: Peer) -> dict[str, dict[object, object]]:
-    """What an ASGI scope says of a verified client, as its `extensions`."""
+    """Return a client as `extensions` of an ASGI scope."""
     return {_TLS: {"client_cert_name": peer.subject, "peer": peer}}
 
 
 def peer_in(scope: MutableMapping[str, Any]) -> Peer | None:
-    """Who has proved, by a certificate, to send this request; None: nobody."""
+    """Return the verified client of a request; None if it has no certificate."""
     peer = scope.get("extensions", {}).get(_TLS, {}).get("peer")
     return peer if isinstance(peer, Peer) else None
 
 
-def peer_from(told: Mapping[str, Any]) -> Peer:
-    """What `getpeercert` says of a certificate."""
+def peer_from(certificate: Mapping[str, Any]) -> Peer:
+    """Return the client of a certificate in the form of `getpeercert`."""
     names: dict[str, list[str]] = {}
-    for kind, name in told.get("subjectAltName", ()):
+    for kind, name in certificate.get("subjectAltName", ()):
         names.setdefault(kind, []).append(str(name))
     return Peer(
-        subject=_dn(told.get("subject", ())),
-        common_names=tuple(v for rdn in told.get("subject", ()) for k, v in rdn if k == "commonName"),
+        subject=_dn(certificate.get("subject", ())),
+        common_names=tuple(v for rdn in certificate.get("subject", ()) for k, v in rdn if k == "commonName"),
         dns=tuple(names.get("DNS", ())),
         uris=tuple(names.get("URI", ())),
         emails=tuple(names.get("email", ())),
-        issuer=_dn(told.get("issuer", ())),
-        serial=str(told.get("serialNumber", "")),
-        not_after=float(ssl.cert_time_to_seconds(told["notAfter"])) if "notAfter" in told else 0.0,
+        issuer=_dn(certificate.get("issuer", ())),
+        serial=str(certificate.get("serialNumber", "")),
+        not_after=float(ssl.cert_time_to_seconds(certificate["notAfter"]))
+        if "notAfter" in certificate
+        else 0.0,
     )
 
 
@@ -84,7 +86,7 @@ def _dn(parts: tuple[tuple[tuple[str, str], ...], ...]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """RFC 4514, section 2.4: so that no value reads as further parts."""
+    """Return a value in the form of RFC 4514, section 2.4, so that it cannot be read as several parts."""
     text = "".join(f"\\{c}" if c in '"+,;<>\\=' else f"\\{ord(c):02x}" if ord(c) < 0x20 else c for c in value)
     if text[:1] in ("#", " "):
         text = "\\" + text

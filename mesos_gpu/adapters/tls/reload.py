@@ -1,7 +1,7 @@
-"""A server's certificate is renewed while it runs: its files are looked at, and a change makes a new context.
+"""Renewal of a server's certificate while it runs: its files are polled, and a change creates a new context.
 
-New connections have it; those that are open go on with the one that they began with. Files that cannot be used change
-nothing: what was loaded before stays, and the trouble is said once, and kept for who asks.
+New connections use it; existing ones keep their context. Unusable files change nothing: the previous context stays, and
+the problem is logged once, and kept for status queries.
 """
 
 import logging
@@ -17,7 +17,7 @@ from mesos_gpu.adapters.tls.server import Facts, TlsFiles, load
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 
 LOOK_S: Final = 2.0
-WARN_S: Final = 14 * 86400.0  # before an end
+WARN_S: Final = 14 * 86400.0  # before the end of a certificate's validity
 logger = logging.getLogger("mesos_gpu.tls")
 
 _Stamps = tuple[Stamp | None, ...]  # in the order of `TlsFiles.paths`
@@ -25,7 +25,7 @@ _Stamps = tuple[Stamp | None, ...]  # in the order of `TlsFiles.paths`
 
 @dataclass(frozen=True, slots=True)
 class TlsState:
-    """What is served now. `loaded_at` in seconds since the epoch; `problem`: "" or what an operator must mend."""
+    """Certificate in use. `loaded_at` in seconds since the epoch; `problem`: "" or what an operator must fix."""
 
     facts: Facts
     loaded_at: float
@@ -33,7 +33,18 @@ class TlsState:
 
 
 class ReloadedTls:
-    """TLS of a server. Properties may be read from any thread."""
+    """TLS context of a server that is reloaded when its files change; polling begins with `start`.
+
+    Properties may be read from any thread.
+
+    Args:
+        files: Files to load.
+        look_s: Seconds between two polls.
+        now: Function that returns seconds since the epoch.
+
+    Raises:
+        BadConfiguration: The files cannot be used now.
+    """
 
     def __init__(
         self,
@@ -42,64 +53,54 @@ class ReloadedTls:
         look_s: float = LOOK_S,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Load; nothing is looked at before `start`.
-
-        Args:
-            files: What to load, again and again.
-            look_s: Between two looks.
-            now: Seconds since the epoch.
-
-        Raises:
-            BadConfiguration: They cannot be used now.
-        """
         self.files = files
         self._look_s, self._now = look_s, now
         self._handled = self._seen = _stamps(files)
         self._loaded, self._loaded_at = load(files), now()
         self._wrong = ""
         self._clients_changed: Callable[[], None] = lambda: None
-        self._lock = threading.Lock()  # of a look
+        self._lock = threading.Lock()  # held during a poll
         self._wake, self._ended = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="tls files", daemon=True)
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """Context for the next connection."""
         return self._loaded.context
 
     @property
     def state(self) -> TlsState:
-        """What is served, and what is wrong with it or with newer files."""
+        """Certificate in use, and problems with it or with newer files."""
         return TlsState(self._loaded.facts, self._loaded_at, self._wrong or self._age())
 
     def start(self, clients_changed: Callable[[], None]) -> None:
-        """Look from now on. `clients_changed` is called, on another thread, when other clients are to be believed."""
+        """Start polling. `clients_changed`: callback, on another thread, when the trusted clients have changed."""
         self._clients_changed = clients_changed
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop polling, and end the thread."""
         self._ended = True
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def wake(self) -> None:
-        """Look at once, as a handler of signals may ask for."""
+        """Poll at once; may be called by signal handlers."""
         self._wake.set()
 
     def _run(self) -> None:
         while not self._ended:
-            asked = self._wake.wait(self._look_s)
+            requested = self._wake.wait(self._look_s)
             self._wake.clear()
             if not self._ended:
-                self.look(at_once=asked)
+                self.look(at_once=requested)
 
     def look(self, *, at_once: bool = False) -> bool:
-        """Whether newer files were taken.
+        """Load changed files. Return whether they are in use now.
 
-        A change is believed when it has rested for a look: of two files that are written one after the other the first
-        alone would not do. `at_once`: somebody says that all is written.
+        A change is loaded only if it is unchanged since the previous poll, because two files are written one after the
+        other. `at_once`: load it at once, as a user has confirmed that all files are written.
         """
         with self._lock:
             stamp = _stamps(self.files)
@@ -109,11 +110,13 @@ class ReloadedTls:
             return self._take(stamp) if rested or at_once else False
 
     def _take(self, stamp: _Stamps) -> bool:
+        """Load the files. Return whether they are in use now."""
         try:
             loaded = load(self.files)
             if loaded.facts.not_after <= self._now() < self._loaded.facts.not_after:
                 raise BadConfiguration(
-                    f"{self.files.certificate}: the certificate has expired", remedy="write one that is good"
+                    f"{self.files.certificate}: the certificate has expired",
+                    remedy="replace it by a valid one",
                 )
         except MesosGpuError as error:
             self._handled = stamp
@@ -121,7 +124,7 @@ class ReloadedTls:
             logger.error("%s; to fix: %s", self._wrong, error.remedy)
             return False
         if _stamps(self.files) != stamp:
-            return False  # they were written meanwhile: the next look takes them
+            return False  # the files were written meanwhile: the next poll loads them
         clients = _of_clients(self.files, stamp) != _of_clients(self.files, self._handled)
         self._loaded, self._loaded_at, self._handled, self._wrong = loaded, self._now(), stamp, ""
         logger.info("new TLS files are used: %s", loaded.facts.subject)
@@ -149,4 +152,4 @@ def _stamps(files: TlsFiles) -> _Stamps:
 
 def _of_clients(files: TlsFiles, stamp: _Stamps) -> _Stamps:
     own = (files.certificate, files.key)
-    return tuple(each for path, each in zip(files.paths, stamp, strict=True) if path not in own)
+    return tuple(file_stamp for path, file_stamp in zip(files.paths, stamp, strict=True) if path not in own)

@@ -1,4 +1,4 @@
-"""TLS as a server: a context of files that were looked through first."""
+"""TLS context of a server, from files that are checked first."""
 
 import os
 import ssl
@@ -15,23 +15,23 @@ from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.adapters.tls.trust import MODERN, load_authorities, load_certificate, unusable
 from mesos_gpu.errors import BadConfiguration
 
-_NOT_A_GROUP_S: Final = 0o027  # a group may read it: Debian has ssl-cert for that
+_NOT_A_GROUP_S: Final = 0o027  # forbidden mode bits: a group may read the key, such as Debian's ssl-cert
 _CHMOD: Final = (
-    "make root or the scheduler's user its owner, and chmod 600 (or 640, for a group of its own); "
+    "give it to root or the scheduler's user, and chmod 600 (or 640, for a dedicated group); "
     "if others could read it, choose a new key"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a server's TLS is made of.
+    """Files of a server's TLS.
 
     Attributes:
-        certificate: PEM, the server's own first, then those between it and the root.
-        key: Of that, without a password, closed to others.
-        client_ca: PEM of the authorities that clients' certificates must come from.
-        clients: With `client_ca`: whether one must be shown.
-        crl: PEM of lists of certificates that were revoked; None: none was.
+        certificate: PEM file with the server's certificate, followed by intermediate ones.
+        key: Private key of the certificate, without a password, not readable by others.
+        client_ca: PEM file of the authorities for clients' certificates.
+        clients: Whether clients must show a certificate; with `client_ca`.
+        crl: PEM file with lists of revoked certificates; None for none.
     """
 
     certificate: Path
@@ -42,19 +42,19 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """All that were given."""
+        """All given files."""
         return tuple(p for p in (self.certificate, self.key, self.client_ca, self.crl) if p is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the files say. Times in seconds since the epoch.
+    """Facts of the loaded files. Times in seconds since the epoch.
 
     Attributes:
-        subject: Of the server's certificate (RFC 4514).
-        names: DNS names and addresses that it is for.
+        subject: Subject of the server's certificate (RFC 4514).
+        names: DNS names and addresses of the certificate.
         digest: SHA-256 of the server's certificate, in hexadecimal digits.
-        crl_until: When the first list must have been renewed: from then on all clients' certificates are refused.
+        crl_until: Time when the first revocation list expires: then all clients' certificates are refused.
     """
 
     subject: str
@@ -67,18 +67,20 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A context, and what it was made of. A further load makes another one: so no session of an earlier one, of a
-    client that was revoked meanwhile, can be resumed."""
+    """A context, with the facts of its files.
+
+    Each load creates a new context, so that sessions of an earlier one, perhaps of a revoked client, cannot be resumed.
+    """
 
     context: ssl.SSLContext
     facts: Facts
 
 
 def load(files: TlsFiles) -> Loaded:
-    """Read the files.
+    """Load the files.
 
     Raises:
-        BadConfiguration: One cannot be used; the error names it.
+        BadConfiguration: A file cannot be used; the error names it.
     """
     _closed(files.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -95,23 +97,25 @@ def _ask_clients(context: ssl.SSLContext, files: TlsFiles) -> float | None:
     assert files.client_ca is not None
     load_authorities(context, files.client_ca, "authorities of clients")
     context.verify_mode = ssl.CERT_REQUIRED if files.clients is Clients.REQUIRED else ssl.CERT_OPTIONAL
-    # What a session resumes is not verified again.
+    # Resumed sessions would not be verified again.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     return None if files.crl is None else _refuse_revoked(context, files.client_ca, files.crl)
 
 
 def _refuse_revoked(context: ssl.SSLContext, authorities: Path, path: Path) -> float | None:
-    """Returns until when the lists are good."""
+    """Load revocation lists. Return the time until which all of them are valid."""
     lists = _lists(path)
     try:
         context.load_verify_locations(cafile=str(path))
     except (OSError, ssl.SSLError) as error:
         raise unusable(path, "lists of revoked certificates", error) from error
-    # Each authority's own certificate can be looked up only if each has a list.
-    whole = {each.issuer for each in lists} >= {each.subject for each in _certificates(authorities)}
+    # The authorities' own certificates can be checked only if each authority has a list.
+    whole = {revoked.issuer for revoked in lists} >= {
+        authority.subject for authority in _certificates(authorities)
+    }
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN if whole else ssl.VERIFY_CRL_CHECK_LEAF
-    ends = [each.next_update_utc for each in lists]
+    ends = [revoked.next_update_utc for revoked in lists]
     return min((_epoch(end) for end in ends if end is not None), default=None)
 
 
@@ -138,15 +142,15 @@ def _facts(path: Path, crl_until: float | None) -> Facts:
     own = _certificates(path)[0]
     try:
         names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        known = [
+        names_ = [
             *names.get_values_for_type(x509.DNSName),
             *map(str, names.get_values_for_type(x509.IPAddress)),
         ]
     except x509.ExtensionNotFound:
-        known = []
+        names_ = []
     begin, until = _epoch(own.not_valid_before_utc), _epoch(own.not_valid_after_utc)
     digest = own.fingerprint(hashes.SHA256()).hex()
-    return Facts(own.subject.rfc4514_string(), tuple(known), begin, until, digest, crl_until)
+    return Facts(own.subject.rfc4514_string(), tuple(names_), begin, until, digest, crl_until)
 
 
 def _epoch(moment: datetime) -> float:
@@ -162,11 +166,11 @@ def _read(path: Path) -> bytes:
 
 def _not_pem(path: Path, what: str, error: ValueError | None) -> BadConfiguration:
     why = f" ({error})" if error else ""
-    return BadConfiguration(f"{path}: {what} is not in it{why}", remedy="write it as PEM")
+    return BadConfiguration(f"{path}: the file does not contain {what}{why}", remedy="write it as PEM")
 
 
 def _closed(key: Path) -> None:
-    """Whether only who may have the key has it."""
+    """Check that the key can be read only by its owner and perhaps a group."""
     try:
         private.check(os.stat(key), _NOT_A_GROUP_S)
     except private.Exposed as error:

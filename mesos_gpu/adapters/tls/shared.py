@@ -1,7 +1,7 @@
-"""A TLS connection for two threads: one reads while the other writes.
+"""A TLS connection shared by two threads: one reads while the other writes.
 
-OpenSSL takes one call of a connection at a time, whatever its direction. A call that reads also takes messages of TLS
-itself, such as the session tickets after a handshake; a write meanwhile ends the connection, or is never sent.
+OpenSSL allows one call of a connection at a time, whatever its direction. A reading call also processes messages of TLS
+itself, such as the session tickets after a handshake; a concurrent write would end the connection, or never be sent.
 """
 
 import contextlib
@@ -18,16 +18,18 @@ _WRITE: Final = select.POLLOUT
 
 
 class SharedTls:
-    """A connection of which at most one call of OpenSSL is under way. One thread may read, and one may write.
+    """A connection with at most one call of OpenSSL at a time. One thread may read, and one may write.
 
-    A thread that has to wait lets the other one have its turn. The methods are those of a socket.
+    A thread that has to wait lets the other thread call. The methods are those of a socket.
+
+    Args:
+        line: Connection after its handshake; its timeout is kept.
     """
 
     def __init__(self, line: ssl.SSLSocket) -> None:
-        """Take over a connection after its handshake, with its timeout."""
         self._line, self._timeout_s = line, line.gettimeout()
-        self._turn = threading.Lock()  # to call OpenSSL
-        line.settimeout(0)  # else a call would wait in its turn
+        self._turn = threading.Lock()  # held during a call of OpenSSL
+        line.settimeout(0)  # non-blocking, so that no call waits while it holds the lock
 
     def recv(self, size: int) -> bytes:
         """Wait for bytes, and return at most `size` of them; b"" after the peer has ended the connection.
@@ -47,10 +49,10 @@ class SharedTls:
             self._await(events, deadline)
 
     def sendall(self, data: bytes) -> None:
-        """Send bytes; the timeout is that of each part which is taken at once.
+        """Send bytes; the timeout applies to each part that is sent at once.
 
         Raises:
-            OSError: The connection is lost, or nothing is taken in time.
+            OSError: The connection is lost, or nothing can be sent in time.
         """
         view = memoryview(data)
         while view:
@@ -63,8 +65,8 @@ class SharedTls:
                 try:
                     return self._line.send(piece)
                 except ssl.SSLWantReadError:
-                    # A part of a message of TLS has come, and nothing is read before its rest. That is waited for in
-                    # this turn: the other thread could take it before this one waits.
+                    # A part of a TLS message has arrived, and its rest must be read next. This thread waits for it
+                    # with the lock held, because otherwise the other thread could read it first.
                     self._await(_READ, deadline)
                     continue
                 except ssl.SSLWantWriteError:
@@ -77,11 +79,11 @@ class SharedTls:
             return self._line.pending()
 
     def shutdown(self, how: int) -> None:
-        """End a direction of the socket. What still comes is read by TLS, unlike after `SSLSocket.shutdown`."""
+        """Shut down a direction of the socket. TLS still processes what arrives, unlike after `SSLSocket.shutdown`."""
         socket.socket.shutdown(self._line, how)
 
     def close(self) -> None:
-        """End the connection; a thread that waits is woken first."""
+        """End the connection, and wake a waiting thread."""
         with contextlib.suppress(OSError):  # it has ended already
             self.shutdown(socket.SHUT_RDWR)
         with self._turn:
@@ -111,7 +113,7 @@ class SharedTls:
         """Wait until the socket is ready.
 
         Raises:
-            OSError: It is not in time, or is closed.
+            OSError: It is not ready in time, or is closed.
         """
         poll = select.poll()
         try:

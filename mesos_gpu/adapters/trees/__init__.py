@@ -1,1 +1,1 @@
-"""Files and directories as they are read to be sent, and written as they come."""
+"""Transfer of directory trees: reading for the sender, writing for the receiver."""

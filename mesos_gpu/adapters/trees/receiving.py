@@ -1,8 +1,8 @@
-"""A stream of records (`mesos_gpu.wire.channel.tree`) as files and directories of this host.
+"""Writing of a stream of records (`mesos_gpu.wire.channel.tree`) as files and directories of this host.
 
-Who sends is not believed: nothing is written but below the destination, no link there is followed, and modes are
-those of permissions alone. A file gets its name when it is whole and on the disk; until then, and if the rest never
-comes, it is `.mesos-gpu-part-HEX` beside it, which is removed unless this process is killed.
+The sender is not trusted: nothing is written outside the destination, no link there is followed, and modes have
+permission bits only. A file gets its name when it is complete and on disk; until then it is `.mesos-gpu-part-HEX`
+beside it, which is removed if the rest never comes, unless this process is killed.
 """
 
 import contextlib
@@ -15,60 +15,62 @@ from typing import Final
 
 from mesos_gpu.wire.channel.tree import MODES, Done, Entry, Mark, Record, Said, leads_out
 
-PART: Final = ".mesos-gpu-part-"  # what the name of a file begins with that is not whole
+PART: Final = ".mesos-gpu-part-"  # prefix of the names of incomplete files
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
 class _Held:
-    """A directory that is written to."""
+    """An open directory that is written to."""
 
     path: tuple[str, ...]
     fd: int
-    entry: Entry | None  # whose mode and time it gets at last; None: it was there before
+    entry: Entry | None  # mode and time to set at the end; None if the directory existed before
 
 
 @dataclass(slots=True)
 class _Part:
-    """A file that is under way."""
+    """A file that is being written."""
 
     entry: Entry
-    above: int  # a file of its directory
-    name: str  # that it is to have
-    part: str  # that it has
+    above: int  # descriptor of its directory
+    name: str  # final name
+    part: str  # current name
     fd: int
     bytes: int = 0
 
 
 class Receiving:
-    """What comes, as it is written. Close it: what is not whole then is gone."""
+    """Writer of received records. Closing it removes an incomplete file.
+
+    Args:
+        to: Destination as for cp(1): an existing directory, into which the root goes under its name, or a new name in
+            an existing directory.
+        name: Name of the root; "" to put its content into the directory `to`, which may be new.
+        tell: Callback for entries that are not written.
+
+    Attributes:
+        sent: Summary that the sender gives at the end; None before.
+    """
 
     def __init__(self, to: str, name: str, tell: Callable[[Said], None]) -> None:
-        """Nothing has come.
-
-        Args:
-            to: As of cp(1): a directory that is there, into which it comes under its name; or the name that it gets in
-                one that is there.
-            name: Of what comes; "": what is in it goes into the directory `to`, which may be new.
-            tell: Is told what is not written.
-        """
         self._to, self._name, self._tell = to, name, tell
-        self._above = -1  # the directory that the root is in
-        self._held: list[_Held] = []  # from the root down to where the latest entry is
+        self._above = -1  # descriptor of the directory that contains the root
+        self._held: list[_Held] = []  # open directories from the root to the latest entry
         self._part: _Part | None = None
         self._skipped: tuple[str, ...] | None = (
-            None  # a directory that cannot be: all that is in it is passed over
+            None  # a directory that cannot be created: its content is skipped
         )
         self._begun = False
         self.files = self.bytes = self.faults = 0
-        self.sent: Done | None = None  # what the sender says at the end
+        self.sent: Done | None = None
 
     def take(self, record: Record) -> None:
-        """Do what a record says.
+        """Process a record.
 
         Raises:
-            ValueError: It makes no sense after what came before.
+            ValueError: The record is not valid after the earlier ones.
         """
         if record.mark is Mark.DATA:
             self._write(record.data)
@@ -85,7 +87,7 @@ class Receiving:
             self.sent = record.what
 
     def close(self) -> None:
-        """Let go of all that is open; a file that is under way is removed."""
+        """Close all descriptors, and remove an incomplete file."""
         self._give_up()
         while self._held:
             self._leave()
@@ -95,31 +97,32 @@ class Receiving:
 
     # --- entries
 
-    def _enter(self, each: Entry) -> None:
-        if self._skipped is not None and each.path[: len(self._skipped)] == self._skipped:
+    def _enter(self, entry: Entry) -> None:
+        """Process an entry: close directories that are complete, and create the entry."""
+        if self._skipped is not None and entry.path[: len(self._skipped)] == self._skipped:
             return
-        if self._begun == (not each.path):
-            raise ValueError("an entry is not below the first, or there are two of those")
+        if self._begun == (not entry.path):
+            raise ValueError("an entry is not below the root, or there are two roots")
         self._begun, self._skipped = True, None
         try:
-            if each.path:
-                while self._held and self._held[-1].path != each.path[: len(self._held[-1].path)]:
+            if entry.path:
+                while self._held and self._held[-1].path != entry.path[: len(self._held[-1].path)]:
                     self._leave()
-                while self._held and len(self._held[-1].path) >= len(each.path):
+                while self._held and len(self._held[-1].path) >= len(entry.path):
                     self._leave()
-                if not self._held or self._held[-1].path != each.path[:-1]:
+                if not self._held or self._held[-1].path != entry.path[:-1]:
                     raise ValueError("an entry came without the directory that it is in")
-                self._place(each, self._held[-1].fd, each.path[-1])
+                self._place(entry, self._held[-1].fd, entry.path[-1])
             else:
-                self._begin(each)
+                self._begin(entry)
         except OSError as error:
-            self._fail(each, error)
+            self._fail(entry, error)
 
     def _begin(self, root: Entry) -> None:
-        """Find where the root goes, and place it there."""
+        """Find the place of the root, and create it there."""
         if not self._name and root.kind == "dir":
-            made = _made(self._to)
-            self._held.append(_Held((), os.open(self._to, _DIRECTORY), root if made else None))
+            is_new = _made(self._to)
+            self._held.append(_Held((), os.open(self._to, _DIRECTORY), root if is_new else None))
             return
         above, name = self._to, self._name
         if not os.path.isdir(self._to):
@@ -128,7 +131,7 @@ class Receiving:
                 raise NotADirectoryError(errno.ENOTDIR, f"there is no directory {self._to}")
         if not name:
             raise IsADirectoryError(
-                errno.EISDIR, f"{self._to} is a directory: say what name it is to have there"
+                errno.EISDIR, f"{self._to} is a directory: give the name of the new file there"
             )
         try:
             self._above = os.open(above or ".", _DIRECTORY)
@@ -136,51 +139,51 @@ class Receiving:
             raise OSError(error.errno, f"there is no directory {above}: {error.strerror}") from error
         self._place(root, self._above, name)
 
-    def _place(self, each: Entry, above: int, name: str) -> None:
-        if each.kind == "dir":
-            made = _made(name, above)
+    def _place(self, entry: Entry, above: int, name: str) -> None:
+        if entry.kind == "dir":
+            is_new = _made(name, above)
             fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
-            self._held.append(_Held(each.path, fd, each if made else None))
-        elif each.kind == "file":
+            self._held.append(_Held(entry.path, fd, entry if is_new else None))
+        elif entry.kind == "file":
             _see_replaceable(above, name)
             part = PART + os.urandom(8).hex()
-            self._part = _Part(each, above, name, part, os.open(part, _NEW, 0o600, dir_fd=above))
-        elif each.kind == "link":
-            self._link(each, above, name)
+            self._part = _Part(entry, above, name, part, os.open(part, _NEW, 0o600, dir_fd=above))
+        elif entry.kind == "link":
+            self._link(entry, above, name)
 
-    def _link(self, each: Entry, above: int, name: str) -> None:
-        if leads_out(each.path, each.target):
-            raise OSError(errno.EPERM, f"it is a link to {each.target}, elsewhere")
+    def _link(self, entry: Entry, above: int, name: str) -> None:
+        if leads_out(entry.path, entry.target):
+            raise OSError(errno.EPERM, f"it is a link to {entry.target}, outside of the copied tree")
         _see_replaceable(above, name)
         part = PART + os.urandom(8).hex()
-        os.symlink(each.target, part, dir_fd=above)
+        os.symlink(entry.target, part, dir_fd=above)
         try:
             os.rename(part, name, src_dir_fd=above, dst_dir_fd=above)
         except OSError:
             os.unlink(part, dir_fd=above)
             raise
 
-    def _fail(self, each: Entry, error: OSError) -> None:
-        self._skipped = each.path
-        self._fault(each.path, error)
+    def _fail(self, entry: Entry, error: OSError) -> None:
+        self._skipped = entry.path
+        self._fault(entry.path, error)
 
     def _fault(self, path: tuple[str, ...], error: OSError) -> None:
         self.faults += 1
         self._tell(Said(path, error.strerror or str(error)))
 
     def _leave(self) -> None:
-        """Let go of a directory: all that is in it has come."""
-        held = self._held.pop()
-        if held.entry is not None:
+        """Close the innermost directory, as all its content has come, after setting its mode and time."""
+        directory = self._held.pop()
+        if directory.entry is not None:
             try:
-                os.fchmod(held.fd, held.entry.mode & MODES)
-                os.utime(held.fd, ns=(held.entry.mtime_ns, held.entry.mtime_ns))
+                os.fchmod(directory.fd, directory.entry.mode & MODES)
+                os.utime(directory.fd, ns=(directory.entry.mtime_ns, directory.entry.mtime_ns))
             except OSError as error:
-                self._fault(held.path, error)
-        self._settle(held.fd)
+                self._fault(directory.path, error)
+        self._settle(directory.fd)
 
     def _settle(self, directory: int) -> None:
-        """Close a directory when its names are on the disk. Some file systems know no fsync of directories."""
+        """Sync and close a directory; some file systems do not support fsync of directories."""
         with contextlib.suppress(OSError):
             os.fsync(directory)
         os.close(directory)
@@ -190,7 +193,7 @@ class Receiving:
     def _write(self, data: bytes) -> None:
         part = self._part
         if part is None:
-            return  # of what was passed over
+            return  # data of a file that was skipped
         view = memoryview(data)
         try:
             while view:
@@ -202,7 +205,7 @@ class Receiving:
             part.bytes += len(data)
 
     def _finish(self) -> None:
-        """All bytes of a file have come: it gets its name."""
+        """Complete the current file: set mode and time, sync it, and give it its name."""
         part = self._part
         if part is None:
             return
@@ -222,16 +225,16 @@ class Receiving:
         self.bytes += part.bytes
 
     def _give_up(self) -> None:
-        """Remove a file that is under way."""
+        """Remove the current, incomplete file."""
         part, self._part = self._part, None
         if part is not None:
             os.close(part.fd)
-            with contextlib.suppress(OSError):  # somebody else has removed it, or the directory is gone
+            with contextlib.suppress(OSError):  # the file was removed by others, or its directory is gone
                 os.unlink(part.part, dir_fd=part.above)
 
 
 def _made(name: str, above: int | None = None) -> bool:
-    """Have a directory; whether it is new. Until all is in it, its owner alone may enter."""
+    """Create a directory if missing. Return whether it is new; until it is complete, only its owner may enter."""
     try:
         os.mkdir(name, 0o700, dir_fd=above)
     except FileExistsError:
@@ -240,10 +243,10 @@ def _made(name: str, above: int | None = None) -> bool:
 
 
 def _see_replaceable(above: int, name: str) -> None:
-    """See that what has a name, if anything has, is a file, or a link to one or to nothing: never a device.
+    """Check that a name is free, or belongs to a file, or to a link to a file or to nothing: never to a device.
 
     Raises:
-        OSError: It is something else.
+        OSError: The name belongs to something else.
     """
     with contextlib.suppress(FileNotFoundError):
         status = os.stat(name, dir_fd=above, follow_symlinks=False)
@@ -252,4 +255,4 @@ def _see_replaceable(above: int, name: str) -> None:
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, "there is a directory of that name")
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EEXIST, "there is something of that name that is no file")
+            raise OSError(errno.EEXIST, "that name belongs to something that is not a file")

@@ -1,8 +1,8 @@
-"""Files and directories of this host as a stream of records (`mesos_gpu.wire.channel.tree`).
+"""Reading of files and directories of this host as a stream of records (`mesos_gpu.wire.channel.tree`).
 
-What is asked for may be a link. Below it no link is followed: directories are held open, and names are looked up in
-them, so whoever renames and links meanwhile leads nobody elsewhere. Of a file that grows meanwhile as much is sent as
-it had; of one that gets shorter nothing is kept.
+The root may be a link. Below it no link is followed: directories are held open, and names are looked up in them, so
+concurrent renames and links cannot redirect the reader elsewhere. Of a file that grows meanwhile, only its size at the
+start is sent; a file that gets shorter is reported as a fault, and the receiver drops it.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Final
 from mesos_gpu.wire.channel import tree
 from mesos_gpu.wire.channel.tree import Done, Entry, Mark, Said
 
-PIECE: Final = 1 << 17  # bytes that are read at once
+PIECE: Final = 1 << 17  # bytes of one read
 _PASSWD: Final = "/etc/passwd"
 _MAX_PASSWD: Final = 1 << 20  # bytes
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -22,15 +22,19 @@ _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"
 
 
 class Sending:
-    """What is at a path, with all that is below it."""
+    """Reader of a path with everything below it.
+
+    Args:
+        path: Path of a file or directory.
+        tell: Callback for entries that are not sent; the receiver gets the same message.
+    """
 
     def __init__(self, path: str, tell: Callable[[Mark, Said], None] = lambda _mark, _said: None) -> None:
-        """Nothing is read yet. `tell`: is told what is not sent, as who receives is."""
         self._path, self._tell = path, tell
         self.files = self.bytes = self.faults = 0
 
     def records(self) -> Iterator[bytes]:
-        """The stream, from its first record to DONE."""
+        """Yield the stream of records, from the first to DONE."""
         yield from self._at_root()
         yield tree.done(Done(self.files, self.bytes, self.faults))
 
@@ -65,12 +69,12 @@ class Sending:
         return self._said(Mark.FAULT, path, error.strerror or str(error))
 
     def _said(self, mark: Mark, path: tuple[str, ...], why: str) -> bytes:
-        said = Said(path, why)
-        self._tell(mark, said)
-        return tree.said(mark, said)
+        message = Said(path, why)
+        self._tell(mark, message)
+        return tree.said(mark, message)
 
     def _directory(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:
-        """All of a directory, which is closed then."""
+        """Yield the records of a directory, and close it."""
         try:
             yield tree.entry(entry_of(path, os.fstat(fd)))
             for name in sorted(os.listdir(fd)):
@@ -81,6 +85,7 @@ class Sending:
             os.close(fd)
 
     def _inner(self, above: int, path: tuple[str, ...]) -> Iterator[bytes]:
+        """Yield the records of a name in an open directory."""
         name = path[-1]
         try:
             status = os.stat(name, dir_fd=above, follow_symlinks=False)
@@ -95,7 +100,7 @@ class Sending:
                 yield self._link(path, status, os.readlink(name, dir_fd=above))
                 return
             if len(path) >= tree.MAX_DEPTH:
-                raise OSError(0, f"it is in more than {tree.MAX_DEPTH} directories")
+                raise OSError(0, f"it is nested in more than {tree.MAX_DEPTH} directories")
             fd = os.open(name, (_FILE if kind == "file" else _DIRECTORY) | os.O_NOFOLLOW, dir_fd=above)
         except OSError as error:
             yield self._fault(path, error)
@@ -104,23 +109,23 @@ class Sending:
 
     def _link(self, path: tuple[str, ...], status: os.stat_result, target: str) -> bytes:
         if tree.leads_out(path, target):
-            return self._said(Mark.LEFT, path, f"it is a link to {target}, elsewhere")
+            return self._said(Mark.LEFT, path, f"it is a link to {target}, outside of the copied tree")
         return tree.entry(entry_of(path, status, target))
 
     def _file(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:
-        """A file, which is closed then."""
+        """Yield the records of a file, and close it."""
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(0, "it is no file any more")
+                raise OSError(0, "it is not a file any more")
             yield tree.entry(entry_of(path, status))
             sent = 0
-            # A size of 0 says nothing in /proc: those are read to their end.
+            # A size of 0 means nothing in /proc: such files are read to their end.
             while piece := os.read(fd, min(PIECE, status.st_size - sent) if status.st_size else PIECE):
                 sent += len(piece)
                 yield tree.data(piece)
             if sent < status.st_size:
-                raise OSError(0, f"it became shorter while it was read: {sent} bytes, not {status.st_size}")
+                raise OSError(0, f"it was truncated while it was read: {sent} bytes, not {status.st_size}")
             yield tree.end()
             self.files += 1
             self.bytes += sent
@@ -131,15 +136,15 @@ class Sending:
 
 
 def listed(path: str) -> Iterator[bytes]:
-    """What is at a path, and if it is a directory the names in it, none further below; links are not followed there."""
+    """Yield the entries of a path and, if it is a directory, of its names; links among them are not followed."""
     faults, names_of = 0, _users()
     try:
         status = os.stat(path)
         yield tree.entry(entry_of((), status, users=names_of))
         if stat.S_ISDIR(status.st_mode):
             with os.scandir(path) as names:
-                for one in names:
-                    yield _listed(one, names_of)
+                for child in names:
+                    yield _listed(child, names_of)
     except OSError as error:
         faults = 1
         yield tree.said(Mark.FAULT, Said((), error.strerror or str(error)))
@@ -149,33 +154,33 @@ def listed(path: str) -> Iterator[bytes]:
 def _users() -> dict[int, str]:
     """Return names of users by uid, as /etc/passwd of this view has them; no library of the view is loaded for it."""
     try:
-        fd = os.open(_PASSWD, _FILE)  # without waiting: a task's image may have anything of that name
+        fd = os.open(_PASSWD, _FILE)  # non-blocking: a task's image may have any kind of file of that name
     except OSError:
         return {}
     with open(fd, "rb") as file:
         is_file = stat.S_ISREG(os.fstat(fd).st_mode)
         lines = file.read(_MAX_PASSWD if is_file else 0).decode(errors="replace").split("\n")
-    fields = [line.split(":") for line in reversed(lines)]  # of two lines of one uid the first counts
+    fields = [line.split(":") for line in reversed(lines)]  # reversed, so that the first line of a uid wins
     return {
-        int(each[2]): each[0]
-        for each in fields
-        if len(each) > 2 and each[0].isprintable() and each[2].isascii() and each[2].isdigit()
+        int(field[2]): field[0]
+        for field in fields
+        if len(field) > 2 and field[0].isprintable() and field[2].isascii() and field[2].isdigit()
     }
 
 
-def _listed(one: "os.DirEntry[str]", users: Mapping[int, str]) -> bytes:
+def _listed(child: "os.DirEntry[str]", users: Mapping[int, str]) -> bytes:
     try:
-        status = one.stat(follow_symlinks=False)
-        target = os.readlink(one.path) if stat.S_ISLNK(status.st_mode) else ""
+        status = child.stat(follow_symlinks=False)
+        target = os.readlink(child.path) if stat.S_ISLNK(status.st_mode) else ""
     except OSError as error:
-        return tree.said(Mark.LEFT, Said((one.name,), error.strerror or str(error)))
-    return tree.entry(entry_of((one.name,), status, target, users=users))
+        return tree.said(Mark.LEFT, Said((child.name,), error.strerror or str(error)))
+    return tree.entry(entry_of((child.name,), status, target, users=users))
 
 
 def entry_of(
     path: tuple[str, ...], status: os.stat_result, target: str = "", *, users: Mapping[int, str] | None = None
 ) -> Entry:
-    """Return the entry of what has that status; without `users` (names by uid) it does not say whose it is."""
+    """Return an entry for a status; without `users` (names by uid) it has no owner."""
     return Entry(
         path,
         _KINDS.get(stat.S_IFMT(status.st_mode), "other"),

@@ -1,1 +1,1 @@
-"""Connections over one stream of bytes, as it leads into a task."""
+"""Tunnel of many connections over one byte stream, for connections into a task."""

@@ -1,21 +1,25 @@
-"""A connection at one end of a tunnel."""
+"""Connection at one end of a tunnel."""
 
 import socket
 from typing import Final
 
 from mesos_gpu.wire.channel.mux import MAX_DATA, WINDOW, Mark, Record
 
-_TOLD: Final = WINDOW // 4  # bytes that were taken before the other end is told
+_TOLD: Final = WINDOW // 4  # written bytes after which the other end is credited
 
 
 class Connection:
-    """A socket, what is to be written to it, and what may be read of it."""
+    """A socket with its write buffer and flow control.
+
+    Args:
+        id: Number of the connection in the tunnel.
+        line: Socket that is connected.
+    """
 
     def __init__(self, id: int, line: socket.socket) -> None:
-        """Begin with one that is connected."""
         line.setblocking(False)
         self.id, self.socket = id, line
-        self.may_send = WINDOW  # bytes that the other end takes
+        self.may_send = WINDOW  # bytes that the other end accepts now
         self.is_broken = False
         self._held = bytearray()
         self._may_come, self._written = WINDOW, 0
@@ -23,21 +27,21 @@ class Connection:
 
     @property
     def may_read(self) -> bool:
-        """Whether what it reads can be sent."""
+        """Whether data can be read from the socket and sent to the other end."""
         return not self._has_ended and not self.is_broken and self.may_send > 0
 
     @property
     def waits_to_write(self) -> bool:
-        """Whether something is held for it."""
+        """Whether there is data to write to the socket."""
         return bool(self._held) and not self.is_broken
 
     @property
     def is_over(self) -> bool:
-        """Whether both sides have said all."""
+        """Whether both directions have ended."""
         return self._has_ended and self._end_came
 
     def read(self) -> Record | None:
-        """What it says; None: nothing now."""
+        """Read from the socket. Return a record for the other end, or None if there is no data now."""
         try:
             data = self.socket.recv(min(self.may_send, MAX_DATA))
         except BlockingIOError:
@@ -52,24 +56,24 @@ class Connection:
         return Record(Mark.DATA, self.id, data)
 
     def hold(self, data: bytes) -> None:
-        """Keep bytes for it.
+        """Buffer bytes to be written to the socket.
 
         Raises:
-            ValueError: There are more than it has said that it takes.
+            ValueError: The other end sends more than its window, or after its end.
         """
         self._may_come -= len(data)
         if self._may_come < 0 or self._end_comes:
             raise ValueError(
-                f"connection {self.id} gets more than {WINDOW} bytes ahead, or any after its end"
+                f"connection {self.id} receives more than {WINDOW} bytes in advance, or data after its end"
             )
         self._held += data
 
     def end(self) -> None:
-        """After what is held, there is no more."""
+        """Shut the socket down for writing once the buffer is written."""
         self._end_comes = True
 
     def flush(self) -> None:
-        """Write what it takes."""
+        """Write as much of the buffer as the socket accepts."""
         try:
             while self._held:
                 count = self.socket.send(self._held)
@@ -84,7 +88,7 @@ class Connection:
             self.is_broken = True
 
     def taken(self) -> int:
-        """How many bytes the other end is to be told of; 0: it need not be told now."""
+        """Return the number of bytes to credit to the other end; 0 if no credit is needed now."""
         if self._written < _TOLD:
             return 0
         count, self._written = self._written, 0
@@ -92,5 +96,5 @@ class Connection:
         return count
 
     def close(self) -> None:
-        """End it."""
+        """Close the socket."""
         self.socket.close()

@@ -1,7 +1,7 @@
-"""Many connections over one stream of bytes each way (`wire.channel.mux`), by one thread.
+"""Many connections over one byte stream in each direction (`wire.channel.mux`), by one thread.
 
-It waits for nobody but for `dial`. Only Python's own library, nothing of which is imported late: this runs in tasks
-too.
+Only `dial` may block. Only Python's standard library is used, and nothing is imported later, because this also runs in
+tasks.
 """
 
 import errno
@@ -22,7 +22,14 @@ _PAUSE_S: Final = 0.05
 
 
 class Tunnel:
-    """An end of a tunnel: the one that listens, or the one that dials."""
+    """An end of a tunnel: the one that listens, or the one that dials.
+
+    Args:
+        reads: Descriptor, of a pipe or a socket, from which records are read.
+        writes: Descriptor to which records are written.
+        dial: Function that connects to a port, or raises OSError; None if only the other end dials.
+        refused: Callback for the reason why a connection could not be made at the other end.
+    """
 
     def __init__(
         self,
@@ -32,33 +39,25 @@ class Tunnel:
         dial: Callable[[int], socket.socket] | None = None,
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Nothing is carried yet.
-
-        Args:
-            reads: A file, of a pipe or a socket, from which records come.
-            writes: To which they go.
-            dial: Connects to a port; OSError: it cannot be. None: the other end connects.
-            refused: Is told why a connection could not be made there.
-        """
         self._reads, self._writes, self._dial, self._refused = reads, writes, dial, refused
         self._decoder, self._out = Decoder(), bytearray()
         self._connections: dict[int, Connection] = {}
         self._next = 0
         self._listeners: dict[socket.socket, int] = {}
         self._selector = selectors.DefaultSelector()
-        for each in (reads, writes):
-            os.set_blocking(each, False)
+        for file in (reads, writes):
+            os.set_blocking(file, False)
 
     def listen(self, listener: socket.socket, port: int) -> None:
-        """Carry what connects there to a port of the other end."""
+        """Forward connections that a listening socket accepts to a port at the other end."""
         listener.setblocking(False)
         self._listeners[listener] = port
 
     def run(self) -> None:
-        """Carry until the stream ends.
+        """Forward data until the stream ends.
 
         Raises:
-            ValueError: What comes is no record of such an end.
+            ValueError: The other end sends an invalid record.
             OSError: The stream cannot be read or written.
         """
         try:
@@ -66,12 +65,13 @@ class Tunnel:
                 pass
         finally:
             self._selector.close()
-            for each in self._connections.values():
-                each.close()
+            for connection in self._connections.values():
+                connection.close()
 
     def _step(self) -> bool:
-        for each in self._connections.values():
-            each.flush()
+        """Process all files that are ready. Return False at the end of the stream."""
+        for connection in self._connections.values():
+            connection.flush()
         self._send_credits()
         self._register()
         for key, events in self._selector.select():
@@ -90,26 +90,26 @@ class Tunnel:
         return True
 
     def _register(self) -> None:
-        """Wait for what can be used, and for nothing else."""
-        wanted: dict[int | socket.socket, tuple[int, object]] = {self._reads: (selectors.EVENT_READ, None)}
+        """Register exactly the files that can make progress with the selector."""
+        required: dict[int | socket.socket, tuple[int, object]] = {self._reads: (selectors.EVENT_READ, None)}
         if self._out:
-            wanted[self._writes] = (wanted.get(self._writes, (0, None))[0] | selectors.EVENT_WRITE, None)
+            required[self._writes] = (required.get(self._writes, (0, None))[0] | selectors.EVENT_WRITE, None)
         is_full = len(self._out) >= _FULL
         if not is_full and len(self._connections) < MAX_CONNECTIONS:
-            wanted |= {each: (selectors.EVENT_READ, each) for each in self._listeners}
-        for each in self._connections.values():
-            events = (selectors.EVENT_READ if each.may_read and not is_full else 0) | (
-                selectors.EVENT_WRITE if each.waits_to_write else 0
+            required |= {listener: (selectors.EVENT_READ, listener) for listener in self._listeners}
+        for connection in self._connections.values():
+            events = (selectors.EVENT_READ if connection.may_read and not is_full else 0) | (
+                selectors.EVENT_WRITE if connection.waits_to_write else 0
             )
             if events:
-                wanted[each.socket] = (events, each)
-        known = {key.fileobj: key.events for key in self._selector.get_map().values()}
-        for file in known.keys() - wanted.keys():
+                required[connection.socket] = (events, connection)
+        registered = {key.fileobj: key.events for key in self._selector.get_map().values()}
+        for file in registered.keys() - required.keys():
             self._selector.unregister(file)
-        for file, (events, data) in wanted.items():
-            if file not in known:
+        for file, (events, data) in required.items():
+            if file not in registered:
                 self._selector.register(file, events, data)
-            elif known[file] != events:
+            elif registered[file] != events:
                 self._selector.modify(file, events, data)
 
     def _put(self, record: Record) -> None:
@@ -129,43 +129,44 @@ class Tunnel:
             line, _ = listener.accept()
         except OSError as error:
             if error.errno in _NO_MORE_FILES:
-                time.sleep(_PAUSE_S)  # it still waits, and would be asked for again at once
-            return  # else it has gone again
+                time.sleep(_PAUSE_S)  # the connection still waits, and would be reported again at once
+            return  # after other errors the client is gone
         self._next += 1
         self._connections[self._next] = Connection(self._next, line)
         self._put(Record(Mark.OPEN, self._next, number=self._listeners[listener]))
 
-    def _read_of(self, each: Connection) -> None:
-        record = each.read()
+    def _read_of(self, connection: Connection) -> None:
+        record = connection.read()
         if record is not None:
             self._put(record)
-        self._drop_if_over(each)
+        self._drop_if_over(connection)
 
     def _take(self, record: Record) -> None:
+        """Process a record from the other end."""
         if record.mark is Mark.OPEN:
             self._connect(record.id, record.number)
             return
-        each = self._connections.get(record.id)
-        if each is None:
-            return  # it was over here before the other end knew
+        connection = self._connections.get(record.id)
+        if connection is None:
+            return  # the connection has ended here, which the other end does not know yet
         if record.mark is Mark.DATA:
-            each.hold(record.data)
+            connection.hold(record.data)
         elif record.mark is Mark.END:
-            each.end()
+            connection.end()
         elif record.mark is Mark.CREDIT:
-            each.may_send = min(each.may_send + record.number, WINDOW)
+            connection.may_send = min(connection.may_send + record.number, WINDOW)
         else:
             if record.data:
                 self._refused(record.data.decode(errors="replace"))
-            each.close()
+            connection.close()
             del self._connections[record.id]
             return
-        each.flush()
-        self._drop_if_over(each)
+        connection.flush()
+        self._drop_if_over(connection)
 
     def _connect(self, id: int, port: int) -> None:
         if self._dial is None or id in self._connections:
-            raise ValueError("the other end opens what it may not")
+            raise ValueError("the other end may not open this connection")
         try:
             if len(self._connections) >= MAX_CONNECTIONS:
                 raise OSError(0, f"there are {MAX_CONNECTIONS} connections already")
@@ -177,21 +178,21 @@ class Tunnel:
         self._connections[id] = Connection(id, line)
 
     def _send_credits(self) -> None:
-        for each in list(self._connections.values()):
-            if taken := each.taken():
-                self._put(Record(Mark.CREDIT, each.id, number=taken))
-            self._drop_if_over(each)
+        for connection in list(self._connections.values()):
+            if taken := connection.taken():
+                self._put(Record(Mark.CREDIT, connection.id, number=taken))
+            self._drop_if_over(connection)
 
-    def _drop_if_over(self, each: Connection) -> None:
-        if each.is_broken:
-            self._put(Record(Mark.CLOSED, each.id))
-        if each.is_broken or each.is_over:
-            each.close()
-            self._connections.pop(each.id, None)
+    def _drop_if_over(self, connection: Connection) -> None:
+        if connection.is_broken:
+            self._put(Record(Mark.CLOSED, connection.id))
+        if connection.is_broken or connection.is_over:
+            connection.close()
+            self._connections.pop(connection.id, None)
 
 
 def _read(file: int) -> bytes | None:
-    """Bytes; none at the end; None: there are none yet."""
+    """Return available bytes: b"" at the end, None if there are none yet."""
     try:
         return os.read(file, _SOME)
     except BlockingIOError:

@@ -1,1 +1,1 @@
-"""Archives of code that submitters send along with their jobs."""
+"""Archives of code that users upload for their jobs."""

@@ -1,7 +1,7 @@
-"""Archives that submitters send along with their jobs: files by owner and digest, in a private directory.
+"""Archives that users upload for their jobs: files by owner and digest, in a private directory.
 
-An archive is known by the SHA-256 of its bytes, which are checked before it can be used. Each owner has archives of his
-own: who only knows a digest, as it is shown with a job, can neither ask for the bytes nor run with them.
+An archive is identified by the SHA-256 of its bytes, which are checked before it can be used. Archives are separate for
+each owner: users who only know a digest, which is shown with a job, can neither read the archive nor run it.
 
 A thread claims an archive before it writes or removes the archive's file. Claims are in memory, and their lock is not
 held during calls to the file system, so a slow disk delays one archive and not the others.
@@ -23,10 +23,10 @@ from typing import Final
 from mesos_gpu.adapters.disk.room import Reserve
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NoRoom, NotFound, TooMuch
 
-#: What nobody uses is kept for so long since it was last asked for, so that the next job with the same files need not
-#: send them.
+#: Seconds for which an unused archive is kept after its last use, so that a later job with equal files need not upload
+#: them again.
 KEEP_S: Final = 7 * 86400.0
-#: The least that it is kept where room is needed: between its last byte and the job that needs it.
+#: Minimum of that time if room is needed: it covers the time between the upload and the submission of the job.
 GRACE_S: Final = 600.0
 MAX_ARCHIVES: Final = 1000  # of one owner
 _SYNC: Final = (
@@ -39,24 +39,29 @@ _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NO
 
 
 class OutOfPlace(MesosGpuError):
-    """A piece that does not continue what is there."""
+    """A piece does not continue the received part of an archive.
+
+    Args:
+        received: Number of received bytes.
+    """
 
     http_status = 409
 
     def __init__(self, received: int) -> None:
-        """`received`: bytes that are there."""
-        super().__init__(f"{received} bytes of it are here", remedy=f"go on at offset={received}")
+        super().__init__(
+            f"{received} bytes of the archive were received", remedy=f"continue at offset={received}"
+        )
         self.received = received
 
 
 class TooLarge(MesosGpuError):
-    """An archive that is larger than any archive may be, or empty."""
+    """An archive is larger than the limit, or empty."""
 
     exit_code, http_status = 65, 413
 
 
 class Mismatch(MesosGpuError):
-    """An archive whose bytes are not those of its digest, or more than it was said to have."""
+    """The bytes of an archive do not match its digest or its announced size."""
 
     http_status = 422
 
@@ -85,7 +90,7 @@ class UploadLimits:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An archive, or as much of one as has come. `used_at`: when it was last sent or asked for."""
+    """A complete archive, or the received part of one. `used_at`: time of its last upload or use."""
 
     digest: str  # in hexadecimal digits
     received: int
@@ -111,7 +116,17 @@ _Key = tuple[str, str]  # name of the owner's directory, and digest
 
 
 class UploadStore:
-    """A directory of archives. For all threads."""
+    """A directory of archives. Thread-safe.
+
+    Args:
+        directory: Directory that contains nothing but archives; created if missing.
+        limits: Limits in bytes; None for the defaults.
+        clock: Function that returns the file system's time, in seconds since the epoch.
+        reserve: Free space that archives leave on the file system; None for the default.
+
+    Raises:
+        BadConfiguration: The directory cannot be used.
+    """
 
     def __init__(
         self,
@@ -120,17 +135,6 @@ class UploadStore:
         clock: Callable[[], float] = time.time,
         reserve: Reserve | None = None,
     ) -> None:
-        """Make the directory if it is new.
-
-        Args:
-            directory: Directory that contains nothing but archives.
-            limits: Limits in bytes; None for the defaults.
-            clock: Function that returns the file system's time, in seconds since the epoch.
-            reserve: Free space that archives leave on the file system; None for the default.
-
-        Raises:
-            BadConfiguration: It cannot be used.
-        """
         self._directory, self._clock, self.limits = directory, clock, limits or UploadLimits()
         self._reserve = reserve or Reserve()
         self._lock = threading.Lock()  # guards the next four; not held during calls to the file system
@@ -142,27 +146,27 @@ class UploadStore:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.chmod(directory, 0o700)
             if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
-                raise PermissionError(1, "it is a link, or another user's")
+                raise PermissionError(1, "it is a link, or belongs to another user")
             self._measure()
         except OSError as error:
             raise BadConfiguration(
                 f"{directory}: archives of jobs cannot be kept there: {error.strerror}",
-                remedy="name another directory with --uploads-dir",
+                remedy="give another directory with --uploads-dir",
             ) from error
 
     def find(self, owner: str, digest: str) -> Upload | None:
-        """What there is of an archive."""
+        """Return an archive, or its received part; None if there is neither."""
         return _find(self._directory, self._key(owner, digest)) if _DIGEST.fullmatch(digest) else None
 
     def of_owner(self, owner: str) -> list[Upload]:
-        """All archives of an owner, the latest used first."""
-        return sorted(_all_of(self._of(owner)), key=lambda each: -each.used_at)
+        """Return all archives of an owner, the latest used first."""
+        return sorted(_all_of(self._of(owner)), key=lambda upload: -upload.used_at)
 
     def touch(self, owner: str, digest: str) -> Upload:
-        """Note that a whole archive is about to be used, so that it is kept for a while.
+        """Record that a complete archive is about to be used, so that it is kept for a while.
 
         Raises:
-            NotFound: There is none that is whole.
+            NotFound: There is no complete archive.
         """
         there = self.find(owner, digest)
         if there is None or not there.complete:
@@ -176,10 +180,10 @@ class UploadStore:
 
     @contextmanager
     def held(self, owner: str, digest: str) -> Iterator[None]:
-        """Keep a whole archive until who is about to need it is known to need it.
+        """Protect a complete archive until the job or app that is about to need it is registered.
 
         Raises:
-            NotFound: There is none that is whole, or it is being removed.
+            NotFound: There is no complete archive, or it is being removed.
         """
         key = self._key(owner, digest)
         with self._lock:
@@ -192,7 +196,7 @@ class UploadStore:
         finally:
             with self._lock:
                 self._held[key] -= 1
-                self._held += Counter()  # forgets what nobody holds
+                self._held += Counter()  # removes counts of 0
 
     @contextmanager
     def going(self, owner: str, digest: str) -> Iterator[None]:
@@ -208,16 +212,16 @@ class UploadStore:
         """Add a piece of an archive of `size` bytes.
 
         Raises:
-            ValueError: The digest is none.
-            OutOfPlace: What is there does not end at `offset`.
+            ValueError: The digest is not a SHA-256.
+            OutOfPlace: The received part does not end at `offset`.
             Conflict: Another piece of the archive is being written, or the archive is being removed.
             TooLarge: `size` is outside the limits of one archive.
             TooMuch: The archives of the owner would exceed the owner's limit.
-            Mismatch: It is whole, and not what its digest says; it is gone.
+            Mismatch: The complete archive does not match its digest, and was removed.
             NoRoom: The disk is full, or would have less than its reserve; or all archives would exceed their limit.
         """
         if not _DIGEST.fullmatch(digest):
-            raise ValueError(f"{digest!r} is not the SHA-256 of anything")
+            raise ValueError(f"{digest!r} is not a SHA-256")
         there = self.find(owner, digest)
         if there is not None and there.complete:
             return there
@@ -229,7 +233,7 @@ class UploadStore:
                 raise OutOfPlace(received)
             self.see_size(size)
             if received + len(data) > size:
-                raise Mismatch(f"more than the {size} bytes of it", remedy="send it from its beginning")
+                raise Mismatch(f"more than the announced {size} bytes", remedy="send it from its beginning")
             try:
                 self._take_room(owner, key, received, size, len(data))
                 return self._append(key, data, size)
@@ -242,10 +246,10 @@ class UploadStore:
                 self._note(key)
 
     def open(self, owner: str, digest: str) -> int:
-        """A descriptor of a whole archive, to read.
+        """Return a descriptor for reading a complete archive.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no complete archive.
         """
         self.touch(owner, digest)
         try:
@@ -254,10 +258,10 @@ class UploadStore:
             raise _not_whole(owner, digest) from None
 
     def remove(self, owner: str, digest: str) -> Upload:
-        """Remove an archive, or the part of it that was received, inside `going`; return what was removed.
+        """Remove an archive or its received part, inside `going`. Return what was removed.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no such archive.
         """
         there = self.find(owner, digest)
         if there is None:
@@ -278,11 +282,11 @@ class UploadStore:
         keep = {self._key(owner, digest) for owner, digest in needed or ()}
         removed, now = 0, self._clock()
         for place in self._directory.iterdir():
-            for each in list(_all_of(place)):
-                lasts = GRACE_S if not each.complete else KEEP_S if needed is not None else inf
-                key = place.name, each.digest
-                if key not in keep and now - each.used_at > lasts:
-                    removed += self._drop(key, each)
+            for upload in list(_all_of(place)):
+                lasts = GRACE_S if not upload.complete else KEEP_S if needed is not None else inf
+                key = place.name, upload.digest
+                if key not in keep and now - upload.used_at > lasts:
+                    removed += self._drop(key, upload)
         self._measure()
         return removed
 
@@ -296,7 +300,7 @@ class UploadStore:
         if not 0 < size <= most:
             raise TooLarge(
                 f"size={size}: an archive has 1 to {most} bytes ({most >> 20} MiB)",
-                remedy="leave files out with .mesosgpuignore; data comes by --fetch or --volume",
+                remedy="exclude files with .mesosgpuignore; provide data by --fetch or --volume",
             )
 
     def has_room(self, owner: str, digest: str, size: int) -> bool:
@@ -321,11 +325,11 @@ class UploadStore:
             TooLarge: `size` is larger than the limit of one archive.
         """
         self.see_size(size)
-        keep, own, now = {self._key(*each) for each in needed}, self._of(owner).name, self._clock()
+        keep, own, now = {self._key(*archive) for archive in needed}, self._of(owner).name, self._clock()
         taken = self._taken()
-        others = sorted(taken.keys() - {own}, key=lambda each: -taken[each])
+        others = sorted(taken.keys() - {own}, key=lambda place_: -taken[place_])
         for place in (own, *others):
-            for each in sorted(_all_of(self._directory / place), key=lambda each: each.used_at):
+            for each in sorted(_all_of(self._directory / place), key=lambda upload: upload.used_at):
                 if self.has_room(owner, digest, size):
                     return
                 key = place, each.digest
@@ -343,7 +347,7 @@ class UploadStore:
         """
         with self._lock:
             if self._held[key] or key in self._claimed:
-                what = f"archive {key[1][:64]} is just being taken by a job or an app, sent, or removed"
+                what = f"archive {key[1][:64]} is just being uploaded, removed, or taken into use by a job or an app"
                 raise Conflict(what, remedy="try again in a second")
             self._claimed.add(key)
         try:
@@ -375,26 +379,27 @@ class UploadStore:
                 return TooMuch(
                     f"size={size}: archives of {whose} take {sum(mine) >> 20} MiB of {most.owner_bytes >> 20}, and "
                     f"{len(mine)} of {MAX_ARCHIVES}",
-                    remedy="wait until jobs that need them have ended: others go when room is needed",
+                    remedy="wait until jobs that need them have ended: unused archives are removed when room is needed",
                 )
             if whole + size > most.all_bytes_for(sum(mine) + size):
                 return NoRoom(
                     f"size={size}: archives of all names take {whole >> 20} MiB of {most.all_bytes >> 20}, the last "
                     f"quarter of which is for names with at most {most.archive_bytes >> 20} MiB",
-                    remedy="try again when jobs that need them have ended, or have --all-uploads raised",
+                    remedy="try again when jobs that need them have ended, or ask the operator to raise --all-uploads",
                 )
             if free.spare < size - received:
                 return NoRoom(
                     f"size={size}: {free.whole >> 20} MiB are free in {self._directory}, of which "
                     f"{free.reserve >> 20} MiB are kept for the scheduler's state",
-                    remedy="make room on that file system, or give archives one of their own with --uploads-dir, or "
-                    "the scheduler another --disk-reserve",
+                    remedy="make room on that file system, or put archives on another one with --uploads-dir, or "
+                    "change the scheduler's --disk-reserve",
                 )
             if taken is not None:
                 self._sizes[key] = received + taken
         return None
 
     def _append(self, key: _Key, data: bytes, size: int) -> Upload:
+        """Append a piece to the file of an archive; if that completes it, check its digest and rename it."""
         place, digest = self._directory / key[0], key[1]
         place.mkdir(mode=0o700, exist_ok=True)
         part = place / (digest + _PART)
@@ -403,7 +408,7 @@ class UploadStore:
             before = os.fstat(fd).st_size
             _write(fd, before, data)
             received = before + len(data)
-            known = self._hashed(key, before, data, there=os.fstat(fd).st_size)
+            hashed = self._hashed(key, before, data, there=os.fstat(fd).st_size)
             if received == size or received // _SYNC > before // _SYNC:
                 os.fdatasync(fd)
         finally:
@@ -412,9 +417,9 @@ class UploadStore:
             return Upload(digest, received, complete=False, used_at=self._clock())
         with self._lock:
             self._hashes.pop(key, None)
-        if (known.digest() if known is not None else _digest_of(part)) != digest:
+        if (hashed.digest() if hashed is not None else _digest_of(part)) != digest:
             part.unlink()
-            what = f"what came is not the archive sha256:{digest}"
+            what = f"the received bytes are not the archive sha256:{digest}"
             raise Mismatch(what, remedy="send it again, from its beginning")
         os.rename(part, place / digest)
         return Upload(digest, received, complete=True, used_at=self._clock())
@@ -426,25 +431,25 @@ class UploadStore:
         them. The archive is then hashed from its file when it is complete.
         """
         with self._lock:
-            known = _Hash() if before == 0 else self._hashes.pop(key, None)
-        if known is None or known.count != before or there != before + len(data):
+            hashed = _Hash() if before == 0 else self._hashes.pop(key, None)
+        if hashed is None or hashed.count != before or there != before + len(data):
             return None
-        known.update(data)
+        hashed.update(data)
         with self._lock:
-            self._hashes[key] = known
-        return known
+            self._hashes[key] = hashed
+        return hashed
 
     def _measure(self) -> None:
         """Read the sizes of archives from the file system, except for archives that are being written."""
         measured = {
-            (place.name, each.digest): each.received
+            (place.name, upload.digest): upload.received
             for place in self._directory.iterdir()
-            for each in _all_of(place)
+            for upload in _all_of(place)
         }
         with self._lock:
             measured |= {key: size for key, size in self._sizes.items() if key in self._claimed}
             self._sizes = measured
-            self._hashes = {key: known for key, known in self._hashes.items() if key in measured}
+            self._hashes = {key: hashed for key, hashed in self._hashes.items() if key in measured}
 
     def _note(self, key: _Key) -> None:
         """Read the size of one archive from the file system."""
@@ -482,7 +487,7 @@ class UploadStore:
             self._hashes.pop(key, None)
 
     def _of(self, owner: str) -> Path:
-        """An owner's directory: a name may hold what no file's may."""
+        """Return an owner's directory; its name is a hash, as owners may have characters that file names must not."""
         return self._directory / hashlib.sha256(owner.encode()).hexdigest()[:32]
 
     def _key(self, owner: str, digest: str) -> _Key:

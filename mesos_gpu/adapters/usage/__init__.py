@@ -1,1 +1,1 @@
-"""Records of use in SQLite: how they are written, summed up, and read for reports."""
+"""Records of GPU use in SQLite: writing, aggregation by day, and reading for reports."""

@@ -1,4 +1,4 @@
-"""Records of use as reports read them: from the state's file, beside the scheduler that writes it."""
+"""Records of GPU use for reports, read from the state's file while the scheduler writes it."""
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Account, Closed, Did, Part, 
 from mesos_gpu.policy.accounts.sums import Figures, Row, rows
 
 _BUSY_S: Final = 5.0
-#: Days are kept in the order of their accounts: what each has of a time is looked up, so that it takes what it has to
-#: tell, and not what was ever used. Without the CROSS every row is looked at.
+#: used_days is ordered by account, and only the requested days of each are looked up, so that the time does not depend
+#: on the length of the history. CROSS keeps the planner from reading every row.
 _DAYS: Final = """SELECT id, SUM(spans), SUM(gpu), SUM(cost), SUM(charged), SUM(borrowed), SUM(idle), SUM(lost),
 SUM(refunded), SUM(unmet), SUM(busy), SUM(unused), SUM(wanted), SUM(returned)
 FROM used_accounts CROSS JOIN used_days ON account = id AND day >= :first AND day < :last
@@ -38,14 +38,17 @@ ORDER BY model"""
 
 
 class SqliteRecords:
-    """`UseRecords` of a state file."""
+    """`UseRecords` of a state file, which each call opens.
+
+    Args:
+        path: Path of the state file.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Nothing is opened before it is asked for."""
         self._path = path
 
     def use(self, days: Sequence[int], now_ms: int, *, waits: bool = False) -> list[list[Row]]:
-        """See `UseRecords`."""
+        """Return use by account for consecutive ranges of days: see `UseRecords`."""
         with self._read() as db:
             accounts = {id: Account(*names) for id, *names in db.execute("SELECT * FROM used_accounts")}
             running = list(_open(db, now_ms))
@@ -55,12 +58,12 @@ class SqliteRecords:
             ]
 
     def exact_since_ms(self) -> int:
-        """See `UseRecords`."""
+        """Return the time since which single records exist: see `UseRecords`."""
         with self._read() as db:
             return number_of(db, "folded_ms")
 
     def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
-        """See `UseRecords`."""
+        """Yield records of a time range: see `UseRecords`."""
         with self._read() as db:
             for row in db.execute(_RECORDS, {"since": since_ms, "until": until_ms}):
                 yield _record(*row)
@@ -71,27 +74,27 @@ class SqliteRecords:
     def past_jobs(
         self, since_ms: int, until_ms: int, before: tuple[int, str] | None = None
     ) -> Iterator[PastJob]:
-        """See `UseRecords`."""
+        """Yield jobs that ended in a time range, the latest first: see `UseRecords`."""
         decoder, (last_ms, last_id) = msgspec.json.Decoder(PastJob), before or (NEVER_MS, "")
-        asked = {"since": since_ms, "until": until_ms, "last": last_ms, "id": last_id}
+        parameters = {"since": since_ms, "until": until_ms, "last": last_ms, "id": last_id}
         with self._read() as db:
-            for id, ended_ms, body in db.execute(_JOBS, asked):
+            for id, ended_ms, body in db.execute(_JOBS, parameters):
                 yield decoder.decode(opened("past_jobs", (id, ended_ms), body))
 
     def held_by(self, jobs: Collection[JobId]) -> Mapping[JobId, Held]:
-        """See `UseRecords`."""
-        held: dict[JobId, Held] = {}
+        """Return the GPU use of jobs: see `UseRecords`."""
+        use_by_job: dict[JobId, Held] = {}
         with self._read() as db:
             for id in jobs:
                 rows = db.execute(_HELD, (id,)).fetchall()
                 if rows:
                     gpu, lost, idle = (sum(row[column] for row in rows) for column in (1, 2, 3))
-                    held[id] = Held(gpu, lost, idle, tuple(model for model, *_ in rows if model))
-        return held
+                    use_by_job[id] = Held(gpu, lost, idle, tuple(model for model, *_ in rows if model))
+        return use_by_job
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
-        """Open a moment of it."""
+        """Open the file with a read transaction, so that all queries see one state."""
         try:
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
             db = sqlite3.connect(
@@ -109,7 +112,7 @@ class SqliteRecords:
 def _sums(
     db: sqlite3.Connection, accounts: Mapping[int, Account], first: int, last: int, waits: bool
 ) -> list[Row]:
-    """What is summed up of some days, by account."""
+    """Return the aggregated use of some days, by account."""
     days = {"first": first, "last": last}
     sums = {id: Figures(*figures) for id, *figures in db.execute(_DAYS, days)}
     for id, step, jobs in db.execute(_WAITS, days) if waits else ():
@@ -118,7 +121,7 @@ def _sums(
 
 
 def _open(db: sqlite3.Connection, now_ms: int) -> Iterator[Closed]:
-    """Spans that are open, as if they ended now; what ends them is not known, so nothing of them is lost."""
+    """Yield open spans as if they ended now, without losses, as their end is not known."""
     decoder, works = msgspec.json.Decoder(Span), _works(db)
     for task_id, body in db.execute("SELECT task_id, body FROM spans ORDER BY task_id"):
         span = decoder.decode(opened("spans", (task_id,), body))
@@ -126,7 +129,7 @@ def _open(db: sqlite3.Connection, now_ms: int) -> Iterator[Closed]:
 
 
 def _works(db: sqlite3.Connection) -> dict[str, tuple[Did, ...]]:
-    """What the GPUs of open spans did so far, by task."""
+    """Return the GPU activity of open spans so far, by task."""
     decoder = msgspec.json.Decoder(SpanWork)
     rows = db.execute("SELECT task_id, body FROM span_works")
     return {task_id: decoder.decode(opened("span_works", (task_id,), body)).did for task_id, body in rows}
@@ -137,7 +140,7 @@ def _record(
     busy: int, wanted: int, lost_ms: int, refunded_ms: int, wait_ms: int, wanted_milli: int, reason: str, task_id: str,
     job_id: str, *names: Any,
 ) -> Closed:  # fmt: skip
-    """A row as a record of one part."""
+    """Return a row as a record of one part."""
     account = Account(*names)
     percent = -(-charged_milli * 100 // cost_milli) if cost_milli else 100
     span = Span(

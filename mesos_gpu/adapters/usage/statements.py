@@ -1,5 +1,4 @@
-"""How records of use, of jobs that have ended and of events are written in SQLite, as statements of the state's own
-transaction."""
+"""SQL statements that write records of GPU use, of ended jobs and of events, within the state's own transaction."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -17,11 +16,11 @@ Statement = tuple[str, tuple[Any, ...]]
 
 _ACCOUNT: Final = """INSERT OR IGNORE INTO used_accounts (owner, queue, job_class, app, model, pool)
 VALUES (?, ?, ?, ?, ?, ?)"""
-#: A batch may be given again, after it was written: a record that is there stays.
+#: A batch may be given again after it was written: an existing record stays.
 _RECORD: Final = """INSERT OR IGNORE INTO used_spans
 SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM used_accounts
 WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ?"""
-#: Only if the statement before it has written something: so each of the chain has, if the record is new.
+#: Only if the preceding statement has changed something: then all statements of a chain apply to new records only.
 _DAY: Final = """INSERT INTO used_days
 SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM used_accounts
 WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ? AND changes() > 0
@@ -34,7 +33,7 @@ _WAIT: Final = """INSERT INTO used_waits SELECT id, ?, ?, 1 FROM used_accounts
 WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ? AND changes() > 0
 ON CONFLICT (account, step, day) DO UPDATE SET jobs = jobs + 1"""
 _GONE: Final = "DELETE FROM used_spans WHERE ends_ms <= ?"
-#: What has checksums gives them back, so that their sum is kept up.
+#: Rows with checksums return them, so that their sum can be updated.
 _JOBS_GONE: Final = "DELETE FROM past_jobs WHERE ended_ms <= ? RETURNING substr(body, -8)"
 _JOB_GONE: Final = "DELETE FROM past_jobs WHERE id = ? RETURNING substr(body, -8)"
 _JOB: Final = "INSERT INTO past_jobs VALUES (?, ?, ?) RETURNING substr(body, -8)"
@@ -45,8 +44,10 @@ _EVENTS: Final = "SELECT number, body FROM events ORDER BY number"
 
 
 def kept(save: KeepRecord) -> Iterator[Statement]:
-    """What writes a record and its part of each day, for each model of GPUs. An account's statement comes before the
-    record's, whose own comes before those of its days: see `_DAY`."""
+    """Yield the statements that write a record and its part of each day, for each model of GPUs.
+
+    The account's statement precedes the record's, which precedes those of its days: see `_DAY`.
+    """
     record, span = save.record, save.record.span
     for part in span.parts:
         account = tuple(span.account(part))
@@ -62,21 +63,21 @@ def kept(save: KeepRecord) -> Iterator[Statement]:
                 span.job_id, whole.busy, whole.wanted, *account,
             ),
         )  # fmt: skip
-        for day, each in by_day(record, part):
-            yield _DAY, (day, *(getattr(each, name) for name in AMOUNTS), *account)
+        for day, day_figures in by_day(record, part):
+            yield _DAY, (day, *(getattr(day_figures, name) for name in AMOUNTS), *account)
         if waited:
             yield _WAIT, (step_of(span.wait_ms), span.begins_ms // DAY_MS, *account)
 
 
 def folded(save: FoldRecords) -> Iterator[Statement]:
-    """What deletes records whose days are summed up, and those of jobs that ended before."""
+    """Yield the statements that delete records which are aggregated by day, and old jobs that ended before."""
     yield _GONE, (save.before_ms,)
     yield _JOBS_GONE, (save.before_ms,)
     yield from fact("folded_ms", str(save.before_ms))
 
 
 def remembered(save: KeepJob | KeepEvent | ForgetEvents) -> Iterator[Statement]:
-    """What writes, or deletes, what is no part of the state and is read beside it."""
+    """Yield the statements that write or delete ended jobs and events, which are not part of the loaded state."""
     if isinstance(save, KeepJob):
         beside, body = (save.job.id, int(save.job.ended_at * MS)), msgspec.json.encode(save.job)
         yield _JOB_GONE, (save.job.id,)
@@ -90,6 +91,6 @@ def remembered(save: KeepJob | KeepEvent | ForgetEvents) -> Iterator[Statement]:
 
 
 def events_of(db: sqlite3.Connection) -> list[LogEvent]:
-    """Events that are kept, by number."""
+    """Return the stored events, by number."""
     decoder = msgspec.json.Decoder(LogEvent)
     return [decoder.decode(opened("events", (number,), body)) for number, body in db.execute(_EVENTS)]

@@ -1,1 +1,1 @@
-"""A cluster on hosts of its own: a file names them, a plan says what each needs, and it is done there over SSH."""
+"""Installation of a cluster over SSH: a file describes the hosts, a plan lists what each needs, `apply` does it."""

@@ -1,4 +1,4 @@
-"""Hosts of a cluster, as a file describes them: nouns."""
+"""Description of a cluster's hosts and package, as its file gives them."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -13,14 +13,14 @@ from mesos_gpu.install.cluster.release import Release
 from mesos_gpu.install.mesos_access import roles_of
 
 ZOOKEEPER_PORT: Final = 2181
-#: Where a scheduler that is one of several is told where they meet.
+#: File with the ZooKeeper URL (and password) through which several schedulers elect a leader.
 HA: Final = "/etc/mesos-gpu/ha"
-#: Below it masters meet in ZooKeeper, and below the other one schedulers.
+#: ZooKeeper paths of the masters and of the schedulers.
 MESOS_PATH, SCHEDULER_PATH = "/mesos", "/mesos-gpu"
 
 
 class Role(StrEnum):
-    """What a host does, in the order in which a cluster comes up."""
+    """Role of a host, in the order in which a cluster is started."""
 
     ZOOKEEPER = "zookeeper"
     MASTER = "master"
@@ -30,16 +30,17 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """Where this package comes from: exactly one of `wheel`, `deb` and `program` is given.
+    """Source of the program that is installed: exactly one of `wheel`, `deb` and `program` is given.
 
     Attributes:
-        wheel: File of `make wheel`.
-        requirements: File of what a wheel needs, with hashes; with `wheel` only.
-        wheels: Directory of those packages, for hosts that reach no index; None: hosts ask theirs.
-        deb: File mesos-gpu_….deb of `make deb`.
-        agent_deb: File mesos-gpu-agent_….deb, for agents; with `deb` only. None: what executors are is sent by itself.
-        program: Path of `mesos-gpu` on hosts that have it already.
-        release: What the wheel or `deb` says of itself; None: a program that is there.
+        wheel: Wheel built by `make wheel`.
+        requirements: Lock file with hashes of the wheel's dependencies; only with `wheel`.
+        wheels: Directory of these dependencies, for hosts without a package index; None if hosts use their index.
+        deb: Debian package mesos-gpu_….deb built by `make deb`.
+        agent_deb: Debian package mesos-gpu-agent_….deb for agents; only with `deb`. None if the executor archive
+            is sent by itself.
+        program: Path of an installed `mesos-gpu` on the hosts.
+        release: Release of the wheel or `deb`; None with `program`.
     """
 
     wheel: Path | None = None
@@ -56,7 +57,7 @@ class Package:
         return self.program or "/opt/mesos-gpu/bin/mesos-gpu"
 
     def contents(self, host: "Host") -> dict[str, Path]:
-        """What is sent to a host, by its name there."""
+        """Return the files to send to a host, by their names on the host."""
         if self.deb:
             named = {"mesos-gpu.deb": self.deb}
             more = self.agent_deb if Role.AGENT in host.roles else None
@@ -73,11 +74,11 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a scheduler proves itself with: files of PEM here.
+    """TLS certificate of a scheduler, as PEM files on this machine.
 
     Attributes:
-        cert: Its certificate, and those between it and the root.
-        key: Its key, which others cannot read.
+        cert: Certificate of the scheduler, followed by its intermediate certificates.
+        key: Private key, readable by its owner only.
     """
 
     cert: Path
@@ -86,19 +87,19 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine.
+    """A machine of the cluster.
 
     Attributes:
-        name: By which people call it.
-        address: At which the others of the cluster reach it.
-        roles: What it does, in the order of `Role`.
-        ssh: How it is reached, by its address if nothing else is said.
-        gpus: How many an agent has.
-        cgroups: Version of the host's, for an agent: v1 or v2.
-        settings: Variables of an agent's executors, MESOS_GPU_….
-        flags: Further flags of Mesos' master or agent, by role and name, without dashes.
-        options: Further options of `mesos-gpu scheduler`.
-        tls: Of a scheduler; None: its options say, or it speaks plain HTTP.
+        name: Name in the file and in messages.
+        address: Address at which the other hosts reach it.
+        roles: Roles of the host, in the order of `Role`.
+        ssh: SSH settings; the target is `address` if no host is given there.
+        gpus: GPUs of an agent.
+        cgroups: Cgroup version of an agent's host: v1 or v2.
+        settings: Environment variables of an agent's executors (MESOS_GPU_…).
+        flags: Additional flags of the Mesos master or agent, by role and name, without dashes.
+        options: Additional options of `mesos-gpu scheduler`.
+        tls: TLS certificate of a scheduler; None if `options` name one or the scheduler speaks plain HTTP.
     """
 
     name: str
@@ -115,16 +116,16 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All of it.
+    """All hosts of a cluster and the settings that they share.
 
     Attributes:
-        hosts: In the order in which they are done: each after those that it needs.
-        package: Where the program comes from.
+        hosts: Hosts in the order in which they are installed: each after the hosts that it needs.
+        package: Source of the program.
         role: Mesos role of the scheduler.
-        people: Networks from which people reach masters, schedulers and tasks.
-        firewall: Whether hosts load the rules that are printed.
-        heap_mib: Memory of a server of ZooKeeper.
-        ca: File of PEM: the authority of schedulers' certificates; None: hosts know it.
+        people: Networks from which users reach masters, schedulers and tasks.
+        firewall: Whether hosts load the firewall rules that the plan prints.
+        heap_mib: Java heap of a ZooKeeper server in MiB.
+        ca: PEM file of the authority that signed the schedulers' certificates; None if hosts trust it already.
     """
 
     hosts: tuple[Host, ...]
@@ -137,23 +138,23 @@ class Cluster:
 
     @property
     def mesos_roles(self) -> tuple[str, ...]:
-        """Roles of the scheduler: its own, and those of queues that its options name."""
+        """Mesos roles of the scheduler: its own, and those that its options assign to queues."""
         words = (shlex.split(host.options) for host in self.of(Role.SCHEDULER))
-        every = (role for each in words for role in roles_of(each, self.role))
-        return tuple(dict.fromkeys([self.role, *every]))
+        roles = (role for words in words for role in roles_of(words, self.role))
+        return tuple(dict.fromkeys([self.role, *roles]))
 
     def of(self, *roles: Role) -> Iterator[Host]:
-        """Hosts that have one of these roles."""
+        """Return the hosts that have at least one of these roles."""
         return (host for host in self.hosts if set(roles) & set(host.roles))
 
     @property
     def zookeeper(self) -> str:
-        """Servers of ZooKeeper as HOST:PORT,…; "": there is none."""
+        """Servers of ZooKeeper as HOST:PORT,…; "" if no host has the role zookeeper."""
         return ",".join(f"{host.address}:{ZOOKEEPER_PORT}" for host in self.of(Role.ZOOKEEPER))
 
     @property
     def master(self) -> str:
-        """What agents and schedulers ask for the master that leads."""
+        """Address through which agents and schedulers find the leading master: a zk:// URL, or IP:PORT."""
         if servers := self.zookeeper:
             return f"zk://{servers}{MESOS_PATH}"
         (only,) = self.of(Role.MASTER)

@@ -1,4 +1,4 @@
-"""What hosts lack of their plans, and what they have too much: all are asked, and nothing is changed."""
+"""Comparison of hosts with their plans: what they lack, and what they have too much. Hosts are only read."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _SURVEY_S: Final = 60.0
 
 
 class Part(StrEnum):
-    """What of a host is done, in this order."""
+    """Part of the installation of a host, in the order in which parts are done."""
 
     PACKAGES = "packages"
     PROGRAM = "program"
@@ -31,13 +31,13 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be looked at.
+    """Scope of a comparison.
 
     Attributes:
-        only: Parts of each host.
-        downgrade: Whether an earlier release may take the place of a later one.
-        hosts: Names of those to take things from; empty: all.
-        gone: Names of hosts that left and never come back: they are not asked.
+        only: Parts of each host that are compared.
+        downgrade: Whether an earlier release may replace a later one.
+        hosts: Names of hosts from which surplus is removed; empty for all hosts.
+        gone: Names of hosts that left for good; no connection to them is attempted.
     """
 
     only: Collection[Part] = tuple(Part)
@@ -47,23 +47,23 @@ class Asked:
 
     @property
     def removes(self) -> bool:
-        """Whether something may be taken away: services are stopped before their files go."""
+        """Whether surplus may be removed: services are stopped before their files go, so both parts are needed."""
         return {Part.FILES, Part.SERVICES} <= {*self.only}
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a host lacks of its plan.
+    """Difference between a host and its plan.
 
     Attributes:
-        plan: Of the host.
-        packages: Debian packages that are not installed.
-        program: Digest of the package that is not installed; "": it is.
-        release: What is installed then, and in whose place, in words.
-        leads: Where another release takes the place of a scheduler's that runs: whether that one leads; else None.
-        users: Name and line of those that are not there.
-        files: Those that are not there as they are planned.
-        services: What to do, "start", "restart" or "enable", and about which.
+        plan: Plan of the host.
+        packages: Debian packages that are missing.
+        program: Digest of the package to install; "" if it is installed.
+        release: Description of the release to install and of the one that it replaces.
+        leads: Whether the scheduler there leads, if it runs and its release is replaced; else None.
+        users: Missing users, each with its line of sysusers.d(5).
+        files: Files that are missing or differ.
+        services: Pairs of an action ("start", "restart" or "enable") and a service.
     """
 
     plan: HostPlan
@@ -76,11 +76,11 @@ class Difference:
     services: tuple[tuple[str, Service], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether the host differs from its plan."""
         return bool(self.packages or self.program or self.users or self.files or self.services)
 
     def lines(self) -> Iterator[str]:
-        """All of it, in words."""
+        """Yield a description of each change."""
         if self.packages:
             yield f"install {' '.join(self.packages)}"
         if self.program:
@@ -91,60 +91,69 @@ class Difference:
 
 
 def differences(cluster: Cluster, plans: Sequence[HostPlan], asked: Asked) -> list[Difference]:
-    """What hosts lack, in the order in which they are done: where another release takes the place of one, schedulers
-    that stand by come first, then the one that leads, then what they speak to; else as planned.
+    """Return the differences of all hosts, in the order in which hosts are changed.
+
+    Where a running scheduler gets another release, standby schedulers come first, then the leader, then the other
+    hosts; otherwise hosts are in the order of the plans.
 
     Raises:
-        Unavailable: Hosts are not reached; all of them are named.
-        BadConfiguration: The plan cannot be done on one.
+        Unavailable: Some hosts cannot be reached; the message names all of them.
+        BadConfiguration: The plan cannot be carried out on a host.
     """
     questions = {plan.host.name: (plan.host, survey.questions(plan, cluster.package), "") for plan in plans}
     seen = _asked(questions)
-    made, digests = [], dict[tuple[Path, ...], str]()
+    differences, digests = [], dict[tuple[Path, ...], str]()
     for plan in plans:
-        one, sent = seen[plan.host.name], tuple(cluster.package.contents(plan.host).values())
-        if sent not in digests:  # hosts of a kind are sent the same
+        host_survey, sent = seen[plan.host.name], tuple(cluster.package.contents(plan.host).values())
+        if sent not in digests:  # hosts that get equal files share one digest
             digests[sent] = digest_of(cluster.package, plan.host)
         starts = Part.SERVICES in asked.only
-        survey.check(plan, one, cluster.package, starts=starts, downgrade=asked.downgrade)
-        made.append(_difference(plan, one, cluster.package, digests[sent], asked.only))
-    return sorted(made, key=lambda each: 2 if each.leads is None else int(each.leads))
+        survey.check(plan, host_survey, cluster.package, starts=starts, downgrade=asked.downgrade)
+        differences.append(_difference(plan, host_survey, cluster.package, digests[sent], asked.only))
+    return sorted(
+        differences, key=lambda difference: 2 if difference.leads is None else int(difference.leads)
+    )
 
 
 def surplus(cluster: Cluster, plans: Sequence[HostPlan], record: Record, asked: Asked) -> list[Removal]:
-    """What hosts have that is not planned any more.
+    """Return what hosts have but no plan contains any more.
 
     Args:
-        cluster: As it is described.
-        plans: Of all its hosts.
-        record: Of the last apply.
-        asked: What is to be looked at.
+        cluster: Cluster as its file describes it.
+        plans: Plans of all its hosts.
+        record: Record of the last apply.
+        asked: Scope of the comparison.
 
     Raises:
-        Unavailable: Hosts are not reached; all of them are named.
-        BadConfiguration: What they have agreed on might be lost.
+        Unavailable: Some hosts cannot be reached; the message names all of them.
+        BadConfiguration: The removal could lose state that masters, ZooKeeper servers or schedulers agreed on.
     """
     named = {*asked.hosts, *asked.gone}
-    wanted = removal.removals(record, cluster, plans)
-    wanted = [each for each in wanted if not asked.hosts or each.host.name in named]
-    if not wanted:
+    removals = removal.removals(record, cluster, plans)
+    removals = [item for item in removals if not asked.hosts or item.host.name in named]
+    if not removals:
         return []
     removal.see_quorums(record, cluster, _running(record, cluster))
-    there = [each for each in wanted if each.host.name not in asked.gone]
-    remedy = "; or say --keep; or, if it never comes back, --gone"
+    there = [item for item in removals if item.host.name not in asked.gone]
+    remedy = "; or use --keep; or, if the host never comes back, --gone"
     questions = {
-        each.host.name: (each.host, survey.questions_of(each.files, each.units), remedy) for each in there
+        item.host.name: (item.host, survey.questions_of(item.files, item.units), remedy) for item in there
     }
     seen = _asked(questions)
-    for each in there:
-        if "systemd" not in seen[each.host.name].facts:
-            raise BadConfiguration(f"{each.host.name}: systemd does not run there", remedy="--keep")
-    gone = [replace(each, units=(), files=(), program="") for each in wanted if each.host.name in asked.gone]
-    return [*(removal.still_there(each, seen[each.host.name]) for each in there), *gone]
+    for item in there:
+        if "systemd" not in seen[item.host.name].facts:
+            raise BadConfiguration(f"{item.host.name}: systemd is not running on this host", remedy="--keep")
+    gone = [
+        replace(item, units=(), files=(), program="") for item in removals if item.host.name in asked.gone
+    ]
+    return [
+        *(removal.still_there(item, seen[item.host.name]) for item in there),
+        *gone,
+    ]
 
 
 def _running(record: Record, cluster: Cluster) -> set[tuple[str, Role]]:
-    """Names of hosts that stay where others leave, with the role that runs there."""
+    """Return (host name, role) for each ZooKeeper server and master that stays where others leave, and is running."""
     by_name = {host.name: host for host in cluster.hosts}
     roles: dict[str, list[Role]] = {}
     for role in (Role.ZOOKEEPER, Role.MASTER):
@@ -154,57 +163,66 @@ def _running(record: Record, cluster: Cluster) -> set[tuple[str, Role]]:
     questions = {
         name: (
             by_name[name],
-            survey.questions_of((), [f"mesos-gpu-{role}.service" for role in each]),
+            survey.questions_of((), [f"mesos-gpu-{role}.service" for role in host_roles]),
             "",
         )
-        for name, each in roles.items()
+        for name, host_roles in roles.items()
     }
     seen = _asked(questions)
     return {
         (name, role)
-        for name, each in roles.items()
-        for role in each
+        for name, host_roles in roles.items()
+        for role in host_roles
         if f"mesos-gpu-{role}.service" in seen[name].active
     }
 
 
 def _asked(questions: Mapping[str, tuple[Host, bytes, str]]) -> dict[str, Survey]:
-    """What hosts say, by name: of each how it is reached, what it is asked, and the remedy if it is silent.
+    """Survey hosts in parallel.
+
+    Args:
+        questions: Host by host name, with the input of `survey.SCRIPT`, and a remedy for it being unreachable.
 
     Raises:
-        Unavailable: Hosts do not say; all of them are named.
+        Unavailable: Some hosts did not answer; the message names all of them.
     """
 
-    def one(host: Host, stdin: bytes) -> Survey:
+    def survey_host(host: Host, stdin: bytes) -> Survey:
         done = host.ssh.run(survey.SCRIPT, stdin=stdin, timeout_s=_SURVEY_S)
         return survey.read(host.ssh.user, done)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        futures = {name: pool.submit(one, host, stdin) for name, (host, stdin, _) in questions.items()}
+        futures = {
+            name: pool.submit(survey_host, host, stdin) for name, (host, stdin, _) in questions.items()
+        }
     silent = {
-        name: error for name, each in futures.items() if isinstance(error := each.exception(), Unavailable)
+        name: error
+        for name, future in futures.items()
+        if isinstance(error := future.exception(), Unavailable)
     }
     if silent:
         what = "; ".join(f"{name}: {error.what}" for name, error in silent.items())
         remedies = dict.fromkeys(f"{error.remedy}{questions[name][2]}" for name, error in silent.items())
         raise Unavailable(f"nothing was changed: {what}", remedy="; ".join(remedies))
-    return {name: each.result() for name, each in futures.items()}
+    return {name: future.result() for name, future in futures.items()}
 
 
 def _difference(
     plan: HostPlan, seen: Survey, package: Package, digest: str, only: Collection[Part]
 ) -> Difference:
-    another = plan.program and Part.PROGRAM in only and seen.facts.get("release") != digest
-    brought = OF_DEB | OF_AGENT_DEB if another else frozenset()  # it may bring others, or take those away
+    """Compare the state of a host with its plan."""
+    replaces = plan.program and Part.PROGRAM in only and seen.facts.get("release") != digest
+    # Installing packages may replace or remove these files.
+    brought = OF_DEB | OF_AGENT_DEB if replaces else frozenset()
     files = [file for file in plan.files if not seen.has(file) or file.path in brought]
     files = files if Part.FILES in only else []
-    services = survey.actions(plan, seen, changed={file.path for file in files}, program=bool(another))
-    runs = another and "mesos-gpu-scheduler.service" in seen.active
+    services = survey.actions(plan, seen, changed={file.path for file in files}, program=bool(replaces))
+    runs = replaces and "mesos-gpu-scheduler.service" in seen.active
     return Difference(
         plan,
         tuple(name for name in plan.packages if name not in seen.packages) if Part.PACKAGES in only else (),
-        digest if another else "",
-        _words(package, seen) if another else "",
+        digest if replaces else "",
+        _words(package, seen) if replaces else "",
         seen.facts.get("leads") == "yes" if runs else None,
         tuple(user for user in plan.users if user[0] not in seen.users) if Part.FILES in only else (),
         tuple(files),
@@ -213,7 +231,7 @@ def _difference(
 
 
 def _words(package: Package, seen: Survey) -> str:
-    """Which release is installed, and in whose place."""
+    """Describe the release to install, and the one that it replaces."""
     version, there = package.release.version if package.release else "", seen.facts.get("version")
     if not there:
         return f"mesos_gpu {version}"
@@ -223,9 +241,9 @@ def _words(package: Package, seen: Survey) -> str:
 
 
 def digest_of(package: Package, host: Host) -> str:
-    """Names what of this package is installed on a host."""
+    """Return a digest that identifies the files of this package for a host."""
     digest = hashlib.sha256()
     for name, path in package.contents(host).items():
-        if not name.startswith("wheels/"):  # the requirements have their hashes
+        if not name.startswith("wheels/"):  # the requirements file has their hashes
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The file that describes a cluster: checked as a whole, with all that is wrong at once."""
+"""Decoder of the file that describes a cluster; it reports all problems at once."""
 
 import os
 import re
@@ -19,15 +19,15 @@ from mesos_gpu.wire.checking import Check, Problem, escaped, is_text, show
 
 T = TypeVar("T")
 MAX_HOSTS: Final = 10_000
-#: Names of hosts are in names of files and on command lines.
+#: Host names occur in file names and on command lines.
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?")
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _PROGRAM: Final = re.compile(r"/[\w./+-]+")
 _MESOS_ROLE: Final = re.compile(r"\*|[A-Za-z0-9_][\w.-]{0,127}")
 _VALUE: Final = re.compile(r"[^'\0\r\n]*")
-#: What a file may say to ssh beside what it has fields for. Others, which run commands or turn checks off, belong into
-#: the user's own ~/.ssh/config.
+#: SSH options that the file may set besides its own fields. Other options, which run commands or turn checks off,
+#: belong in the user's ~/.ssh/config.
 SSH_OPTIONS: Final = frozenset({
     "AddressFamily", "BindAddress", "CheckHostIP", "Ciphers", "Compression", "HostKeyAlgorithms", "HostKeyAlias",
     "IdentitiesOnly", "KexAlgorithms", "MACs", "ProxyJump", "PubkeyAcceptedAlgorithms", "ServerAliveInterval",
@@ -37,7 +37,7 @@ _HOSTS: Final = (
     "address", "roles", "ssh", "gpus", "cgroups", "settings", "master_flags", "agent_flags", "options", "tls",
 )  # fmt: skip
 _TOP: Final = ("package", "hosts", "ssh", "role", "people", "firewall", "zookeeper_heap_mib", "ca")
-#: Fields of a host that say something about one role alone.
+#: Fields of a host that apply to one role only.
 _OF_ROLE: Final = {
     "gpus": Role.AGENT,
     "cgroups": Role.AGENT,
@@ -50,28 +50,28 @@ _OF_ROLE: Final = {
 
 
 def decode(value: Mapping[str, Any], base: Path, record: Record) -> Cluster | list[Problem]:
-    """A cluster, or all that is wrong with it.
+    """Return the described cluster, or all problems of the description.
 
     Args:
-        value: What the file says.
-        base: The file's directory, from which its paths begin.
-        record: Of the last apply.
+        value: Content of the file.
+        base: Directory of the file, to which its paths are relative.
+        record: Record of the last apply.
     """
-    made = _Decoded.of(value, Files(base))
-    if made.problems:
-        # Rules between hosts hold whether the files of the package and of certificates are there or not.
+    decoded = _Decoded.of(value, Files(base))
+    if decoded.problems:
+        # Report problems between hosts even if files of the package or certificates are missing.
         others = _Decoded.of(value, Files(base, looked_for=False))
-        return [*made.problems, *([] if others.problems else rules.faults(others.cluster, record))]
-    return list(rules.faults(made.cluster, record)) or made.cluster
+        return [*decoded.problems, *([] if others.problems else rules.faults(others.cluster, record))]
+    return list(rules.faults(decoded.cluster, record)) or decoded.cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files that a description names.
+    """Lookup of files that a description names.
 
     Attributes:
-        base: Directory from which their paths begin.
-        looked_for: Whether a file that is missing is a problem.
+        base: Directory to which paths are relative.
+        looked_for: Whether a missing file is a problem.
     """
 
     base: Path
@@ -79,7 +79,7 @@ class Files:
 
 
 class _Decoded(NamedTuple):
-    """A cluster, and what is wrong with its parts."""
+    """A decoded cluster, with the problems of its fields."""
 
     cluster: Cluster
     problems: list[Problem]
@@ -106,33 +106,34 @@ def _cluster(check: Check, base: Files) -> Cluster:
 
 
 def _listed(check: Check, key: str, kind: Callable[[str], T], form: str) -> Iterator[T]:
-    given = check.given.get(key, [])
-    if not isinstance(given, list):
-        check.problem(key, f"must be a list, got {show(given)}")
+    values = check.given.get(key, [])
+    if not isinstance(values, list):
+        check.problem(key, f"must be a list, got {show(values)}")
         return
-    for i, each in enumerate(given):
+    for i, item in enumerate(values):
         try:
-            yield kind(each if isinstance(each, str) else "")
+            yield kind(item if isinstance(item, str) else "")
         except ValueError:
-            check.problem(f"{key}/{i}", f"must be {form}, got {show(each)}")
+            check.problem(f"{key}/{i}", f"must be {form}, got {show(item)}")
 
 
-def _inner(check: Check, key: str, known: tuple[str, ...]) -> Check:
-    given = check.given.get(key, {})
-    if not isinstance(given, dict):
-        check.problem(key, f"must be an object, got {show(given)}")
-        given = {}
-    return Check(given, known)
+def _inner(check: Check, key: str, fields: tuple[str, ...]) -> Check:
+    value = check.given.get(key, {})
+    if not isinstance(value, dict):
+        check.problem(key, f"must be an object, got {show(value)}")
+        value = {}
+    return Check(value, fields)
 
 
 def _ssh(check: Check, key: str, default: Ssh, base: Files) -> Ssh:
+    """Decode SSH settings; fields that are not given have the values of `default`."""
     inner = _inner(check, key, _SSH)
     options = inner.strings("options", re.compile(r"[A-Za-z0-9]+"), "anything but letters and digits")
     for name in options.keys() - SSH_OPTIONS:
         inner.problem(
             f"options/{escaped(name)}", f"must be one of {', '.join(sorted(SSH_OPTIONS))}; or ~/.ssh/config"
         )
-    made = Ssh(
+    ssh = Ssh(
         host=inner.text("host", default.host or None, _HOST, "a host's name or address") or "",
         user=inner.text("user", default.user, _USER, "the name of a user") or default.user,
         port=inner.integer("port", default.port, (1, 65535)),
@@ -141,18 +142,18 @@ def _ssh(check: Check, key: str, default: Ssh, base: Files) -> Ssh:
         options={**default.options, **options},
     )
     check.take(key, inner)
-    return made
+    return ssh
 
 
 def _path(check: Check, key: str, base: Files, *, is_directory: bool = False) -> Path | None:
-    """A file, or a directory, that is there."""
-    given = check.given.get(key)
-    if given is None:
+    """Return the path in a field if the file (or directory) exists; otherwise record a problem."""
+    value = check.given.get(key)
+    if value is None:
         return None
-    if not is_text(given) or not given:
-        check.problem(key, f"must be a path, got {show(given)}")
+    if not is_text(value) or not value:
+        check.problem(key, f"must be a path, got {show(value)}")
         return None
-    path = base.base / os.path.expanduser(str(given))
+    path = base.base / os.path.expanduser(str(value))
     if base.looked_for and not (os.path.isdir(path) if is_directory else os.path.isfile(path)):
         check.problem(
             key, f"must be a {'directory' if is_directory else 'file'} here; there is no {str(path)[:200]}"
@@ -161,8 +162,9 @@ def _path(check: Check, key: str, base: Files, *, is_directory: bool = False) ->
 
 
 def _package(check: Check, base: Files) -> Package:
+    """Decode the source of the program."""
     inner = _inner(check, "package", ("wheel", "requirements", "wheels", "deb", "agent_deb", "program"))
-    made = Package(
+    package = Package(
         wheel=_path(inner, "wheel", base),
         requirements=_path(inner, "requirements", base),
         wheels=_path(inner, "wheels", base, is_directory=True),
@@ -174,19 +176,21 @@ def _package(check: Check, base: Files) -> Package:
     if len(ways) != 1:
         inner.problem("", f"must have one of wheel, deb and program, got {' and '.join(ways) or 'none'}")
     elif ways == ["wheel"] and "requirements" not in inner.given:
-        inner.problem("requirements", "is missing: name requirements-run.lock of the release")
+        inner.problem("requirements", "is missing: give requirements-run.lock of the release")
     for name, way in (("requirements", "wheel"), ("wheels", "wheel"), ("agent_deb", "deb")):
         if len(ways) == 1 and ways != [way] and name in inner.given:
-            inner.problem(name, f"is for a {way}: leave it out")
-    made = replace(made, release=_release(inner, made) if base.looked_for and not inner.problems else None)
+            inner.problem(name, f"is for a {way}: remove it")
+    package = replace(
+        package, release=_release(inner, package) if base.looked_for and not inner.problems else None
+    )
     check.take("package", inner)
-    return made
+    return package
 
 
 def _release(check: Check, package: Package) -> Release | None:
-    """What the files of a package say of themselves."""
+    """Read the release from the package files, and record files that are no valid package or do not match."""
 
-    def said(key: str, read: Callable[[], Release]) -> Release | None:
+    def attempt(key: str, read: Callable[[], Release]) -> Release | None:
         try:
             return read()
         except ValueError as error:
@@ -196,38 +200,40 @@ def _release(check: Check, package: Package) -> Release | None:
         return None
 
     if (wheel := package.wheel) is not None:
-        return said("wheel", lambda: release.of_wheel(wheel))
+        return attempt("wheel", lambda: release.of_wheel(wheel))
     if (deb := package.deb) is None:
         return None
-    made = said("deb", lambda: release.of_deb(deb, release.PROGRAM))
+    deb_release = attempt("deb", lambda: release.of_deb(deb, release.PROGRAM))
     if (agent := package.agent_deb) is not None:
-        other = said("agent_deb", lambda: release.of_deb(agent, release.AGENT))
-        if made and other and made.version != other.version:
-            what = f"is of release {other.version}, and deb of {made.version}"
-            check.problem("agent_deb", f"{what}: name two of one build")
-    return made
+        agent_release = attempt("agent_deb", lambda: release.of_deb(agent, release.AGENT))
+        if deb_release and agent_release and deb_release.version != agent_release.version:
+            what = f"is of release {agent_release.version}, but deb is of {deb_release.version}"
+            check.problem("agent_deb", f"{what}: use packages of one build")
+    return deb_release
 
 
 def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
-    given = check.given.get("hosts", {})
-    if not isinstance(given, dict) or not 0 < len(given) <= MAX_HOSTS:
-        check.problem("hosts", f"must be an object of 1 to {MAX_HOSTS} hosts by name, got {show(given)}")
+    """Decode all hosts, and yield those without problems."""
+    hosts = check.given.get("hosts", {})
+    if not isinstance(hosts, dict) or not 0 < len(hosts) <= MAX_HOSTS:
+        check.problem("hosts", f"must be an object of 1 to {MAX_HOSTS} hosts by name, got {show(hosts)}")
         return
-    for name, value in given.items():
+    for name, value in hosts.items():
         place = f"hosts/{escaped(name)}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            check.problem(place, "must have a name of small letters, digits and - within")
+            check.problem(place, "must have a name of lower-case letters, digits and - within")
         elif not isinstance(value, dict):
             check.problem(place, f"must be an object, got {show(value)}")
         else:
             inner = Check(value, _HOSTS)
-            made = _host(inner, name, common, base)
+            host = _host(inner, name, common, base)
             check.take(place, inner)
-            if made is not None:
-                yield made
+            if host is not None:
+                yield host
 
 
 def _host(check: Check, name: str, common: Ssh, base: Files) -> Host | None:
+    """Decode one host; None if it has problems."""
     roles = _roles(check)
     address = _address(check)
     host = Host(
@@ -246,9 +252,9 @@ def _host(check: Check, name: str, common: Ssh, base: Files) -> Host | None:
     )
     for key, role in _OF_ROLE.items():
         if roles and key in check.given and role not in roles:
-            check.problem(key, f"is for a host with the role {role}: leave it out")
+            check.problem(key, f"is for hosts with the role {role}: remove it")
     if Role.AGENT in roles and "gpus" not in check.given:
-        check.problem("gpus", "is missing: how many cards `nvidia-smi -L` lists there")
+        check.problem("gpus", "is missing: give the number of GPUs that `nvidia-smi -L` lists there")
     return None if check.problems else host
 
 
@@ -258,56 +264,58 @@ def _tls(check: Check, base: Files) -> Tls | None:
     inner = _inner(check, "tls", ("cert", "key"))
     cert, key = (_path(inner, name, base) for name in ("cert", "key"))
     for name in {"cert", "key"} - inner.given.keys():
-        inner.problem(name, "is missing: a file of PEM here")
+        inner.problem(name, "is missing: give a PEM file on this machine")
     check.take("tls", inner)
     return Tls(cert, key) if cert and key else None
 
 
 def _roles(check: Check) -> tuple[Role, ...]:
-    given = check.given.get("roles")
-    if not isinstance(given, list) or not given or set(map(str, given)) - set(Role):
-        known = ", ".join(Role)
-        check.problem("roles", f"must be a list of one or more of {known}, got {show(given)}")
+    names = check.given.get("roles")
+    if not isinstance(names, list) or not names or set(map(str, names)) - set(Role):
+        choices = ", ".join(Role)
+        check.problem("roles", f"must be a list of one or more of {choices}, got {show(names)}")
         return ()
-    return tuple(role for role in Role if role in given)
+    return tuple(role for role in Role if role in names)
 
 
 def _address(check: Check) -> IPv4Address:
-    given = check.given.get("address")
+    text = check.given.get("address")
     try:
-        return IPv4Address(given if isinstance(given, str) else "")
+        return IPv4Address(text if isinstance(text, str) else "")
     except ValueError:
         form = "the IPv4 address at which the other hosts reach it"
-        check.problem("address", f"must be {form}, got {show(given)}")
+        check.problem("address", f"must be {form}, got {show(text)}")
         return IPv4Address(0)
 
 
 def _values(check: Check, key: str, pattern: re.Pattern[str], form: str) -> dict[str, str]:
-    """Values that stand between single quotes in a file of variables."""
-    given = check.strings(key, pattern, form)
-    for name, value in given.items():
+    """Return values for an environment file, in which they are put between single quotes."""
+    values = check.strings(key, pattern, form)
+    for name, value in values.items():
         if is_text(value) and not _VALUE.fullmatch(value):
             check.problem(
                 f"{key}/{escaped(name)}", f"must be one line without a single quote, got {show(value)}"
             )
-    return given
+    return values
 
 
 def _flags(check: Check, role: Role) -> dict[str, str]:
     key = f"{role}_flags"
-    given = _values(check, key, re.compile(r"[a-z][a-z0-9_]*"), "anything but small letters, digits and _")
-    for name in given.keys() & rules.OWN_FLAGS[role]:
-        check.problem(f"{key}/{name}", "is decided by the plan: leave it out")
-    return given
+    flags = _values(
+        check, key, re.compile(r"[a-z][a-z0-9_]*"), "anything but lower-case letters, digits and _"
+    )
+    for name in flags.keys() & rules.OWN_FLAGS[role]:
+        check.problem(f"{key}/{name}", "is set by the plan: remove it")
+    return flags
 
 
 def _options(check: Check) -> str:
-    given = check.given.get("options", "")
-    if not isinstance(given, str) or not _VALUE.fullmatch(given):
-        check.problem("options", f"must be one line without a single quote, got {show(given)}")
+    options = check.given.get("options", "")
+    if not isinstance(options, str) or not _VALUE.fullmatch(options):
+        check.problem("options", f"must be one line without a single quote, got {show(options)}")
         return ""
     try:
-        shlex.split(given)
+        shlex.split(options)
     except ValueError as error:
-        check.problem("options", f"are no words: {error}")
-    return given
+        check.problem("options", f"cannot be split into words: {error}")
+    return options

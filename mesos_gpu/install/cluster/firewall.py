@@ -1,4 +1,4 @@
-"""Who must reach which port of a host, and the rules of nftables that keep others out. Pure."""
+"""Ports of a host with the addresses that may reach them, and nftables rules that drop everything else. Pure."""
 
 import shlex
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from typing import Final
 from mesos_gpu.install.cluster.description import ZOOKEEPER_PORT, Cluster, Host, Role
 
 PATH: Final = "/etc/mesos-gpu/firewall.nft"
-TASKS: Final = "31000-32000"  # as mesos_gpu/install/agent.py offers them
+TASKS: Final = "31000-32000"  # the port range that mesos_gpu/install/agent.py offers
 _TABLE: Final = """\
-# Ports of mesos_gpu: whoever is not named here is kept out. Other ports are not touched.
+# Ports of mesos_gpu: addresses that are not listed here are dropped. Other ports are not touched.
 table inet mesos_gpu
 delete table inet mesos_gpu
 table inet mesos_gpu {
@@ -26,12 +26,12 @@ RULES    }
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Who may reach a port.
+    """Addresses that may reach a port.
 
     Attributes:
-        ports: One TCP port, or FIRST-LAST.
-        who: In words.
-        sources: Addresses and networks; empty: nobody.
+        ports: TCP port, or range FIRST-LAST.
+        who: Description of the clients.
+        sources: Addresses and networks that may connect; none if empty.
     """
 
     ports: str
@@ -40,7 +40,7 @@ class Opening:
 
     @property
     def rules(self) -> str:
-        """What nft(8) reads: connections from elsewhere are dropped."""
+        """Rules for nft(8) that accept these sources and drop other connections."""
         if not self.sources:
             return f"        tcp dport {self.ports} drop\n"
         return (
@@ -50,7 +50,7 @@ class Opening:
 
 
 def api(host: Host) -> tuple[str, str]:
-    """IP and port at which a scheduler listens, as its options say."""
+    """Return IP and port at which a scheduler listens, from its options."""
     words = shlex.split(host.options)
     values = dict(pairwise(words)) | dict(word.split("=", 1) for word in words if "=" in word)
     ip = values.get("--host", "127.0.0.1")
@@ -58,13 +58,13 @@ def api(host: Host) -> tuple[str, str]:
 
 
 def openings(cluster: Cluster, host: Host) -> Iterator[Opening]:
-    """All of a host, by what it does."""
+    """Yield the openings of a host for all of its roles."""
 
     def to(ports: str, who: str, *roles: Role, people: bool = False) -> Opening:
-        addresses = [IPv4Network(each.address) for each in cluster.of(*roles)]
+        addresses = [IPv4Network(host.address) for host in cluster.of(*roles)]
         networks = list(collapse_addresses(cluster.people if people else ()))
-        alone = [each for each in addresses if not any(each.subnet_of(other) for other in networks)]
-        return Opening(ports, who, tuple(str(each).removesuffix("/32") for each in (*alone, *networks)))
+        alone = [address for address in addresses if not any(address.subnet_of(other) for other in networks)]
+        return Opening(ports, who, tuple(str(network).removesuffix("/32") for network in (*alone, *networks)))
 
     zookeeper, master, scheduler, agent = Role
     if zookeeper in host.roles:
@@ -80,5 +80,5 @@ def openings(cluster: Cluster, host: Host) -> Iterator[Opening]:
 
 
 def table(cluster: Cluster, host: Host) -> str:
-    """The rules of a host, as a file that `nft -f` takes, again and again."""
-    return _TABLE.replace("RULES", "".join(each.rules for each in openings(cluster, host)))
+    """Return a host's rules as a file that `nft -f` can load repeatedly."""
+    return _TABLE.replace("RULES", "".join(opening.rules for opening in openings(cluster, host)))

@@ -1,4 +1,4 @@
-"""Secrets of a cluster: chosen once, kept in a directory beside the file that describes it."""
+"""Secrets of a cluster: generated once, and kept in a directory beside the file that describes it."""
 
 import json
 import os
@@ -14,18 +14,18 @@ from mesos_gpu.errors import BadConfiguration, Conflict
 from mesos_gpu.install import secrets as of_mesos
 from mesos_gpu.install.files import HostFile, written
 
-#: USER:PASSWORD by which masters, and schedulers, keep others from what they have in ZooKeeper.
+#: USER:PASSWORD that protects the data of masters, and of schedulers, in ZooKeeper.
 OF_MASTERS: Final = "zookeeper/masters"
 OF_SCHEDULERS: Final = "zookeeper/schedulers"
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The directory; it need not be there yet.
+    """Directory of a cluster's secrets, which may not exist yet.
 
     Attributes:
-        directory: Its owner's alone, mode 0700.
-        roles: Mesos roles of the scheduler, which lists of access name.
+        directory: Path of the directory, mode 0700.
+        roles: Mesos roles of the scheduler, which the access lists name.
     """
 
     directory: Path
@@ -33,24 +33,24 @@ class Kept:
 
     @property
     def is_there(self) -> bool:
-        """Whether secrets have been chosen."""
+        """Whether the secrets have been generated."""
         return self.directory.exists()
 
     def names(self, part: str) -> list[str]:
-        """Paths of the files of one kind of host, as "master/master-acls.json", whether or not they are there."""
+        """Return the secret files of a kind of host (e.g. "master/master-acls.json"), whether or not they exist."""
         files = of_mesos.files(self.roles, tokens=False)
-        names = [each.path[1:] for each in files if not each.is_settings]
+        names = [file.path[1:] for file in files if not file.is_settings]
         return [name for name in names if name.startswith(f"{part}/")]
 
     def text(self, name: str) -> str:
-        """A file of it.
+        """Return the text of a secret file.
 
         Raises:
-            BadConfiguration: It is missing, others could have read it, or it is for other roles.
+            BadConfiguration: The file is missing, readable by others, or made for other roles.
         """
         if not self.is_there:
             raise BadConfiguration(
-                f"{self.directory}: no secrets have been chosen", remedy="mesos-gpu cluster apply"
+                f"{self.directory}: no secrets have been generated", remedy="mesos-gpu cluster apply"
             )
         text = private.read_text(self.directory / name, name)
         if name == "master/master-acls.json":
@@ -58,11 +58,11 @@ class Kept:
         return text
 
     def create(self) -> None:
-        """Choose all secrets. It is there as a whole, or not at all.
+        """Generate all secrets. The directory appears complete or not at all.
 
         Raises:
-            Conflict: Something is there already.
-            OSError: It cannot be written.
+            Conflict: The directory exists already.
+            OSError: The directory cannot be written.
         """
         above = self.directory.parent
         part = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}-", dir=above))  # of mode 0700
@@ -76,7 +76,7 @@ class Kept:
         except OSError as error:
             if self.directory.exists():
                 raise Conflict(
-                    f"{self.directory} is there already", remedy="--secrets names another directory"
+                    f"{self.directory} exists already", remedy="give another directory with --secrets"
                 ) from error
             raise
         finally:
@@ -87,11 +87,11 @@ class Kept:
             (rule,) = json.loads(acls)["register_frameworks"]
             listed = rule["roles"]["values"]
         except (ValueError, KeyError, TypeError):
-            return  # lists of the operator's own
+            return  # access lists that the operator wrote
         if not set(self.roles) <= set(listed):
             raise BadConfiguration(
-                f"{self.directory} is for the role {', '.join(listed)}, and the file is for {', '.join(self.roles)}",
-                remedy="have role: and --mesos-role-of of schedulers' options say the same; or change the lists in "
+                f"{self.directory} is for the role {', '.join(listed)}, but the file is for {', '.join(self.roles)}",
+                remedy="use the same roles in role: and --mesos-role-of of schedulers' options; or change the lists of "
                 f"{self.directory}/master",
             )
 

@@ -1,4 +1,4 @@
-"""What each host of a cluster needs, as data; nothing is done or asked here."""
+"""Plans of what each host of a cluster needs, as data; hosts are neither read nor changed here."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,20 +25,20 @@ from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.install.files import HostFile, of_boot
 
 ARCHIVE: Final = "/usr/lib/mesos-gpu/mesos-gpu-executor.pyz"
-#: Where masters are told the place in ZooKeeper with its password; schedulers: `HA`.
+#: File with the masters' ZooKeeper URL, which contains a password; that of schedulers is `HA`.
 ZK: Final = f"{agent.SECRETS}/zk"
-#: Of schedulers; the authority is also told to those who speak to them.
+#: TLS files of schedulers; the CA certificate is also given to agents.
 CERT, KEY, CA = "/etc/mesos-gpu/server.pem", "/etc/mesos-gpu/server.key", "/etc/mesos-gpu/ca.pem"
 ROOT: Final = "root:root"
-#: Files that the Debian package of the program has, too: scripts/deb.py.
+#: Files that the Debian package mesos-gpu also contains: scripts/deb.py.
 OF_DEB: Final = frozenset(file.path for file in scheduler.files("", "", None) if not file.is_settings)
-#: Likewise of the one of agents.
+#: Files that the Debian package mesos-gpu-agent also contains.
 OF_AGENT_DEB: Final = frozenset(
     [ARCHIVE, *(file.path for file in agent.files(agent.AgentHost("", 0, "v1")) if not file.is_settings)]
 )
 _SCHEDULERS: Final = f"{scheduler.USER}:{scheduler.USER}"
 _MESOS: Final = ("libsasl2-2", "libsasl2-modules", "libstdc++6", "zlib1g")
-#: Debian packages, by what a host does.
+#: Debian packages by role of the host.
 PACKAGES: Final = {
     Role.ZOOKEEPER: ("default-jre-headless", "zookeeper"),
     Role.MASTER: _MESOS,
@@ -50,15 +50,15 @@ _PORTS: Final = {Role.ZOOKEEPER: 2181, Role.MASTER: 5050, Role.AGENT: 5051}
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file of a host.
+    """A file to write on a host.
 
     Attributes:
-        path: Absolute.
-        mode: Of its permissions.
-        owner: As USER:GROUP.
-        data: All of it; None: a secret that has not been chosen.
-        secret: Where the secret is from that it holds, below the directory of secrets or by its own path; "": anybody
-            may see it.
+        path: Absolute path on the host.
+        mode: Permission bits of the file.
+        owner: Owner as USER:GROUP.
+        data: Content; None for a secret that has not been generated.
+        secret: Origin of the secret in it: a path below the directory of secrets, or a path of its own; "" if the
+            content is not secret.
     """
 
     path: str
@@ -69,19 +69,19 @@ class PlannedFile:
 
     @property
     def sha256(self) -> str:
-        """Hexadecimal digest; "" where the text is not known."""
+        """Hexadecimal digest of the content; "" if the content is not known."""
         return "" if self.data is None else hashlib.sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A unit of systemd that is to run.
+    """A systemd unit that must be running.
 
     Attributes:
-        name: With its suffix.
-        address: IP:PORT at which it then listens; "": nowhere that is known.
-        reads: Paths of the files after whose change it is started anew.
-        of_program: Whether it is started anew after another release was installed.
+        name: Unit name with suffix.
+        address: IP:PORT at which the service listens once it runs; "" if not known.
+        reads: Paths of files whose change requires a restart.
+        of_program: Whether installing another release requires a restart.
     """
 
     name: str
@@ -92,17 +92,17 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """All that a host needs, in the order in which it is done.
+    """Requirements of one host.
 
     Attributes:
-        host: Which one.
-        packages: Debian's.
-        program: Whether this package is installed there.
-        users: Name of each user with its line of sysusers.d(5).
-        files: All of them, units, settings and secrets.
-        services: In the order in which they start.
-        openings: Who must reach its ports.
-        number: Of its server of ZooKeeper; 0: it has none.
+        host: Host that the plan is for.
+        packages: Debian packages to install.
+        program: Whether this package is installed on the host.
+        users: System users, each with its line of sysusers.d(5).
+        files: Files to write: units, settings and secrets.
+        services: Services in the order in which they start.
+        openings: Ports with the clients that must reach them.
+        number: Number of its ZooKeeper server; 0 if it has none.
     """
 
     host: Host
@@ -115,7 +115,7 @@ class HostPlan:
     number: int = 0
 
     def commands(self, package: Package) -> Iterator[str]:
-        """What `cluster apply` runs there as root, for who does it by hand: the files come before the last ones."""
+        """Yield the commands that `cluster apply` runs as root, for manual use; files go before systemd's commands."""
         if self.packages:
             yield f"apt-get install -y --no-install-recommends {' '.join(self.packages)}"
         if self.program and package.deb:
@@ -133,7 +133,7 @@ class HostPlan:
 
 
 def brought(package: Package, host: Host) -> frozenset[str]:
-    """Paths of the files that Debian packages bring to a host: they are dpkg's, and nobody else removes them."""
+    """Return the paths of files that Debian packages install on a host: only dpkg may remove them."""
     of_agent = package.agent_deb and Role.AGENT in host.roles
     return (OF_DEB if package.deb else frozenset()) | (OF_AGENT_DEB if of_agent else frozenset())
 
@@ -141,28 +141,28 @@ def brought(package: Package, host: Host) -> frozenset[str]:
 def planned(
     cluster: Cluster, secrets: Kept, record: Record, *, executor: bytes | None = None
 ) -> list[HostPlan]:
-    """Plans of all hosts, in the order in which they are done.
+    """Return the plans of all hosts, in the order in which hosts are installed.
 
     Args:
-        cluster: As it is described.
-        secrets: Those that have been chosen, if they have.
-        record: Of the last apply: servers of ZooKeeper keep their numbers, and those that are new come last; a
-            scheduler that was one of several keeps its place in ZooKeeper.
-        executor: What agents run, mesos-gpu-executor.pyz; None: as this installation has it.
+        cluster: Cluster as its file describes it.
+        secrets: Secrets of the cluster, generated or not.
+        record: Record of the last apply: ZooKeeper servers keep their numbers, and new ones come last; a scheduler
+            that was one of several keeps its place in ZooKeeper.
+        executor: Content of mesos-gpu-executor.pyz for agents; None to build it from this installation.
 
     Raises:
-        BadConfiguration: A value cannot stand in a file of variables, or a secret cannot be read.
+        BadConfiguration: A value cannot be written to an environment file, or a secret cannot be read.
         Unavailable: A package that executors need is not installed here.
     """
     if executor is None:
         needed = any(cluster.of(Role.AGENT)) and not cluster.package.agent_deb
         executor = archive.packed(archive.contents()) if needed else b""
     numbers = record.numbers(cluster.of(Role.ZOOKEEPER))
-    known = record.with_role(Role.ZOOKEEPER)
+    earlier = record.with_role(Role.ZOOKEEPER)
     meets = record.schedulers_meet(cluster)
     hosts = sorted(
         cluster.hosts,
-        key=lambda host: ([*Role].index(host.roles[0]), host.name in numbers and host.name not in known),
+        key=lambda host: ([*Role].index(host.roles[0]), host.name in numbers and host.name not in earlier),
     )
     return [_host(cluster, host, secrets, executor, numbers, meets=meets) for host in hosts]
 
@@ -170,15 +170,18 @@ def planned(
 def _host(
     cluster: Cluster, host: Host, secrets: Kept, executor: bytes, numbers: Mapping[str, int], *, meets: bool
 ) -> HostPlan:
-    made = {role: tuple(_FILES[role](cluster, host, secrets)) for role in host.roles if role in _FILES}
+    """Return the plan of one host, for all of its roles."""
+    files_by_role = {
+        role: tuple(_FILES[role](cluster, host, secrets)) for role in host.roles if role in _FILES
+    }
     if Role.SCHEDULER in host.roles:
-        made[Role.SCHEDULER] = tuple(_of_scheduler(cluster, host, secrets, meets=meets))
+        files_by_role[Role.SCHEDULER] = tuple(_of_scheduler(cluster, host, secrets, meets=meets))
     if Role.ZOOKEEPER in host.roles:
-        made[Role.ZOOKEEPER] = tuple(_of_zookeeper(cluster, host, numbers))
-    files = [each for role in host.roles for each in made[role]]
+        files_by_role[Role.ZOOKEEPER] = tuple(_of_zookeeper(cluster, host, numbers))
+    files = [file for role in host.roles for file in files_by_role[role]]
     if Role.AGENT in host.roles and not cluster.package.agent_deb:
         files.append(PlannedFile(ARCHIVE, 0o644, ROOT, executor))
-    services = [_service(role, host, made[role]) for role in host.roles]
+    services = [_service(role, host, files_by_role[role]) for role in host.roles]
     table = PlannedFile(firewall.PATH, 0o644, ROOT, firewall.table(cluster, host).encode())
     files.append(table)
     packages = [name for role in host.roles for name in PACKAGES[role]]
@@ -195,7 +198,7 @@ def _host(
         tuple(sorted(set(packages))),
         runs and not cluster.package.program,
         tuple(_users(host)),
-        tuple({each.path: each for each in files}.values()),  # secrets that two roles name are one file
+        tuple({file.path: file for file in files}.values()),  # secrets that two roles name are one file
         tuple(services),
         tuple(firewall.openings(cluster, host)),
         numbers.get(host.name, 0),
@@ -213,18 +216,21 @@ def _service(role: Role, host: Host, files: Sequence[PlannedFile]) -> Service:
         "/usr/lib/tmpfiles.d/",
         CERT,
         KEY,
-    )  # a new certificate is taken without a restart
-    reads = tuple(each.path for each in files if not each.path.startswith(apart))
+    )  # new certificates are loaded without a restart
+    reads = tuple(file.path for file in files if not file.path.startswith(apart))
     address = ":".join(firewall.api(host)) if role is Role.SCHEDULER else f"{host.address}:{_PORTS[role]}"
     return Service(f"mesos-gpu-{role}.service", address, reads, role is not Role.ZOOKEEPER)
 
 
 def _of_zookeeper(cluster: Cluster, host: Host, numbers: Mapping[str, int]) -> Iterator[PlannedFile]:
-    servers = {numbers[each.name]: zookeeper.Server(str(each.address)) for each in cluster.of(Role.ZOOKEEPER)}
+    servers = {
+        numbers[server.name]: zookeeper.Server(str(server.address)) for server in cluster.of(Role.ZOOKEEPER)
+    }
     yield from map(_planned, zookeeper.files(servers, numbers[host.name], cluster.heap_mib))
 
 
 def _of_master(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFile]:
+    """Yield the files of a master."""
     masters = len(list(cluster.of(Role.MASTER)))
     described = master.MasterHost(
         str(host.address),
@@ -233,22 +239,26 @@ def _of_master(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedF
         binary=f"{cluster.package.command} mesos master",
         more=host.flags.get(Role.MASTER, {}),
     )
-    for each in map(_planned, master.files(described)):
-        more = _even(cluster) if each.path == master.SETTINGS else b""
-        yield replace(each, data=(each.data or b"") + more)
+    for file in map(_planned, master.files(described)):
+        more = _even(cluster) if file.path == master.SETTINGS else b""
+        yield replace(file, data=(file.data or b"") + more)
     yield from _secrets_of("master", secrets)
     if cluster.zookeeper:
         yield _place(ZK, ROOT, cluster, MESOS_PATH, kept.OF_MASTERS, secrets)
 
 
 def _even(cluster: Cluster) -> bytes:
-    """A remark that has masters started anew when one of three has left: both have the registry as it was written last
-    once they have elected one, so that one of them may leave, too."""
+    """Return a comment for the masters' settings while their number is even; else b"".
+
+    When one of three masters has left, the changed file restarts the others. Once they have elected a leader, both
+    have the latest registry, so that one of them may leave too.
+    """
     masters = [str(host.address) for host in cluster.of(Role.MASTER)]
     return f"# until one more leaves: {', '.join(masters)}\n".encode() if len(masters) % 2 == 0 else b""
 
 
 def _of_agent(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFile]:
+    """Yield the files of an agent."""
     described = agent.AgentHost(
         cluster.master,
         host.gpus,
@@ -258,20 +268,20 @@ def _of_agent(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFi
         ip=str(host.address),
         more=host.flags.get(Role.AGENT, {}),
     )
-    for each in map(_planned, agent.files(described)):
-        # The unit of the Debian package starts another program: ours goes before it.
+    for file in map(_planned, agent.files(described)):
+        # The unit of the Debian package starts another program: the one in /etc takes precedence.
         own = (
-            each.path.replace("/usr/lib/systemd/", "/etc/systemd/")
+            file.path.replace("/usr/lib/systemd/", "/etc/systemd/")
             if cluster.package.agent_deb
-            else each.path
+            else file.path
         )
-        yield replace(each, path=own)
+        yield replace(file, path=own)
     yield from _secrets_of("agent", secrets)
     yield from _authority(cluster)
 
 
 def _of_scheduler(cluster: Cluster, host: Host, secrets: Kept, *, meets: bool) -> Iterator[PlannedFile]:
-    """`meets`: whether it is, or was, one of several."""
+    """Yield the files of a scheduler. `meets`: whether it is, or was, one of several schedulers."""
     tls = host.tls
     options = [
         f"--mesos-credentials {of_mesos.OF_SCHEDULER} --auth token,socket --socket /run/mesos-gpu/api.sock",
@@ -281,8 +291,8 @@ def _of_scheduler(cluster: Cluster, host: Host, secrets: Kept, *, meets: bool) -
         *([f"--role {cluster.role}"] if cluster.role != "*" else []),
         *([host.options] if host.options else []),
     ]
-    made = scheduler.files(cluster.master, cluster.package.command, ARCHIVE, " ".join(options))
-    yield from map(_planned, made)
+    files = scheduler.files(cluster.master, cluster.package.command, ARCHIVE, " ".join(options))
+    yield from map(_planned, files)
     yield _secret(of_mesos.OF_SCHEDULER, _SCHEDULERS, "scheduler/mesos-credentials.json", secrets)
     if meets:
         yield _place(HA, _SCHEDULERS, cluster, SCHEDULER_PATH, kept.OF_SCHEDULERS, secrets)
@@ -304,10 +314,10 @@ def _authority(cluster: Cluster) -> Iterator[PlannedFile]:
 
 
 def _private(path: Path) -> bytes:
-    """The bytes of a file that only its owner can read.
+    """Return the content of a file that only its owner can read.
 
     Raises:
-        BadConfiguration: Others could have read it.
+        BadConfiguration: The file cannot be read, or others could have read it.
     """
     try:
         return private.read(path)
@@ -330,7 +340,7 @@ def _secret(path: str, owner: str, name: str, secrets: Kept) -> PlannedFile:
 
 
 def _place(path: str, owner: str, cluster: Cluster, at: str, name: str, secrets: Kept) -> PlannedFile:
-    """A place in ZooKeeper with the password of who writes there."""
+    """Return a file with a ZooKeeper URL that contains the password for its path."""
     data = None
     if secrets.is_there:
         data = f"zk://{secrets.text(name).strip()}@{cluster.zookeeper}{at}\n".encode()
@@ -338,5 +348,5 @@ def _place(path: str, owner: str, cluster: Cluster, at: str, name: str, secrets:
 
 
 def needs_secrets(plans: Iterable[HostPlan]) -> bool:
-    """Whether a secret has not been chosen."""
+    """Return whether a plan has a file whose secret has not been generated."""
     return any(file.data is None for plan in plans for file in plan.files)

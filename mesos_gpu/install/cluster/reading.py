@@ -1,4 +1,4 @@
-"""A cluster from its file."""
+"""Reader of the file that describes a cluster."""
 
 from pathlib import Path
 
@@ -10,19 +10,21 @@ from mesos_gpu.install.cluster.record import Record
 
 
 def read(file: Path, record: Record) -> Cluster:
-    """The cluster that a file of YAML or JSON describes. `record`: of the last apply.
+    """Return the cluster that a YAML or JSON file describes. `record`: record of the last apply.
 
     Raises:
-        BadFile: It describes none; all that is wrong is told, each with its line.
-        OSError: It cannot be read.
+        BadFile: The description is invalid; the message lists all problems with their lines.
+        OSError: The file cannot be read.
     """
     text = file.read_text(encoding="utf-8", errors="replace")
     value = parse(text, str(file))
     if not isinstance(value, dict):
-        raise BadFile(f"{file} is no object with hosts", remedy="docs/install.md has an example")
-    made = decode(value, file.parent, record)
-    if not isinstance(made, list):
-        return made
+        raise BadFile(f"{file} is not an object with hosts", remedy="see the example in docs/install.md")
+    decoded = decode(value, file.parent, record)
+    if not isinstance(decoded, list):
+        return decoded
     line_of = lines_of(text)
-    lines = "\n".join(f"  {placed(line_of, problem.path, problem.reason)}" for problem in made)
-    raise BadFile(f"{file} describes no cluster:\n{lines}", remedy="correct the file; docs/install.md")
+    lines = "\n".join(f"  {placed(line_of, problem.path, problem.reason)}" for problem in decoded)
+    raise BadFile(
+        f"{file} does not describe a valid cluster:\n{lines}", remedy="correct the file; docs/install.md"
+    )

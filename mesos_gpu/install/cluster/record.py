@@ -1,4 +1,4 @@
-"""What the last apply left on hosts: kept beside the secrets, so that what leaves the file can be taken away."""
+"""Record of what the last apply left on hosts, kept beside the secrets, so that it can be removed later."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from mesos_gpu.install.cluster.description import HA, Cluster, Host, Role
 NAME: Final = "applied.json"
 _VERSION: Final = 1
 _MAX_BYTES: Final = 64 << 20
-#: Where files of ours are; nothing else is ever removed from a host.
+#: Paths of files that this program writes; nothing else is ever removed from a host.
 _OURS: Final = re.compile(
     r"(/etc/mesos-gpu/|/usr/lib/mesos-gpu/|/var/lib/mesos-gpu-zookeeper/|/etc/logrotate\.d/mesos-gpu-"
     r"|/usr/lib/(tmpfiles|sysusers)\.d/mesos-gpu-|/(etc|usr/lib)/systemd/system/mesos-gpu-)[\w./-]+"
@@ -31,11 +31,11 @@ class Remembered:
     """A host as it was applied.
 
     Attributes:
-        host: Its name, address, roles, and how it is reached.
-        files: Paths of the files that it was given.
-        units: Services that it was given.
-        program: How the program came there, "deb" or "wheel"; "": it was there, or it has none.
-        number: Of its server of ZooKeeper; 0: it has none.
+        host: Name, address, roles and SSH settings.
+        files: Paths of the files that were written.
+        units: Services that were installed.
+        program: Package by which the program was installed, "deb" or "wheel"; "" if it was not installed by apply.
+        number: Number of its ZooKeeper server; 0 if it has none.
     """
 
     host: Host
@@ -45,7 +45,7 @@ class Remembered:
     number: int = 0
 
     def and_also(self, other: "Remembered") -> "Remembered":
-        """The other description of the host, with what this one was given, too."""
+        """Return the other description of this host, with the files, units and roles of both."""
         roles = tuple(role for role in Role if role in {*self.host.roles, *other.host.roles})
         host = Host(other.host.name, other.host.address, roles, other.host.ssh)
         return Remembered(
@@ -82,60 +82,68 @@ class _Document:
 
 
 class Record:
-    """All hosts that were applied, by name. It is written as a whole after each change."""
+    """Record of all hosts that were applied, by name. Each change rewrites the file as a whole.
+
+    Args:
+        file: File of the record, readable by its owner only.
+        hosts: Hosts at the beginning.
+    """
 
     def __init__(self, file: Path, hosts: Mapping[str, Remembered]) -> None:
-        """`file`: where it is kept, its owner's alone."""
         self._file = file
         self.hosts = dict(hosts)
 
     def with_role(self, role: Role) -> list[str]:
-        """Names of the hosts that had a role."""
-        return [name for name, each in self.hosts.items() if role in each.host.roles]
+        """Return the names of hosts that had a role."""
+        return [name for name, entry in self.hosts.items() if role in entry.host.roles]
 
     def schedulers_meet(self, cluster: Cluster) -> bool:
-        """Whether there are several schedulers, or one that stays was one of several: its state goes with a log in
-        ZooKeeper, by which it knows whether it is the newest."""
+        """Return whether schedulers meet in ZooKeeper: there are several, or one that stays was one of several.
+
+        The latter's state belongs to a log in ZooKeeper, by which it knows whether its state is the newest.
+        """
         if len(list(cluster.of(Role.SCHEDULER))) > 1:
             return True
-        had = (self.hosts.get(host.name) for host in cluster.of(Role.SCHEDULER))
-        return bool(cluster.zookeeper) and any(each is not None and HA in each.files for each in had)
+        entries = (self.hosts.get(host.name) for host in cluster.of(Role.SCHEDULER))
+        return bool(cluster.zookeeper) and any(entry is not None and HA in entry.files for entry in entries)
 
     def numbers(self, servers: Iterable[Host]) -> dict[str, int]:
-        """A number for each server of ZooKeeper by the name of its host: the one that it had, or the lowest that is
-        free, in the order of names."""
+        """Return the number of each ZooKeeper server by host name.
+
+        A server keeps its number; new servers get the lowest free numbers in the order of their names.
+        """
         names = sorted(host.name for host in servers)
-        made = {name: n for name in names if (n := self.hosts[name].number if name in self.hosts else 0)}
-        free = iter(sorted({*range(1, len(names) + len(made) + 1)} - {*made.values()}))
-        return {name: made.get(name) or next(free) for name in names}
+        numbers = {name: n for name in names if (n := self.hosts[name].number if name in self.hosts else 0)}
+        free = iter(sorted({*range(1, len(names) + len(numbers) + 1)} - {*numbers.values()}))
+        return {name: numbers.get(name) or next(free) for name in names}
 
-    def add(self, each: Remembered) -> None:
-        """Remember what a host is about to be given, beside what it has."""
-        before = self.hosts.get(each.host.name)
-        self._put(each.host.name, before.and_also(each) if before else each)
+    def add(self, host: Remembered) -> None:
+        """Record what a host is about to be given, in addition to what it has."""
+        before = self.hosts.get(host.host.name)
+        self._put(host.host.name, before.and_also(host) if before else host)
 
-    def settle(self, each: Remembered) -> None:
-        """Remember that a host has this, and nothing else any more."""
-        self._put(each.host.name, each)
+    def settle(self, host: Remembered) -> None:
+        """Record exactly what a host has now; earlier entries of this host are dropped."""
+        self._put(host.host.name, host)
 
     def forget(self, name: str) -> None:
-        """Remember nothing of a host."""
+        """Remove a host from the record."""
         if self.hosts.pop(name, None) is not None:
             self._write()
 
-    def _put(self, name: str, each: Remembered) -> None:
-        if self.hosts.get(name) != each:
-            self.hosts[name] = each
+    def _put(self, name: str, remembered: Remembered) -> None:
+        if self.hosts.get(name) != remembered:
+            self.hosts[name] = remembered
             self._write()
 
     def _write(self) -> None:
-        entries = {name: _entry(each) for name, each in self.hosts.items()}
+        entries = {name: _entry(remembered) for name, remembered in self.hosts.items()}
         text = json.dumps({"version": _VERSION, "hosts": entries}, indent=1) + "\n"
         private.write(self._file, text.encode())
 
 
 def read(directory: Path) -> Record:
-    """What was applied with the secrets of a directory; nothing, if there is no record.
+    """Read the record beside the secrets in a directory; it is empty if there is no file.
 
     Raises:
         BadConfiguration: The record is damaged, or others could have changed it.
@@ -146,45 +154,47 @@ def read(directory: Path) -> Record:
     try:
         document = msgspec.json.decode(private.read(file, most_bytes=_MAX_BYTES), type=_Document)
         if document.version != _VERSION:
-            raise ValueError(f"it is of version {document.version}, and this program writes {_VERSION}")
-        return Record(file, {name: _remembered(name, each) for name, each in document.hosts.items()})
+            raise ValueError(f"its version is {document.version}, this program supports {_VERSION}")
+        return Record(file, {name: _remembered(name, entry) for name, entry in document.hosts.items()})
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise BadConfiguration(
             f"{file}: {error}",
-            remedy="bring back a copy; or move it away: hosts that left are not known then",
+            remedy="restore a copy; or move the file away: surplus on hosts is then not found",
         ) from error
 
 
-def _entry(each: Remembered) -> dict[str, object]:
-    ssh = each.host.ssh
+def _entry(remembered: Remembered) -> dict[str, object]:
+    """Return the JSON object of a host for the file of the record."""
+    ssh = remembered.host.ssh
     return {
-        "address": str(each.host.address),
-        "roles": list(each.host.roles),
-        "files": list(each.files),
-        "units": list(each.units),
+        "address": str(remembered.host.address),
+        "roles": list(remembered.host.roles),
+        "files": list(remembered.files),
+        "units": list(remembered.units),
         "host": ssh.host,
         "user": ssh.user,
         "port": ssh.port,
         "identity": str(ssh.identity.absolute()) if ssh.identity else "",
         "known_hosts": str(ssh.known_hosts.absolute()) if ssh.known_hosts else "",
         "options": dict(ssh.options),
-        "program": each.program,
-        "number": each.number,
+        "program": remembered.program,
+        "number": remembered.number,
     }
 
 
-def _remembered(name: str, each: _Entry) -> Remembered:
-    if strange := [path for path in each.files if not _OURS.fullmatch(path) or ".." in path.split("/")]:
-        raise ValueError(f"{name}: {strange[0]} is no file of this program")
-    if strange := [unit for unit in each.units if not _UNIT.fullmatch(unit)]:
-        raise ValueError(f"{name}: {strange[0]} is no service of this program")
+def _remembered(name: str, entry: _Entry) -> Remembered:
+    """Return the host of an entry, unless the entry has paths or units of other programs."""
+    if strange := [path for path in entry.files if not _OURS.fullmatch(path) or ".." in path.split("/")]:
+        raise ValueError(f"{name}: {strange[0]} is not a file of this program")
+    if strange := [unit for unit in entry.units if not _UNIT.fullmatch(unit)]:
+        raise ValueError(f"{name}: {strange[0]} is not a service of this program")
     ssh = Ssh(
-        each.host,
-        each.user,
-        each.port,
-        Path(each.identity) if each.identity else None,
-        Path(each.known_hosts) if each.known_hosts else None,
-        each.options,
+        entry.host,
+        entry.user,
+        entry.port,
+        Path(entry.identity) if entry.identity else None,
+        Path(entry.known_hosts) if entry.known_hosts else None,
+        entry.options,
     )
-    host = Host(name, IPv4Address(each.address), tuple(role for role in Role if role in each.roles), ssh)
-    return Remembered(host, tuple(each.files), tuple(each.units), each.program, each.number)
+    host = Host(name, IPv4Address(entry.address), tuple(role for role in Role if role in entry.roles), ssh)
+    return Remembered(host, tuple(entry.files), tuple(entry.units), entry.program, entry.number)

@@ -1,4 +1,4 @@
-"""What a file that is to be installed says of itself: a Debian package, a wheel."""
+"""Releases of package files: Debian packages and wheels."""
 
 import io
 import lzma
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-#: Names of Debian packages that `make deb` builds.
+#: Names of the Debian packages that `make deb` builds.
 PROGRAM, AGENT = "mesos-gpu", "mesos-gpu-agent"
 _MAGIC: Final = b"!<arch>\n"
 _HEADER: Final = 60  # bytes before each member of an archive of ar(5)
-_MAX_BYTES: Final = 1 << 20  # of what describes a package
+_MAX_BYTES: Final = 1 << 20  # of a member that describes a package
 _WHEEL: Final = re.compile(r"mesos_gpu-([0-9][\w.+!]*)-py3-none-any\.whl")
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A file of a release.
+    """Release of a package file.
 
     Attributes:
-        name: Of the package.
-        version: Its release.
-        architecture: Debian's name of the machine that it is for, as "amd64"; "all": of any.
-        depends: Debian packages that it needs, as Debian writes them; "": it does not say.
+        name: Name of the package.
+        version: Version of the release.
+        architecture: Architecture in Debian's terms, such as "amd64"; "all" for any.
+        depends: Dependencies in Debian's syntax; "" if none are given.
     """
 
     name: str
@@ -35,10 +35,10 @@ class Release:
 
 
 def of_wheel(path: Path) -> Release:
-    """What the name of a wheel says.
+    """Return the release that the name of a wheel gives.
 
     Raises:
-        ValueError: It is none of ours; the message says what it should be.
+        ValueError: The file is not a wheel of this program; the message has the expected form.
     """
     if (named := _WHEEL.fullmatch(path.name)) is None:
         raise ValueError(f"must be mesos_gpu-VERSION-py3-none-any.whl of `make wheel`, got {path.name}")
@@ -46,54 +46,56 @@ def of_wheel(path: Path) -> Release:
 
 
 def of_deb(path: Path, name: str) -> Release:
-    """What a Debian package says.
+    """Return the release that the control file of a Debian package gives.
 
     Args:
-        path: Of the file.
-        name: That the package must have.
+        path: Path of the package.
+        name: Expected package name.
 
     Raises:
-        ValueError: It is no such package, or another; the message says which.
-        OSError: It cannot be read.
+        ValueError: The file is not a Debian package, or is another package; the message says which.
+        OSError: The file cannot be read.
     """
-    wanted = f"must be the package {name} of `make deb`, a file that ends in .deb"
+    expected = f"must be the package {name} of `make deb`, a file that ends in .deb"
     try:
         with path.open("rb") as file:
             text = _control(file)
     except (ValueError, tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ValueError(f"{wanted}; {path.name} is no Debian package: {error}") from error
-    said = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line and line[0] != " ")
-    if said.get("Package") != name:
-        raise ValueError(f"{wanted}; {path.name} has {said.get('Package', 'no name')}")
-    if missing := {"Version", "Architecture"} - said.keys():
-        raise ValueError(f"{wanted}; {path.name} says no {' and no '.join(sorted(missing))}")
-    return Release(name, said["Version"], said["Architecture"], said.get("Depends", ""))
+        raise ValueError(f"{expected}; {path.name} is not a Debian package: {error}") from error
+    control = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line and line[0] != " ")
+    if control.get("Package") != name:
+        raise ValueError(f"{expected}; {path.name} has {control.get('Package', 'no name')}")
+    if missing := {"Version", "Architecture"} - control.keys():
+        raise ValueError(f"{expected}; {path.name} has no {' and no '.join(sorted(missing))}")
+    return Release(name, control["Version"], control["Architecture"], control.get("Depends", ""))
 
 
 def _control(file: IO[bytes]) -> str:
-    """The file `control` of a package.
+    """Return the text of the control file of a Debian package.
 
     Raises:
-        ValueError: There is none.
-        TarError: As tarfile.
+        ValueError: The package has no control file.
+        TarError: The control archive cannot be read.
     """
     for member, data in _members(file):
         if member.startswith("control.tar"):
             with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-                for each in archive:
-                    if each.name.removeprefix("./") == "control" and (opened := archive.extractfile(each)):
+                for member_info in archive:
+                    if member_info.name.removeprefix("./") == "control" and (
+                        opened := archive.extractfile(member_info)
+                    ):
                         return opened.read(_MAX_BYTES).decode()
-    raise ValueError("it has no control")
+    raise ValueError("it has no control file")
 
 
 def _members(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of what is in an archive of ar(5), up to what is longer than a description can be.
+    """Yield name and content of the members of an ar(5) archive, up to the first that is larger than `_MAX_BYTES`.
 
     Raises:
-        ValueError: It is no such archive.
+        ValueError: The file is not an ar archive.
     """
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError("it is no archive of ar")
+        raise ValueError("it is not an ar archive")
     while len(header := file.read(_HEADER)) == _HEADER:
         size = int(header[48:58])
         if size > _MAX_BYTES:

@@ -1,4 +1,4 @@
-"""What is taken from hosts that are no longer in the file, or have a role less. Pure."""
+"""Removal of files, services and programs from hosts that left the file, or lost a role. Pure."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from mesos_gpu.model.words import counted
 AGENT_UNIT: Final = "mesos-gpu-agent.service"
 MASTER_UNIT: Final = "mesos-gpu-master.service"
 ZOOKEEPER_UNIT: Final = "mesos-gpu-zookeeper.service"
-#: Stopped in this order: who needs others goes before them.
+#: Order in which units are stopped: a service before the services that it needs.
 _ORDER: Final = (
     AGENT_UNIT, "mesos-gpu-scheduler.service", MASTER_UNIT, ZOOKEEPER_UNIT, "mesos-gpu-firewall.service",
 )  # fmt: skip
@@ -22,15 +22,15 @@ _ORDER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What is taken from one host.
+    """Files, services and programs to remove from one host.
 
     Attributes:
-        host: As it was applied.
-        is_whole: Whether nothing of ours stays there.
-        units: To be stopped and disabled, in this order.
-        files: Paths to be removed.
-        program: How the program came there that is removed, "deb" or "wheel"; "": none is.
-        remains: What the host still has; None: nothing.
+        host: Host as it was applied.
+        is_whole: Whether nothing of this program stays there.
+        units: Units to stop and disable, in this order.
+        files: Paths to remove.
+        program: Package to remove, "deb" or "wheel"; "" if the program stays.
+        remains: Record entry of what the host keeps; None if it keeps nothing.
     """
 
     host: Host
@@ -41,30 +41,30 @@ class Removal:
     remains: Remembered | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do there."""
+        """Return whether there is anything to remove."""
         return bool(self.units or self.files or self.program)
 
     @property
     def drains(self) -> bool:
-        """Whether tasks may run there that have to go elsewhere first."""
+        """Whether an agent is removed, whose tasks have to move first."""
         return AGENT_UNIT in self.units
 
     def lines(self) -> Iterator[str]:
-        """All of it, in words."""
+        """Yield a description of each step."""
         if self.drains:
-            yield "drain it: what runs there goes elsewhere"
+            yield "drain it: its tasks are moved"
         yield from (f"stop and disable {unit}" for unit in self.units)
         if MASTER_UNIT in self.units:
             yield "remove its copy of the registry: the other masters have it"
         if ZOOKEEPER_UNIT in self.units:
-            yield "remove its copy of what ZooKeeper keeps"
+            yield "remove its copy of ZooKeeper's data"
         yield from (f"remove {path}" for path in self.files)
         if self.program:
             yield "remove mesos_gpu"
 
 
 def remembered(plan: HostPlan, cluster: Cluster) -> Remembered:
-    """A host as its plan leaves it."""
+    """Return the record entry of a host that matches its plan."""
     host = plan.host
     way = "deb" if cluster.package.deb else "wheel"
     return Remembered(
@@ -77,16 +77,16 @@ def remembered(plan: HostPlan, cluster: Cluster) -> Remembered:
 
 
 def removals(record: Record, cluster: Cluster, plans: Sequence[HostPlan]) -> list[Removal]:
-    """What was applied and is not planned any more, of all hosts: agents first, servers of ZooKeeper last."""
-    wanted = {plan.host.name: remembered(plan, cluster) for plan in plans}
-    made = []
+    """Return what was applied to hosts and is not planned any more: agents first, ZooKeeper servers last."""
+    planned = {plan.host.name: remembered(plan, cluster) for plan in plans}
+    removals = []
     for name, had in record.hosts.items():
-        has = wanted.get(name)
+        has = planned.get(name)
         units, files = {*had.units}, list(had.files)
         if has is not None:
             units -= {*has.units}
-            kept = {*has.files} | brought(cluster.package, has.host)
-            files = [path for path in files if path not in kept]
+            remaining = {*has.files} | brought(cluster.package, has.host)
+            files = [path for path in files if path not in remaining]
         removal = Removal(
             had.host,
             has is None,
@@ -96,14 +96,17 @@ def removals(record: Record, cluster: Cluster, plans: Sequence[HostPlan]) -> lis
             has,
         )
         if removal or removal.is_whole:
-            made.append(removal)
-    return sorted(made, key=lambda each: (_ORDER.index(each.units[0]) if each.units else 0, each.host.name))
+            removals.append(removal)
+    return sorted(
+        removals,
+        key=lambda removal: (_ORDER.index(removal.units[0]) if removal.units else 0, removal.host.name),
+    )
 
 
 def still_there(removal: Removal, seen: Survey) -> Removal:
-    """The part of a removal that its host still has.
+    """Return the part of a removal that its host still has.
 
-    A service is ended as a whole, or not at all: one that was stopped by hand leaves things behind, too.
+    If any of the files or services are left, all services are removed: one that was stopped by hand leaves data too.
     """
     files = tuple(path for path in removal.files if path in seen.files)
     left = files or {*removal.units} & (seen.active | seen.enabled)
@@ -116,29 +119,29 @@ def still_there(removal: Removal, seen: Survey) -> Removal:
 
 
 def leaving(record: Record, cluster: Cluster, role: Role) -> tuple[list[str], list[str]]:
-    """Names of hosts that had a role and have it no more, and of those that go on to have it."""
+    """Return the names of hosts that lose a role, and of hosts that keep it."""
     has = {host.name for host in cluster.of(role)}
     had = record.with_role(role)
     return [name for name in had if name not in has], [name for name in had if name in has]
 
 
 def see_quorums(record: Record, cluster: Cluster, running: Collection[tuple[str, Role]]) -> None:
-    """See that what masters, servers of ZooKeeper and schedulers have agreed on is kept by those that stay.
+    """Check that hosts that stay have all state that masters, ZooKeeper servers and schedulers agreed on.
 
     Args:
-        record: Of the last apply.
-        cluster: As it is to be.
-        running: Names of hosts with a role that runs there now: of those that stay.
+        record: Record of the last apply.
+        cluster: Cluster as it will be.
+        running: Host names with a role that runs there now, of hosts that stay.
 
     Raises:
-        BadConfiguration: It might be lost.
+        BadConfiguration: The state might be lost.
     """
     for role in (Role.ZOOKEEPER, Role.MASTER):
         gone, stay = leaving(record, cluster, role)
         if not gone or not any(cluster.of(role)):
             continue
         total = len(gone) + len(stay)
-        most = total // 2  # whoever agrees is a majority, so one of those that stay has it
+        most = total // 2  # every agreement is by a majority, so at least one host that stays has it
         if not stay or len(gone) > most:
             raise BadConfiguration(
                 f"{counted(len(gone), 'host')} of {total} with the role {role} would leave at once "
@@ -150,17 +153,17 @@ def see_quorums(record: Record, cluster: Cluster, running: Collection[tuple[str,
             raise BadConfiguration(
                 f"{', '.join(gone)} would leave with the role {role} while it does not run on {', '.join(down)}: "
                 "what they have agreed on may be nowhere else",
-                remedy=f"have it run on {', '.join(down)} first",
+                remedy=f"start it on {', '.join(down)} first",
             )
     gone, stay = leaving(record, cluster, Role.SCHEDULER)
     if gone and not stay and any(cluster.of(Role.SCHEDULER)):
         raise BadConfiguration(
             f"the scheduler's state is on {', '.join(gone)}, which would leave, and on no host that stays",
-            remedy="have the old and the new one for a while, with a copy of the state: docs/high-availability.md",
+            remedy="run both schedulers for a while, the new one with a copy of the state: docs/high-availability.md",
         )
 
 
 def _fewer(most: int, role: Role) -> str:
     if most:
         return f"let at most {counted(most, 'host')} leave, apply, and then the next"
-    return f"a {role} that is alone cannot be replaced: have three, apply, and then let it leave"
+    return f"a single {role} cannot be replaced: use three, apply, and then let it leave"

@@ -1,4 +1,4 @@
-"""What must hold between the hosts of a cluster, so that it can come up and outlive a failure. Pure."""
+"""Rules between the hosts of a cluster, so that it can start and survive a failure. Pure."""
 
 import shlex
 from collections import Counter
@@ -10,7 +10,7 @@ from mesos_gpu.install.cluster.description import Cluster, Role
 from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.wire.checking import Problem
 
-#: Flags that no file may change: where a host is, whom it believes, what is kept.
+#: Flags that the file may not set: addresses, credentials and storage.
 OWN_FLAGS: Final[Mapping[Role, frozenset[str]]] = {
     Role.MASTER: frozenset({"ip", "hostname", "port", "zk", "quorum", "registry", "work_dir", *master.AUTHENTICATION}),
     Role.AGENT: frozenset({
@@ -19,7 +19,7 @@ OWN_FLAGS: Final[Mapping[Role, frozenset[str]]] = {
     }),
 }  # fmt: skip
 
-#: Options of `mesos-gpu scheduler` that are the plan's.
+#: Options of `mesos-gpu scheduler` that the plan sets.
 OWN_OPTIONS: Final = frozenset({
     "--executor-archive", "--ha", "--journal", "--master", "--mesos-credentials", "--role", "--socket",
     "--state", "--user",
@@ -28,7 +28,7 @@ _OF_TLS: Final = {"--tls-cert", "--tls-key", "--insecure-plain-http"}
 
 
 def faults(cluster: Cluster, record: Record) -> Iterator[Problem]:
-    """All that is wrong. `record`: of the last apply."""
+    """Yield all violated rules. `record`: record of the last apply."""
     yield from _addresses(cluster)
     counts = Counter(role for host in cluster.hosts for role in host.roles)
     yield from _numbers(counts)
@@ -42,14 +42,14 @@ def _addresses(cluster: Cluster) -> Iterator[Problem]:
     for host in cluster.hosts:
         place = f"/hosts/{host.name}/address"
         if other := seen.get(host.address):
-            yield Problem(place, f"{host.address} is that of {other}, too: give each host its own")
+            yield Problem(place, f"{host.address} is also the address of {other}: give each host its own")
         seen[host.address] = host.name
         if (
             host.address.is_unspecified
             or host.address.is_multicast
             or (host.address.is_loopback and not alone)
         ):
-            yield Problem(place, f"must be one at which the others reach it, got {host.address}")
+            yield Problem(place, f"must be an address at which the other hosts reach it, got {host.address}")
 
 
 def _numbers(counts: Mapping[Role, int]) -> Iterator[Problem]:
@@ -62,12 +62,12 @@ def _numbers(counts: Mapping[Role, int]) -> Iterator[Problem]:
 
 
 def _even_numbers(cluster: Cluster, record: Record) -> Iterator[Problem]:
-    """An even number is on the way from one more to one less: hosts leave one after the other."""
+    """Yield roles with an even number of hosts, unless hosts are leaving one after the other."""
     for role in (Role.MASTER, Role.ZOOKEEPER):
         names = {host.name for host in cluster.of(role)}
         if names and len(names) % 2 == 0 and not names <= {*record.with_role(role)}:
-            text = f"has {len(names)} hosts with the role {role}; an even number bears no more failures"
-            yield Problem("/hosts", f"{text}: have {len(names) - 1} or {len(names) + 1}")
+            text = f"has {len(names)} hosts with the role {role}; an even number tolerates no more failures"
+            yield Problem("/hosts", f"{text}: use {len(names) - 1} or {len(names) + 1}")
 
 
 def _options(cluster: Cluster, record: Record) -> Iterator[Problem]:
@@ -77,7 +77,7 @@ def _options(cluster: Cluster, record: Record) -> Iterator[Problem]:
         place = f"/hosts/{host.name}/options"
         own = OWN_OPTIONS | (_OF_TLS if host.tls else set()) | ({"--ha-cacert"} if cluster.ca else set())
         for name in sorted(names & own):
-            yield Problem(place, f"have {name}, which is decided by the plan: leave it out")
+            yield Problem(place, f"have {name}, which is set by the plan: remove it")
         if meets and "--host" not in names:
             what = "lack --host ADDRESS, and tls: or --insecure-plain-http"
-            yield Problem(place, f"{what}: schedulers, of which one leads, send requests on to it")
+            yield Problem(place, f"{what}: standby schedulers forward requests to the leader")

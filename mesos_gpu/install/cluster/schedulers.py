@@ -1,4 +1,4 @@
-"""What a cluster's schedulers are asked, on their own hosts, where root is known by the Unix socket."""
+"""Requests to the schedulers of a cluster, run on their hosts over the Unix socket, which authenticates root."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from mesos_gpu.install.cluster.survey import SOCKET
 
 REASON: Final = "it leaves the cluster"
 _ASK_S: Final = 60.0
-_EACH_S: Final = 2.0  # between two looks
+_EACH_S: Final = 2.0  # between two polls
 _NOT_FOUND: Final = 66  # exit status of mesos-gpu
 
 
@@ -22,34 +22,37 @@ class NotDrained(MesosGpuError):
 
 
 class Schedulers:
-    """All of a cluster: who stands by asks the one that leads."""
+    """Schedulers of a cluster; a standby forwards requests to the leader.
+
+    Args:
+        cluster: Cluster as its file describes it.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
-        """`cluster`: as it is described."""
         self.hosts = list(cluster.of(Role.SCHEDULER))
         self._program = cluster.package.command
 
     def drain(self, host: Host, deadline_s: float) -> bool:
-        """Keep new work off an agent's host, and have what still runs there after a time start elsewhere.
+        """Cordon an agent's host, and move its tasks elsewhere after a deadline.
 
         Args:
-            host: Of the agent.
-            deadline_s: That time.
+            host: Host of the agent.
+            deadline_s: Seconds that tasks may still run there.
 
         Returns:
-            Whether the scheduler knows that agent at all.
+            Whether the scheduler knows an agent on this host.
 
         Raises:
-            Unavailable: No scheduler does it.
+            Unavailable: No scheduler accepted the request.
         """
         words = ("node", "drain", str(host.address), "--reason", REASON, "--deadline", f"{deadline_s:.0f}s")
         return self._ask(*words) is not None
 
     def undrain(self, host: Host) -> None:
-        """Let a host of that address come back without a drain.
+        """Lift the drain from a host's address, so that a later agent there starts without it.
 
         Raises:
-            Unavailable: No scheduler does it.
+            Unavailable: No scheduler accepted the request.
         """
         self._ask("node", "undrain", str(host.address))
 
@@ -57,15 +60,15 @@ class Schedulers:
         """Wait until no task runs on an agent's host.
 
         Raises:
-            NotDrained: Some still do.
-            Unavailable: No scheduler says.
+            NotDrained: Tasks still run there after `timeout_s`.
+            Unavailable: No scheduler answered.
         """
         until = time.monotonic() + timeout_s
         while tasks := self._tasks(host):
             if time.monotonic() > until:
                 raise NotDrained(
                     f"{host.name}: {tasks} tasks still run there",
-                    remedy="look at `mesos-gpu tasks`; then apply again: the host stays drained",
+                    remedy="see `mesos-gpu tasks`; then apply again: the host stays drained",
                 )
             time.sleep(_EACH_S)
 
@@ -75,58 +78,59 @@ class Schedulers:
         return sum(int(node["tasks"]) for node in nodes if node["hostname"] == str(host.address))
 
     def await_leader(self, timeout_s: float) -> str:
-        """Wait until one leads, and reaches Mesos' master that leads; the name of its host.
+        """Wait until one scheduler leads and is connected to the leading master. Return the name of its host.
 
         Raises:
-            Unavailable: None does; what they say is told.
+            Unavailable: There is no such scheduler after `timeout_s`; the message has the state of each.
         """
         until = time.monotonic() + timeout_s
         while True:
-            told = {host.name: self._status(host) for host in self.hosts}
-            leaders = [name for name, (leads, _) in told.items() if leads]
+            statuses = {host.name: self._status(host) for host in self.hosts}
+            leaders = [name for name, (leads, _) in statuses.items() if leads]
             if len(leaders) == 1:
                 return leaders[0]
             if time.monotonic() > until:
-                said = "; ".join(f"{name}: {words}" for name, (_, words) in told.items())
+                details = "; ".join(f"{name}: {words}" for name, (_, words) in statuses.items())
                 raise Unavailable(
-                    f"no scheduler leads: {said}", remedy="look at /var/log/mesos-gpu/scheduler.log there"
+                    f"no scheduler leads: {details}", remedy="see /var/log/mesos-gpu/scheduler.log there"
                 )
             time.sleep(_EACH_S)
 
     def _status(self, host: Host) -> tuple[bool, str]:
-        """Whether a host's scheduler leads and reaches Mesos, and in words why not."""
+        """Return whether a host's scheduler leads and is connected to Mesos, and a description of its state."""
         done = self._run(host, ("leader", "--json"))
         if done is None or done[0]:
             return False, done[1].strip()[-500:] if done else "it is not reached"
-        told = _document(done[1])
-        if not told["leads"]:
-            return False, "it stands by"
+        leader = _document(done[1])
+        if not leader["leads"]:
+            return False, "it is on standby"
         code, output = self._run(host, ("status", "--json")) or (1, "")
         if code or not _document(output).get("connected"):
-            return False, "it leads, and does not reach Mesos' master"
+            return False, "it leads, but is not connected to the Mesos master"
         return True, "it leads"
 
     def _ask(self, *words: str) -> str | None:
-        """What a command prints on the first of the hosts that answers; None: what it names is not known.
+        """Return the output of a command on the first host that answers; None if the command's target is not known.
 
         Raises:
-            Unavailable: None does; what they say is told.
+            Unavailable: The command failed on all hosts; the message has their output.
         """
-        said = []
+        failures = []
         for host in self.hosts:
             done = self._run(host, words)
             if done is not None and done[0] == _NOT_FOUND:
                 return None
             if done is not None and done[0] == 0:
                 return done[1]
-            said.append(f"{host.name}: {done[1].strip()[-500:] if done else 'it is not reached'}")
+            failures.append(f"{host.name}: {done[1].strip()[-500:] if done else 'it is not reached'}")
         raise Unavailable(
-            f"no scheduler does `mesos-gpu {' '.join(words[:2])}`: {'; '.join(said) or 'there is none'}",
-            remedy="have one run, and apply again",
+            f"no scheduler could run `mesos-gpu {' '.join(words[:2])}`: "
+            f"{'; '.join(failures) or 'the cluster has no scheduler'}",
+            remedy="start a scheduler, and apply again",
         )
 
     def _run(self, host: Host, words: Sequence[str]) -> tuple[int, str] | None:
-        """Exit status and output of a command on a host; None: it is not reached."""
+        """Return exit status and output of a command on a host; None if the host cannot be reached."""
         command = [self._program, "--url", f"unix:{SOCKET}", *words]
         try:
             done = host.ssh.run('exec "$@"', command, timeout_s=_ASK_S)
@@ -136,6 +140,6 @@ class Schedulers:
 
 
 def _document(text: str) -> dict[str, Any]:
-    """The JSON object that a command prints, after what it may say before."""
-    made, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
-    return dict(made)
+    """Return the JSON object that a command prints, without text before it."""
+    document, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
+    return dict(document)

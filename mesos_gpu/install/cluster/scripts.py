@@ -1,11 +1,11 @@
-"""What is run on hosts as root: scripts of sh. Each does its part as a whole, or says why not."""
+"""Shell scripts that are run on hosts as root. Each completes its part, or fails with a message."""
 
 from typing import Final
 
 from mesos_gpu.install.cluster.survey import MARK
 
 _AGENT: Final = "mesos-gpu-agent.service"
-#: At most one of them at once on a host.
+#: Prologue that fails if another apply runs on the host.
 _ALONE: Final = """\
 set -eu
 umask 022
@@ -16,7 +16,7 @@ _PART: Final = """\
 part=$(mktemp -d /var/tmp/mesos-gpu-cluster-XXXXXX)
 """
 
-#: $@: names of packages.
+#: Install Debian packages. $@: their names.
 PACKAGES: Final = f"""\
 {_ALONE}export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq 9>&-
@@ -28,8 +28,8 @@ export DEBIAN_FRONTEND=noninteractive
 apt() { apt-get -qq -y --no-install-recommends -o Dpkg::Options::=--force-confold "$@" 9>&-; }
 """
 
-#: $1: digest that is noted in the end; $2: "yes" where an earlier release may take the place of a later one. stdin: a
-#: tar of the packages. What a wheel has put there makes room, and comes back if this fails.
+#: Install Debian packages of this program. $1: digest to record at the end; $2: "yes" if an earlier release may replace
+#: a later one. stdin: a tar of the packages. An installation from a wheel is moved aside, and restored if this fails.
 DEB: Final = f"""\
 {_ALONE}{_PART}home=/opt/mesos-gpu
 undo() {{
@@ -48,8 +48,8 @@ rm -rf $home.before
 printf '%s\\n' "$1" >{MARK}
 """
 
-#: $1: digest that is noted in the end. stdin: a tar of the wheel, of requirements.txt, and of wheels/, if hosts have no
-#: index. What Debian packages of ours have put there makes room.
+#: Install a wheel. $1: digest to record at the end. stdin: a tar of the wheel, requirements.txt, and wheels/ if hosts
+#: have no index. Debian packages of this program are removed first.
 WHEEL: Final = f"""\
 {_ALONE}{_PART}trap 'rm -rf "$part"' EXIT
 tar -x -C "$part" --no-same-owner -f -
@@ -65,8 +65,9 @@ pip install --no-index --no-deps --force-reinstall "$part"/*.whl
 printf '%s\\n' "$1" >{MARK}
 """
 
-#: stdin: a tar of the files by number, of `list` with NUMBER MODE OWNER PATH for each, and of `users` with NAME and its
-#: line of sysusers.d(5). All are written beside their places first, so that a failure leaves none of them.
+#: Write files and add users. stdin: a tar of files by number, of `list` with NUMBER MODE OWNER PATH for each, and of
+#: `users` with NAME and its line of sysusers.d(5). All files are written beside their targets first, so that a failure
+#: leaves none of them.
 FILES: Final = f"""\
 {_ALONE}{_PART}undo() {{
     while read -r n mode owner path; do rm -f "$path.mesos-gpu-new"; done <"$part/list"
@@ -96,9 +97,9 @@ done
 [ ! -d /run/systemd/system ] || systemctl daemon-reload
 """
 
-#: For each service three words: start, restart or enable; its unit; IP:PORT at which it then listens, or -. It must
-#: listen within five minutes, for the first start of Mesos fetches it, or run for three seconds; it is given up when it
-#: has not run for six seconds.
+#: Enable and start services. For each service three words: start, restart or enable; its unit; IP:PORT at which it then
+#: listens, or "-". It must listen within five minutes (the first start of Mesos downloads it), or, without an address,
+#: run for three seconds. It has failed when it was not running for six seconds.
 SERVICES: Final = f"""\
 {_ALONE}while [ $# -gt 0 ]; do
     unit=$2 ip=${{3%:*}} port=${{3#*:}}
@@ -123,12 +124,11 @@ SERVICES: Final = f"""\
 done
 """
 
-#: Begins a line about what is not removed.
+#: Prefix of lines that name a directory that is not removed.
 STAYS: Final = "stays: "
-#: $1: how the program came there that is removed, deb or wheel; or -. stdin: "unit NAME" and "file PATH", line by line.
-#: An agent is told to leave by SIGUSR1: it ends what is left there, and is no longer expected by the master. What a
-#: master has of the registry, and a server of ZooKeeper of what is there, goes with it: brought back, it would vote
-#: with what is old.
+#: Stop services, remove files. $1: package to remove, deb or wheel; or "-". stdin: lines "unit NAME" and "file PATH".
+#: An agent gets SIGUSR1: it ends its tasks, and the master no longer expects it. The registry copy of a master and the
+#: data of a ZooKeeper server are removed too: a server that came back with them would vote with old data.
 TAKE_AWAY: Final = f"""\
 {_ALONE}{_PART}trap 'rm -rf "$part"' EXIT
 cat >"$part/list"

@@ -1,4 +1,4 @@
-"""What a host has of its plan, asked in one go: nothing is changed there."""
+"""Survey of what a host already has, by one script that changes nothing there."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,11 +10,11 @@ from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.install.cluster.description import Package, Role
 from mesos_gpu.install.cluster.plan import HostPlan, PlannedFile, Service
 
-#: Holds the digest of what of this package is installed.
+#: File with the digest of the installed package.
 MARK: Final = "/opt/mesos-gpu/.cluster-release"
-#: At which a scheduler knows root of its host.
+#: Unix socket at which a scheduler authenticates root of its host.
 SOCKET: Final = "/run/mesos-gpu/api.sock"
-_WORD: Final = "mesos-gpu-survey"  # before each line of an answer: what a login prints besides is passed over
+_WORD: Final = "mesos-gpu-survey"  # prefix of each line of the answer, to skip what a login shell prints
 SCRIPT: Final = f"""\
 set -u
 say() {{ printf '{_WORD}\\t%s\\n' "$*"; }}
@@ -52,17 +52,17 @@ _NO_SUDO: Final = re.compile(r"^sudo: |is not in the sudoers file|is not allowed
 
 @dataclass(slots=True)
 class Survey:
-    """What was seen.
+    """State of a host.
 
     Attributes:
-        facts: One each, if there is one: uid, machine, architecture, cgroups, systemd; of the program its digest,
-            release, and its version; whether its scheduler leads, "yes" or "no"; newer, "yes" where that version is
-            after the one that is to be installed.
+            facts: Single values, where known: uid, machine, architecture, cgroups, systemd; "release", the digest of
+                the installed package; its "version"; "leads", whether its scheduler leads ("yes" or "no"); "newer",
+                "yes" if the installed version is later than the one to install.
         packages: Debian packages that are installed.
-        users: Those of the plan that are there.
+        users: Planned users that exist.
         files: Digest, mode and owner by path.
         enabled: Units that start with the host.
-        active: Units that run.
+        active: Units that are running.
     """
 
     facts: dict[str, str] = field(default_factory=dict)
@@ -73,12 +73,12 @@ class Survey:
     active: set[str] = field(default_factory=set)
 
     def has(self, file: PlannedFile) -> bool:
-        """Whether a file is there as it is planned."""
+        """Return whether a file exists as planned."""
         return self.files.get(file.path) == (file.sha256, f"{file.mode:o}", file.owner)
 
 
 def questions(plan: HostPlan, package: Package) -> bytes:
-    """What `SCRIPT` reads."""
+    """Return the input of `SCRIPT` for a plan."""
     program = package.command
     lines = [
         *(f"package {name}" for name in plan.packages),
@@ -93,49 +93,49 @@ def questions(plan: HostPlan, package: Package) -> bytes:
 
 
 def questions_of(files: Iterable[str], units: Iterable[str]) -> bytes:
-    """What `SCRIPT` reads about files and services that may be there."""
+    """Return the input of `SCRIPT` for files and services that may exist."""
     lines = [*(f"file {path}" for path in files), *(f"unit {name}" for name in units)]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def read(user: str, done: Done) -> Survey:
-    """An answer.
+    """Return the state that `SCRIPT` reported.
 
     Args:
-        user: Who asked there.
-        done: `SCRIPT`, as it ended.
+        user: User that ran the script.
+        done: Result of the script.
 
     Raises:
-        Unavailable: It is not whole, or the user may not become root there.
+        Unavailable: The report is incomplete, or the user may not become root.
     """
-    made, whole = Survey(), False
+    survey, whole = Survey(), False
     for line in done.output.splitlines():
         word, _, rest = line.partition("\t")
         if word == _WORD:
-            whole = whole or _take(made, rest.split())
+            whole = whole or _take(survey, rest.split())
     if done.code or not whole:
         _see_root(user, done)
         raise Unavailable(
-            f"it does not say what it has (exit status {done.code}):\n{done.output[-2000:]}",
-            remedy="its sh must be that of Debian",
+            f"the survey of the host failed (exit status {done.code}):\n{done.output[-2000:]}",
+            remedy="its sh must be Debian's",
         )
-    return made
+    return survey
 
 
 def _see_root(user: str, done: Done) -> None:
-    """See that who is not root could become it.
+    """Raise the reason if a user other than root could not run the script as root.
 
     Raises:
-        Unavailable: `sudo` is not there, or would ask, or refuses.
+        Unavailable: `sudo` is missing, needs a password, or refuses.
     """
     if user == "root" or not (_NO_SUDO.search(done.output) or done.code == _NO_PROGRAM):
         return
-    said = done.output.strip()[-500:]
+    output = done.output.strip()[-500:]
     if done.code == _NO_PROGRAM:
         remedy = f"as root there: apt-get install -y sudo; then {_rule(user)}"
     else:
         remedy = f"as root there: {_rule(user)}"
-    raise Unavailable(f"{user} may not become root by sudo without a password: {said}", remedy=remedy)
+    raise Unavailable(f"{user} may not become root by sudo without a password: {output}", remedy=remedy)
 
 
 def _rule(user: str) -> str:
@@ -143,7 +143,7 @@ def _rule(user: str) -> str:
 
 
 def _take(survey: Survey, words: list[str]) -> bool:
-    """Note a line; whether it is the last one."""
+    """Record a line of the report. Return whether it is the last one."""
     match words:
         case ["end"]:
             return True
@@ -163,17 +163,17 @@ def _take(survey: Survey, words: list[str]) -> bool:
 
 
 def check(plan: HostPlan, survey: Survey, package: Package, *, starts: bool, downgrade: bool) -> None:
-    """See that the plan can be done there.
+    """Check that a plan can be carried out on its host.
 
     Args:
-        plan: Of the host.
-        survey: What it has.
-        package: What is installed there.
+        plan: Plan of the host.
+        survey: State of the host.
+        package: Package to install.
         starts: Whether services are to be started.
-        downgrade: Whether an earlier release may take the place of a later one.
+        downgrade: Whether an earlier release may replace a later one.
 
     Raises:
-        BadConfiguration: It cannot; nothing has been changed.
+        BadConfiguration: The plan cannot be carried out; nothing has been changed.
     """
     needs = [*_needs(plan, survey.facts, starts=starts)]
     if {*plan.host.roles} - {Role.ZOOKEEPER}:
@@ -184,54 +184,58 @@ def check(plan: HostPlan, survey: Survey, package: Package, *, starts: bool, dow
 
 
 def _needs(plan: HostPlan, facts: Mapping[str, str], *, starts: bool) -> Iterator[tuple[bool, str, str]]:
-    """Whether something is as it must be, what to say if not, and what mends it."""
-    machine, wanted = facts.get("machine"), plan.host.cgroups
+    """Yield requirements of a host: whether each is met, the message if not, and the remedy."""
+    machine, planned = facts.get("machine"), plan.host.cgroups
     there = {"tmpfs": "v1", "cgroup2fs": "v2"}.get(facts.get("cgroups", ""), "")
-    yield facts.get("uid") == "0", "commands there are not root's", "ssh: user: root, or one with sudo"
-    yield "debian" in facts, "there is no dpkg", "take a host with Debian 12 or later"
+    yield (
+        facts.get("uid") == "0",
+        "commands there do not run as root",
+        "use ssh: user: root, or a user with sudo",
+    )
+    yield "debian" in facts, "there is no dpkg", "use a host with Debian 12 or later"
     if starts:
-        remedy = "--no-start, and start the commands of the units"
-        yield "systemd" in facts, "systemd does not run there", remedy
+        remedy = "use --no-start, and start the commands of the units yourself"
+        yield "systemd" in facts, "systemd is not running there", remedy
     if {Role.MASTER, Role.AGENT} & {*plan.host.roles}:
-        yield machine == "x86_64", f"this package's Mesos is for x86_64, not {machine}", "take another host"
+        yield machine == "x86_64", f"this package's Mesos is for x86_64, not {machine}", "use another host"
     if Role.AGENT in plan.host.roles and there:
-        what = f"cgroups: {wanted} is written, and the host has {there}"
-        yield there == wanted, what, f"write cgroups: {there}"
+        what = f"cgroups: {planned} is given, but the host has {there}"
+        yield there == planned, what, f"write cgroups: {there}"
 
 
 def _needs_of_program(
     facts: Mapping[str, str], package: Package, *, downgrade: bool
 ) -> Iterator[tuple[bool, str, str]]:
-    """Needs, as those above, of the program there and of the one that is to be installed."""
+    """Yield requirements, like `_needs`, of the installed program and of the one to install."""
     if package.program:
-        remedy = "install it there, or name a wheel or deb in package:"
+        remedy = "install it there, or give a wheel or deb in package:"
         yield "program" in facts, f"there is no program {package.program}", remedy
     if (release := package.release) is None:
         return
     there = facts.get("architecture", "")
     what = f"the package is for {release.architecture}, and the host is {there or 'of another kind'}"
-    yield release.architecture in ("all", there), what, "`make deb` on such a host, or a wheel"
-    what = f"mesos_gpu {facts.get('version')} is there, which is later than {release.version}"
-    remedy = "--downgrade, and what docs/upgrade.md says of the way back"
+    yield release.architecture in ("all", there), what, "run `make deb` on such a host, or use a wheel"
+    what = f"mesos_gpu {facts.get('version')} is installed there, which is later than {release.version}"
+    remedy = "use --downgrade, and follow docs/upgrade.md"
     yield downgrade or "newer" not in facts, what, remedy
 
 
 def actions(plan: HostPlan, survey: Survey, *, changed: set[str], program: bool) -> list[tuple[str, Service]]:
-    """What is to be done about services: "restart" or "start", and which.
+    """Return the actions needed for services: "start", "restart" or "enable", each with its service.
 
     Args:
-        plan: Of the host.
-        survey: What it had.
+        plan: Plan of the host.
+        survey: State of the host before the plan was applied.
         changed: Paths of files that are written.
         program: Whether another release is installed.
     """
-    made = []
+    actions = []
     for service in plan.services:
-        anew = changed & {*service.reads} or (program and service.of_program)
+        needs_restart = changed & {*service.reads} or (program and service.of_program)
         if service.name not in survey.active:
-            made.append(("start", service))
-        elif anew:
-            made.append(("restart", service))
+            actions.append(("start", service))
+        elif needs_restart:
+            actions.append(("restart", service))
         elif service.name not in survey.enabled:
-            made.append(("enable", service))
-    return made
+            actions.append(("enable", service))
+    return actions

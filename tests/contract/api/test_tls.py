@@ -475,7 +475,7 @@ def test_a_certificate_without_its_key_is_waited_for(
     elsewhere = Authority(tmp_path / "new")
     old, made = _serial(rig, ca), elsewhere.server()
     made.cert.rename(rig.tls.files.certificate)
-    wait_until("it is noticed", lambda: "do not belong together" in rig.tls.state.problem)
+    wait_until("it is noticed", lambda: "certificate and key do not match" in rig.tls.state.problem)
     assert _serial(rig, ca) == old
     made.key.rename(rig.tls.files.key)
     wait_until("the key is taken", lambda: rig.tls.state.problem == "")

@@ -84,18 +84,18 @@ def test_the_name_may_stand_elsewhere_and_be_mapped(
 @pytest.mark.parametrize(
     ("kind", "maps", "names", "told"),
     [
-        (CertName.EMAIL, (), [], "the certificate has none of san-email"),
+        (CertName.EMAIL, (), [], "the certificate has none of the field san-email"),
         (
             CertName.EMAIL,
             (),
             [x509.RFC822Name("a@x"), x509.RFC822Name("b@x")],
-            "the certificate has several of san-email",
+            "the certificate has several of the field san-email",
         ),
         (
             CertName.EMAIL,
             ("*@x=*",),
             [x509.RFC822Name("a@y")],
-            "the san-email of the certificate is no name here",
+            "the san-email of the certificate is not a valid name",
         ),
     ],
 )

@@ -223,7 +223,7 @@ def test_a_login_begins_as_issuers_write_it(
 def test_a_login_that_names_no_page_is_none(begins: dict[str, object]) -> None:
     script = _Script()
     script.begins = begins
-    with pytest.raises(IssuerError, match="names a page that is none"):
+    with pytest.raises(IssuerError, match="gives an invalid login page"):
         by_device(AT, "c", ["openid"], script, sleep=script.sleep, now=lambda: script.now)
 
 

@@ -257,7 +257,7 @@ def test_oidc_keys_go_on_for_a_limited_time_without_the_issuer(
     assert "answers 500" in rig.call("GET", "/v1/status", good).json()["issuer_problem"]
     assert "does not have" in refusal(rig, issuer.token(header={"kid": "new"}))
     clock.ahead_s += 3601
-    assert refusal(rig, good) == "the issuer's keys cannot be had now"
+    assert refusal(rig, good) == "the issuer's keys are not available"
     issuer.broken.clear()
     clock.ahead_s += 31
     assert rig.call("GET", "/v1/status", good).status_code == 200
@@ -289,7 +289,7 @@ def test_an_issuer_that_answers_otherwise_proves_nothing(
 ) -> None:
     for name, value in spoil.items():
         setattr(issuer, name, value)
-    assert refusal(rig, issuer.token()) == "the issuer's keys cannot be had now"
+    assert refusal(rig, issuer.token()) == "the issuer's keys are not available"
     assert why in prover.issuer.problem
 
 

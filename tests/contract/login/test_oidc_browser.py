@@ -200,4 +200,4 @@ def test_oidc_browser_page_is_missing_without_an_issuer() -> None:
 def test_oidc_browser_page_says_that_the_issuer_is_away(issuer: OidcIssuer, rig: LoginRig) -> None:
     issuer.broken["/.well-known/openid-configuration"] = None
     answer = rig.call("GET", "/login/oidc", allow_redirects=False)
-    assert (answer.status_code, "cannot be had now" in answer.text) == (503, True)
+    assert (answer.status_code, "are not available" in answer.text) == (503, True)

@@ -188,7 +188,7 @@ def test_a_wrong_password_is_said_on_the_page(rig: LoginRig) -> None:
     data = {"name": "<img src=x>", "password": "x"}
     answer = rig.call("POST", "/login", data=data, headers={"Origin": rig.url})
     assert answer.status_code == 401
-    assert "do not belong together" in answer.text
+    assert "wrong name or password" in answer.text
     assert "<img" not in answer.text
 
 

@@ -91,4 +91,4 @@ def test_an_installation_without_templates_says_so(
 ) -> None:
     monkeypatch.setattr(templates, "directory", lambda: tmp_path_factory.mktemp("none"))
     answer = rig.call("GET", "/v1/templates")
-    assert (answer.status_code, answer.json()["error"]["remedy"]) == (503, "install mesos_gpu anew")
+    assert (answer.status_code, answer.json()["error"]["remedy"]) == (503, "reinstall mesos_gpu")

@@ -78,7 +78,7 @@ def test_ssh_without_an_accepted_key_asks_for_nothing(host: RemoteHost, tmp_path
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     with pytest.raises(Unavailable, match="Permission denied") as refusal:
         replace(host.ssh, identity=tmp_path / "other").run("true", timeout_s=60)
-    assert "nobody is asked for passwords" in refusal.value.remedy
+    assert "passwords are not supported" in refusal.value.remedy
 
 
 def test_a_port_where_nobody_listens_is_told(host: RemoteHost) -> None:
@@ -88,7 +88,7 @@ def test_a_port_where_nobody_listens_is_told(host: RemoteHost) -> None:
 
 def test_ssh_command_that_does_not_end_is_given_up_with_its_output(host: RemoteHost) -> None:
     began_at = time.monotonic()
-    with pytest.raises(Unavailable, match="no end within 10 s; so far:\nbegun"):
+    with pytest.raises(Unavailable, match="the script did not end within 10 s; its output so far:\nbegun"):
         host.ssh.run("echo begun; sleep 600", timeout_s=10)
     assert time.monotonic() - began_at < 120
 
@@ -169,7 +169,7 @@ def test_a_host_that_is_not_as_the_file_says_is_refused(hosts: dict[str, RemoteH
     file = described(hosts, tmp_path, z="roles: [agent], gpus: 1, cgroups: v1")
     done = applied(file, "--host", "z", "--only", "files")
     assert done.exit_code == 78
-    assert "z: cgroups: v1 is written, and the host has v2" in done.output
+    assert "z: cgroups: v1 is given, but the host has v2" in done.output
 
 
 @pytest.mark.on_change("install")

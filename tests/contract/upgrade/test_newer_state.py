@@ -47,6 +47,6 @@ def test_newer_state_is_refused_with_the_remedy_and_not_changed(
     assert code == 65, said
     assert "Traceback" not in said
     known, later = schema.latest(), schema.latest() + 1
-    assert f"has schema {later}, and this program knows {known} at most" in said
+    assert f"has schema {later}, and this program supports {known} at most" in said
     assert f"mesos-gpu restore {schema.before(path, later)} --state {path}" in said
     assert path.read_bytes() == before

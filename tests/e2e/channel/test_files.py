@@ -97,9 +97,9 @@ def test_cp_that_fails_names_the_cause_and_leaves_no_partial_file(
     assert nowhere.returncode == 74
     assert b"there is no directory no/dir" in nowhere.stderr
     device = run(stack, "cp", "-", f"{job}:/dev/null", data=b"x")
-    assert b"something of that name that is no file" in device.stderr
+    assert b"belongs to something that is not a file" in device.stderr
     local = run(stack, "cp", f"{job}:runs/1/params", "/dev/full")
-    assert b"something of that name that is no file" in local.stderr
+    assert b"belongs to something that is not a file" in local.stderr
     assert run(stack, "cp", "a", "b").returncode == 2
     assert run(stack, "cp", "nobody-1:x", ".").returncode == 66
 
@@ -126,10 +126,10 @@ def test_files_of_an_ended_job_are_those_of_its_sandbox(stack: Stack, tmp_path: 
     assert (out / "zeros").stat().st_size == 3_000_000
     left = dict(line.split(f"{id}:out/")[1].split(": ", 1) for line in got.stderr.decode().splitlines())
     assert left == {
-        "etc": "it is a link to /etc, elsewhere",
-        "shadow": "it is a link to /etc/shadow, elsewhere",
-        "zero": "it is a link to /dev/zero, elsewhere",
-        "up": "it is a link to .., elsewhere",
+        "etc": "it is a link to /etc, outside of the copied tree",
+        "shadow": "it is a link to /etc/shadow, outside of the copied tree",
+        "zero": "it is a link to /dev/zero, outside of the copied tree",
+        "up": "it is a link to .., outside of the copied tree",
         "pipe": "it is neither a file nor a directory",
     }
     listed = run(stack, "ls", f"{id}:out", "-q")

@@ -190,7 +190,7 @@ def test_bare_debians_become_a_cluster_are_upgraded_and_bare_again(site: Site, t
     site.write()
     refused = site.apply()
     assert refused.exit_code == 78
-    assert f"mesos_gpu {NEWER} is there, which is later than {__version__}" in refused.output
+    assert f"mesos_gpu {NEWER} is installed there, which is later than {__version__}" in refused.output
     back = site.apply("--downgrade", "--host", "g")
     assert back.exit_code == 0, back.output
     site.asked("kill", running)

@@ -266,7 +266,7 @@ def test_cluster_apply_changes_nothing_while_a_host_is_away(described: Described
     described.write()
     assert told.exit_code == 69
     assert "nothing was changed: b: " in told.output
-    assert "let the key of `identity`, or of the SSH agent, in as nobody-of-ours" in told.output
+    assert "authorize the key of `identity`, or of the SSH agent, for nobody-of-ours" in told.output
     assert "nothing to change" in described.applied("--host", "a")
 
 
@@ -296,7 +296,7 @@ def test_cluster_apply_drains_an_agent_that_leaves_and_removes_all_of_it(describ
     described.write(agent=False)
     dry = described.apply("--only", "files", "--only", "services", "--dry-run")
     assert "c (" in dry.output
-    assert "has more than is in the file\n  drain it: what runs there goes elsewhere\n" in dry.output
+    assert "has more than is in the file\n  drain it: its tasks are moved\n" in dry.output
     kept = described.applied("--keep")
     assert "stop and disable" not in kept
     assert described.hosts["c"].run("systemctl is-active mesos-gpu-agent.service").code == 0

@@ -135,7 +135,7 @@ def test_upgrade_of_the_standby_and_then_of_the_leader_keeps_running_work(
     first.start()  # the earlier release once more, by its service: it cannot read what this one writes
     wait_until("it refuses", lambda: not first.running, MAX_WAIT_S)
     assert first.exit_code == DAMAGED, first.tail()
-    assert "run the version of mesos_gpu that the leader has" in first.log.read_text()
+    assert "run the leader's version of mesos_gpu" in first.log.read_text()
     anew(first, ROOT)
     assert stack.leader() is second
     with Client(first.url) as client:

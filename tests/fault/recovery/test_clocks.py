@@ -122,5 +122,5 @@ def test_the_clock_of_a_host_with_master_and_agent_is_set(open_directory: Path) 
         assert [process.pid for process in mesos] == pids
         for process in mesos:
             said = process.log.read_text()
-            assert "the time of day was set ahead by 3600 s: timers are planned anew" in said
-            assert "the time of day was set back by 7200 s: starting anew" in said
+            assert "the time of day was set ahead by 3600 s: timers were rescheduled" in said
+            assert "the time of day was set back by 7200 s: restarting" in said

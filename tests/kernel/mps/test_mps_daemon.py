@@ -413,7 +413,7 @@ def test_a_path_that_is_too_long_for_sockets_is_refused(host: Host) -> None:
     """The daemon itself would end without a word."""
     deep = replace(host, root=host.root / ("x" * 70))
     domain = Domain(domain_on(host).gpu, USER)
-    with pytest.raises(Unavailable, match="sockets take 87"):
+    with pytest.raises(Unavailable, match="sockets allow 87"):
         join(deep, domain, "t1", QUARTER, {})
     assert mps.undo(deep, str(domain)) == []
     shutil.rmtree(deep.root)

@@ -89,17 +89,17 @@ def test_secret_delivery_seals_the_read_values_for_a_launch(world: World) -> Non
 
 
 def test_secret_delivery_names_a_value_that_is_not_at_hand(world: World) -> None:
-    assert "not at hand" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
+    assert "was not available" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
     world.read("team/hf")
     world.deliveries.forget(["team/hf", "team/none"])
-    assert "not at hand" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
+    assert "was not available" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
 
 
 def test_secret_delivery_forgets_a_secret_that_is_gone(world: World) -> None:
     world.read("team/hf")
     del world.store.values["team/hf"]
     assert world.read("team/hf")["team/hf"]
-    assert "not at hand" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
+    assert "was not available" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_secret_delivery_seals_the_login_for_the_image_beside_variables(world: W
         IMAGE_LOGIN: b"login"
     }
     missing = world.deliveries.sealed(replace(launch(), image_secret="team/none"), NODE)
-    assert missing == Sealed(problem="the value of secret team/none was not at hand")
+    assert missing == Sealed(problem="the value of secret team/none was not available")

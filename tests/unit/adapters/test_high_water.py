@@ -81,7 +81,7 @@ def test_high_water_older_state_may_be_accepted_by_an_operator(
     saved = store.load()
     assert (saved.framework_id, saved.doubtful) == ("fw", True), "its tasks are found by the framework's id"
     assert store.key().hex() == key, "and believed by its key"
-    assert "older than what was written" in caplog.text
+    assert "older than its last commit" in caplog.text
     store.close()
     store = SqliteStore(path)
     assert store.load().doubtful, "until the master's tasks were looked through"
@@ -89,7 +89,7 @@ def test_high_water_older_state_may_be_accepted_by_an_operator(
     store.close()
     store = SqliteStore(path, accept_older=True)
     assert not store.load().doubtful
-    assert "take it away" in caplog.text
+    assert "remove it" in caplog.text
     store.close()
 
 
@@ -166,7 +166,7 @@ def test_high_water_leaves_the_mode_of_a_shared_directory(
     assert caplog.text == ""
     tmp_path.chmod(0o777)
     SqliteStore(tmp_path / "state.sqlite").close()
-    assert "others may write" in caplog.text
+    assert "other users may write" in caplog.text
 
 
 def test_high_water_link_is_not_followed(path: Path, tmp_path: Path) -> None:

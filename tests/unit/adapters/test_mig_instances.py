@@ -40,7 +40,7 @@ def test_mig_instance_left_half_made_is_completed() -> None:
 
 def test_mig_placement_that_is_taken_is_a_conflict_without_traces() -> None:
     fake, uuid, rows = card([[1, 9, 4, [0]]])
-    with pytest.raises(Conflict, match=r"another MIG instance of .* is where 1g.10gb@6 is to be"):
+    with pytest.raises(Conflict, match=r"another MIG instance of .* occupies the place of 1g.10gb@6"):
         make_instance(fake, uuid, "1g.10gb", 6)
     assert rows == [[1, 9, 4, [0]]]
 

@@ -90,8 +90,8 @@ def test_secret_directory_refuses_files_readable_by_others(top: Path) -> None:
 
 def test_secret_directory_refuses_a_fifo_at_once(top: Path) -> None:
     os.mkfifo(top / "team/fifo", 0o600)
-    assert "is no file" in refused(top, "team/fifo")
-    assert "is no file" in refused(top, "team")
+    assert "is not a file" in refused(top, "team/fifo")
+    assert "is not a file" in refused(top, "team")
 
 
 def test_secret_directory_refuses_a_value_that_is_too_large(top: Path) -> None:

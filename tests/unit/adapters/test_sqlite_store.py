@@ -230,7 +230,7 @@ def test_store_from_before_shares_refuses_a_state_with_shares(
     for migration in MIGRATIONS[:5]:
         (older / "migrations" / migration.name).write_text(migration.read_text())
     monkeypatch.setattr(schema, "files", lambda _: older)
-    with pytest.raises(Damaged, match=r"has schema [0-9]+, and this program knows 5 at most"):
+    with pytest.raises(Damaged, match=r"has schema [0-9]+, and this program supports 5 at most"):
         SqliteStore(path)
 
 

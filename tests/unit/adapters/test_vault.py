@@ -91,7 +91,7 @@ def test_vault_is_not_asked_for_paths_outside(
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        (403, "refuses the scheduler the secret team/hf of its store secret"),
+        (403, "does not let the scheduler read the secret team/hf of its store secret"),
         (503, "sealed"),
         (500, "answered 500"),
         (429, "answered 429"),
@@ -154,7 +154,7 @@ def test_vault_token_that_is_renewed_holds_at_once(scripted: Scripted, settings:
     scripted.answer = keeps({"value": VALUE})
     store = Vault(settings)
     settings.token_file.write_text("hvs.old")
-    with pytest.raises(Unavailable, match="refuses the scheduler"):
+    with pytest.raises(Unavailable, match="does not let the scheduler read"):
         store.read("team/hf")
     settings.token_file.write_text(TOKEN)
     assert store.read("team/hf") == VALUE.encode()

@@ -81,7 +81,7 @@ def test_template_command_refuses_values_that_cannot_be_rendered(
 
 def test_template_command_without_templates_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(templates, "directory", lambda: tmp_path)
-    assert "install mesos_gpu anew" in _run("show", "vllm", code=69).stderr
+    assert "reinstall mesos_gpu" in _run("show", "vllm", code=69).stderr
     assert "there are no templates in " in _run("list", code=69).stderr
 
 

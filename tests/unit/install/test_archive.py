@@ -158,7 +158,7 @@ def test_archive_runs_nothing_that_others_could_have_changed(small: Path, tmp_pa
     weak.chmod(0o777)
     done = start(small, tmp_path, "executor")
     assert done.returncode == 1
-    assert f"{weak} is no directory that only its owner can write" in done.stderr
+    assert f"{weak} is not a directory that only its owner can write" in done.stderr
     assert BEGUN not in done.stderr
 
 

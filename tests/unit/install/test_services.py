@@ -197,5 +197,5 @@ def test_only_settings_of_ours_are_set(setting: str) -> None:
 
 @pytest.mark.parametrize("value", ["it's", "a\nB=c"])
 def test_a_value_cannot_become_two(value: str) -> None:
-    with pytest.raises(BadConfiguration, match="quote or ends a line"):
+    with pytest.raises(BadConfiguration, match="quote or a line break"):
         variables({"NAME": value})

@@ -16,12 +16,12 @@ linux = pytest.mark.skipif(choose_isolation("auto") != "linux", reason="needs ro
 def test_posix_isolation_has_neither_images_nor_devices(wish: dict[str, Any]) -> None:
     with pytest.raises(Unavailable, match="isolation is posix") as refusal:
         Cluster(CLUSTER, isolation="posix", **wish)
-    assert refusal.value.remedy == "provide it, or leave images and devices out"
+    assert refusal.value.remedy == "provide it, or omit images and devices"
 
 
 @linux
 def test_images_are_a_directory() -> None:
-    with pytest.raises(Unavailable, match="/no/such/images is no directory"):
+    with pytest.raises(Unavailable, match="/no/such/images is not a directory"):
         Cluster(CLUSTER, images=Path("/no/such/images")).start()
 
 

@@ -57,7 +57,7 @@ def test_leftovers_named_by_a_damaged_record_are_not_removed(
     (tmp_path / "master").mkdir()
     path = tmp_path / leftovers.RECORD
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(Damaged, match=r"cluster\.json is not the note of a cluster") as refusal:
+    with pytest.raises(Damaged, match=r"cluster\.json is not the record of a cluster") as refusal:
         leftovers.clean_up(tmp_path)
     assert f"rm -r {tmp_path}" in refusal.value.remedy
     assert (tmp_path / "master").exists()

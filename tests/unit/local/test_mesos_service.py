@@ -59,7 +59,7 @@ def test_mesos_argument_that_is_no_flag_is_named(words: str) -> None:
     ("kind", "flag", "may"),
     [
         ("master", "--modules=/m.json", "leave it out"),
-        ("master", "--allocator=other", "it can only be hierarchical"),
+        ("master", "--allocator=other", "the only value is hierarchical"),
         ("agent", "--hooks=x", "leave it out"),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_firewall_is_told_where_others_come_from() -> None:
     assert not list(Service("master", ("--ip=127.0.0.1",)).firewall())
     told = "\n".join(Service("master", ("--ip=10.0.0.1", "--port=5060")).firewall())
     assert "tcp dport 5060" in told
-    assert "without TLS" in told
+    assert "no TLS" in told
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "x", ""])
@@ -126,7 +126,7 @@ def test_mesos_port_that_is_invalid_is_named(port: str) -> None:
 def test_mesos_own_programs_run_with_the_same_words(tmp_path: Path) -> None:
     ran = []
     service = Service("agent", ("--ip=127.0.0.1", "--master=m:5050"), tmp_path)
-    with pytest.raises(Unavailable, match="mesos-agent is no program"):
+    with pytest.raises(Unavailable, match="mesos-agent is not an executable program"):
         service.become(lambda path, argv: ran.append((path, argv)))
     binary = tmp_path / "mesos-agent"
     binary.write_text("#!/bin/sh\n")
@@ -139,7 +139,7 @@ def test_helpers_that_root_runs_are_not_put_where_others_write(tmp_path: Path) -
     work = tmp_path / "work"
     work.mkdir()
     work.chmod(0o777)
-    with pytest.raises(BadConfiguration, match="others' to change"):
+    with pytest.raises(BadConfiguration, match="other users may change"):
         Service("agent", ("--ip=127.0.0.1", f"--work_dir={work}")).command()
     assert not list(work.iterdir())
 
@@ -183,9 +183,9 @@ def test_mesos_own_program_on_the_path_is_not_run_unless_its_directory_is_named(
     done = subprocess.run([*words, *flags], env=environment, capture_output=True, text=True, timeout=60)
     if not named:
         assert done.returncode != 0
-        assert f"{program} is not run" in done.stderr
-        assert f"--mesos-binaries {tmp_path} runs it" in done.stderr
+        assert f"{program} is not used" in done.stderr
+        assert f"--mesos-binaries {tmp_path} selects it" in done.stderr
         assert not ran.exists()
         return
-    assert (done.returncode, "is not run" in done.stderr) == (0, False), done.stderr
+    assert (done.returncode, "is not used" in done.stderr) == (0, False), done.stderr
     assert ran.read_text().split() == [str(program), *flags]

@@ -58,7 +58,7 @@ def test_access_file_without_an_admin_is_warned_about(
     [
         (None, "No such file"),
         (b"\xff", "it is not UTF-8"),
-        (b"- a", "is no object of roles and bindings"),
+        (b"- a", "is not an object of roles and bindings"),
         (b"bindings: [{names: [ann], roles: [adm]}]", "/bindings/0/roles/0: there is no role"),
         (b"a: [", "is neither JSON nor YAML"),
     ],

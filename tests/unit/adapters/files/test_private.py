@@ -35,8 +35,8 @@ def test_private_file_that_is_a_fifo_or_writable_by_others_is_refused(tmp_path: 
     os.mkfifo(tmp_path / "fifo", 0o600)
     open_to_others = file_of(tmp_path, "word", 0o666)
     for path, said in (
-        (tmp_path / "fifo", "no regular file"),
-        (tmp_path, "no regular file"),
+        (tmp_path / "fifo", "not a regular file"),
+        (tmp_path, "not a regular file"),
         (open_to_others, "mode 0666"),
     ):
         with pytest.raises(MesosGpuError, match=said) as refused:

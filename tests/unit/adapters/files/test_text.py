@@ -17,20 +17,20 @@ def _grown(line: str, levels: int = 12) -> str:
 
 
 HOSTILE = {
-    "aliases of aliases": (_grown("a{n}: &a{n} [{before}]"), "stands for more than"),
-    "merges of merges": (_grown("a{n}: &a{n} {{<<: [{before}], k{n}: 1}}"), "stands for more than"),
+    "aliases of aliases": (_grown("a{n}: &a{n} [{before}]"), "has more than"),
+    "merges of merges": (_grown("a{n}: &a{n} {{<<: [{before}], k{n}: 1}}"), "has more than"),
     "many merges of one": (
         "a: &a {" + ", ".join(f"k{n}: 1" for n in range(500)) + "}\nb: {<<: [" + "*a, " * 500 + "*a]}",
-        "stands for more than",
+        "has more than",
     ),
-    "what holds itself": ("a: &a [*a]", "stands for more than"),
+    "what holds itself": ("a: &a [*a]", "has more than"),
     "what merges itself": ("a: &a {<<: *a}", "nested too deeply"),
     "brackets": ("[" * 100_000, "nested too deeply"),
     "braces": ("a: " + "{b: " * 50_000, "nested too deeply"),
     "a long number": ("a: " + "9" * 100_000, f"more than {MAX_DIGITS} digits"),
     "a long number to the base of 60": ("a: 1" + ":59" * 100_000, f"more than {MAX_DIGITS} digits"),
     "a long number of JSON": ('{"a": ' + "9" * 100_000 + "}", f"more than {MAX_DIGITS} digits"),
-    "a day that no calendar has": ("a: 2001-99-99", "has a value that is none"),
+    "a day that no calendar has": ("a: 2001-99-99", "has an invalid value"),
     "an object of Python's": ("!!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
 }
 

@@ -226,7 +226,7 @@ def test_migration_copy_is_named_by_an_earlier_program(path: Path, monkeypatch: 
     loaded(old_state(path, 7))
     every = schema.steps()
     monkeypatch.setattr(schema, "steps", lambda: every[:7])
-    with pytest.raises(Damaged, match=f"has schema {LATEST}, and this program knows 7 at most") as refused:
+    with pytest.raises(Damaged, match=f"has schema {LATEST}, and this program supports 7 at most") as refused:
         SqliteStore(path)
     assert f"mesos-gpu restore {schema.before(path, LATEST)} --state {path}" in refused.value.remedy
     monkeypatch.setattr(schema, "steps", lambda: every[:6])
@@ -234,7 +234,7 @@ def test_migration_copy_is_named_by_an_earlier_program(path: Path, monkeypatch: 
         SqliteStore(path)
     assert "restore a backup that has schema 6 at most" in refused.value.remedy, "that copy is too new, too"
     schema.before(path, LATEST).write_bytes(b"no state at all" * 100)
-    with pytest.raises(Damaged, match="knows 6 at most"):
+    with pytest.raises(Damaged, match="supports 6 at most"):
         SqliteStore(path)
     monkeypatch.undo()
     assert version_in(path) == LATEST

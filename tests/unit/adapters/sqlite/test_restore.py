@@ -109,7 +109,7 @@ def test_restore_makes_the_replaced_state_the_older_one(path: Path, copy: Path) 
     placed, _ = restore(copy, path)
     assert placed.kept is not None
     placed.kept.replace(path)
-    with pytest.raises(BadConfiguration, match="older than what runs"):
+    with pytest.raises(BadConfiguration, match="an older copy"):
         SqliteStore(path)
     restore(copy, path)
     assert jobs_in(path) == ["old"]
@@ -289,7 +289,7 @@ def _after_a_kill(path: Path, copy: Path) -> str:
         has = " ".join(jobs_in(path))
         assert hooks_in(path) == (["new"] if has == "new old" else ["old"])
     except BadConfiguration as error:
-        assert f"do it again: mesos-gpu restore FILE --state {path}" in str(error)  # noqa: PT017
+        assert f"repeat it: mesos-gpu restore FILE --state {path}" in str(error)  # noqa: PT017
         has = "refused"
     restore(copy, path)
     assert (jobs_in(path), hooks_in(path)) == (["old"], ["old"])
@@ -300,7 +300,7 @@ def _after_a_kill(path: Path, copy: Path) -> str:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can write where another user can")
 def test_restore_as_root_refuses_directories_of_other_users(path: Path, copy: Path) -> None:
     os.chown(path.parent, 12345, -1)
-    with pytest.raises(BadConfiguration, match="is of another user") as refused:
+    with pytest.raises(BadConfiguration, match="belongs to another user") as refused:
         restore(copy, path)
     assert "sudo -u '#12345' mesos-gpu restore" in refused.value.remedy
 

@@ -130,7 +130,7 @@ def directory(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "why"),
-    [(fifo, "that is no file"), (device, "that is no file"), (directory, "a directory of that name")],
+    [(fifo, "that is not a file"), (device, "that is not a file"), (directory, "a directory of that name")],
 )
 def test_tree_replaces_only_files(
     source: Path, tmp_path: Path, make: Callable[[Path], None], why: str

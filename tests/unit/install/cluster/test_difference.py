@@ -102,7 +102,7 @@ def test_files_of_a_package_are_written_after_it(tmp_path: Path) -> None:
 def test_a_later_release_or_another_machine_is_refused(tmp_path: Path, role: Role) -> None:
     later = site(tmp_path, a=(role, saying(version="3.0", newer="yes", release="x")))
     with pytest.raises(
-        BadConfiguration, match=r"a: mesos_gpu 3\.0 is there, which is later than 2\.0"
+        BadConfiguration, match=r"a: mesos_gpu 3\.0 is installed there, which is later than 2\.0"
     ) as caught:
         lacking(later)
     assert "--downgrade" in str(caught.value.remedy)
@@ -139,7 +139,7 @@ def test_an_upgrade_begins_with_standbys_then_the_leader(tmp_path: Path) -> None
         ),
         (1, "ops is not in the sudoers file.\n", "not in the sudoers file", "/etc/sudoers.d/mesos-gpu"),
         (127, "sh: 1: sudo: not found\n", "sudo: not found", "apt-get install -y sudo"),
-        (2, "sh: broken\n", "does not say what it has", "its sh must be that of Debian"),
+        (2, "sh: broken\n", "survey of the host failed", "its sh must be Debian"),
     ],
 )
 def test_survey_says_why_a_user_may_not_become_root(code: int, output: str, said: str, remedy: str) -> None:
@@ -158,7 +158,7 @@ def test_hosts_that_left_are_asked_unless_they_are_gone(tmp_path: Path) -> None:
     plans = planned(after, NOBODY, had)
     with pytest.raises(Unavailable, match="nothing was changed: g: away: no route") as caught:
         surplus(after, plans, had, Asked())
-    assert "say --keep; or, if it never comes back, --gone" in str(caught.value.remedy)
+    assert "use --keep; or, if the host never comes back, --gone" in str(caught.value.remedy)
     (forgotten,) = surplus(after, plans, had, Asked(gone=["g"]))
     assert (forgotten.host.name, bool(forgotten), forgotten.is_whole) == ("g", False, True)
     assert surplus(after, plans, had, Asked(hosts=["m"])) == []

@@ -124,7 +124,7 @@ def test_secrets_are_chosen_once_for_their_owner_alone(kept: Kept, tmp_path: Pat
     assert modes == {0o600}
     assert stat.S_IMODE(kept.directory.stat().st_mode) == 0o700
     before = kept.text("zookeeper/masters")
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="exists already"):
         kept.create()
     assert kept.text("zookeeper/masters") == before
     assert not [path for path in kept.directory.parent.iterdir() if path.name.startswith(".")]
@@ -133,7 +133,7 @@ def test_secrets_are_chosen_once_for_their_owner_alone(kept: Kept, tmp_path: Pat
 def test_secrets_of_another_role_or_that_others_could_read_are_refused(tmp_path: Path) -> None:
     other = Kept(tmp_path / "s", ("gpu", "gpu-research"))
     other.create()
-    with pytest.raises(BadConfiguration, match=r"for the role gpu, gpu-research, and the file is for \*"):
+    with pytest.raises(BadConfiguration, match=r"for the role gpu, gpu-research, but the file is for \*"):
         Kept(other.directory, ("*",)).text("master/master-acls.json")
     (other.directory / "zookeeper/masters").chmod(0o644)
     with pytest.raises(BadConfiguration, match="others may have read it"):

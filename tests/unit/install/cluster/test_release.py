@@ -65,10 +65,10 @@ def test_release_of_a_package_built_by_dpkg_is_read(tmp_path: Path, compression:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: b"PK" + data, "no archive of ar"),
-        (lambda data: data[:100], "no Debian package"),
+        (lambda data: b"PK" + data, "not an ar archive"),
+        (lambda data: data[:100], "not a Debian package"),
         (lambda data: data.replace(b"control.tar", b"another.tar"), "no control"),
-        (lambda data: data[:150] + b"\0" * 20 + data[170:], "no Debian package"),
+        (lambda data: data[:150] + b"\0" * 20 + data[170:], "not a Debian package"),
     ],
 )
 def test_release_of_a_damaged_package_is_refused(tmp_path: Path, change: Any, said: str) -> None:
@@ -81,7 +81,7 @@ def test_release_of_a_damaged_package_is_refused(tmp_path: Path, change: Any, sa
 def test_another_package_and_a_wheel_of_others_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must be the package mesos-gpu .*; a\.deb has mesos-gpu-agent"):
         of_deb(deb(tmp_path / "a.deb", AGENT), PROGRAM)
-    with pytest.raises(ValueError, match="says no Architecture"):
+    with pytest.raises(ValueError, match="has no Architecture"):
         of_deb(deb(tmp_path / "a.deb", Architecture=""), PROGRAM)
     assert of_wheel(Path("mesos_gpu-0.2.0-py3-none-any.whl")).version == "0.2.0"
     with pytest.raises(ValueError, match="must be mesos_gpu-VERSION"):
@@ -91,6 +91,6 @@ def test_another_package_and_a_wheel_of_others_are_refused(tmp_path: Path) -> No
 def test_two_packages_of_a_file_are_of_one_release(tmp_path: Path) -> None:
     one, other = deb(tmp_path / "a.deb"), deb(tmp_path / "b.deb", AGENT, "1.2.4")
     package = {"deb": str(one), "agent_deb": str(other)}
-    assert "of release 1.2.4, and deb of 1.2.3" in problems(file_of(package=package))["/package/agent_deb"]
+    assert "of release 1.2.4, but deb is of 1.2.3" in problems(file_of(package=package))["/package/agent_deb"]
     alone = {"program": "/x", "agent_deb": str(other)}
     assert "is for a deb" in problems(file_of(package=alone))["/package/agent_deb"]

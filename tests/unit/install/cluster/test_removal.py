@@ -53,7 +53,7 @@ def test_a_host_that_left_loses_all_that_it_was_given_and_an_agent_goes_first() 
     assert "/usr/lib/mesos-gpu/mesos-gpu-executor.pyz" in taken[0].files
     assert {*taken[0].files} == {*had.hosts["g"].files}
     assert [*taken[0].lines()][:2] == [
-        "drain it: what runs there goes elsewhere",
+        "drain it: its tasks are moved",
         "stop and disable mesos-gpu-agent.service",
     ]
 
@@ -205,9 +205,9 @@ def test_record_adds_planned_files_to_those_of_a_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"files": ["/etc/passwd"]}, "/etc/passwd is no file of this program"),
-        ({"files": ["/etc/mesos-gpu/../passwd"]}, "is no file of this program"),
-        ({"units": ["ssh.service"]}, "ssh.service is no service of this program"),
+        ({"files": ["/etc/passwd"]}, "/etc/passwd is not a file of this program"),
+        ({"files": ["/etc/mesos-gpu/../passwd"]}, "is not a file of this program"),
+        ({"units": ["ssh.service"]}, "ssh.service is not a service of this program"),
         ({"roles": ["king"]}, "king"),
         ({"address": 1}, "address"),
     ],

@@ -93,7 +93,7 @@ def able(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Able:
     [
         ("dmem", "615.71.09", "", "the kernel's dmem controller is used"),
         ("misc", "615.71.09", "no dmem controller", ""),
-        ("off", "615.71.09", "the driver keeps no limits", "the driver keeps no limits"),
+        ("off", "615.71.09", "the driver enforces no limits", "the driver enforces no limits"),
         (None, "535.261.03", "driver 535.261.03 is older than 615", "driver 535.261.03 is older than 615"),
         (None, "616.1", "the driver is older than 615", "the driver is older than 615"),
     ],

@@ -143,9 +143,9 @@ def test_a_limit_that_is_not_there_when_it_is_read_back_fails(host: Host) -> Non
     ("memacct", "change", "says"),
     [
         (None, {}, "the driver is older than 615"),
-        ("off", {}, "the driver keeps no limits: RmMemacctMode=0"),
+        ("off", {}, "the driver enforces no limits: RmMemacctMode=0"),
         ("misc", {"user": True}, "only root may"),
-        ("misc", {"cards": {"0": {"mig": {"mode": 1, "made": []}}}}, "the driver keeps no limits"),
+        ("misc", {"cards": {"0": {"mig": {"mode": 1, "made": []}}}}, "the driver enforces no limits"),
         ("misc", {"broken": "driver"}, "NVML failed: Driver Not Loaded"),
     ],
 )
@@ -160,7 +160,7 @@ def test_host_without_limits_says_why(
 
 def test_a_cgroup_without_dmem_files_is_named(tmp_path: Path) -> None:
     host = Host(tmp_path, "dmem")
-    with pytest.raises(Unavailable, match="the cgroup is not there, or has no dmem files"):
+    with pytest.raises(Unavailable, match="the cgroup does not exist, or has no dmem files"):
         host.calls.ask("limit", uuids=[GPUS[0].id], cgroup=str(host.cgroup), soft_mib=0, hard_mib=1)
 
 

@@ -186,7 +186,7 @@ def test_mps_daemon_has_the_largest_percentage() -> None:
 
 def test_paths_that_are_too_long_for_sockets_are_told() -> None:
     assert too_long(Path("/" + "x" * (MAX_PATH - 1))) == ""
-    assert too_long(Path("/" + "x" * MAX_PATH)) == "its path has 88 bytes, and sockets take 87"
+    assert too_long(Path("/" + "x" * MAX_PATH)) == "its path has 88 bytes, and sockets allow 87"
     assert "its path has 89 bytes" in too_long(Path("/" + "ä" * 44))
 
 
