@@ -463,7 +463,7 @@ def test_limits_are_on_its_cgroup_before_the_images_first_instruction(limiting: 
     assert order["uuids"] == list(GPUS[:1])
     assert ["limit", f"{GPUS[0]} {order['cgroup']}"] == order["traces"][0], "its undo is the last of all"
     assert not Path(order["cgroup"]).exists()
-    assert "has no more memory than its share, also while nobody else needs it" in one.stderr()
+    assert "cannot use more memory than its share, even while the rest is free" in one.stderr()
 
 
 @pytest.mark.parametrize("one", [{"HANGS": "1"}], indirect=True)
@@ -489,7 +489,7 @@ def test_an_executor_killed_at_the_gate_leaves_nothing_and_the_image_never_runs(
 def test_a_container_without_a_gate_gets_no_share_that_is_limited_there(limiting: None, one: Host) -> None:
     asked = limited(one, "echo never")
     message, outcome = one.end("TASK_FAILED")
-    assert "with MESOS_GPU_CONTROL_PORTS=off there is none" in message
+    assert "with MESOS_GPU_CONTROL_PORTS=off it has no gate" in message
     assert (outcome.infrastructure, outcome.refused_gpus) == (True, GPUS[:1])
     assert one.stdout() == ""
     assert not asked.exists()
