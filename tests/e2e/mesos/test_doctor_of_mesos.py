@@ -74,7 +74,7 @@ def test_doctor_names_a_mesos_without_authentication_with_each_remedy(tmp_path: 
     ):  # fmt: skip
         assert f"--{flag}" in remedies, flag
     assert [finding.text for finding in of_this_master if finding.check == AGENTS] == [
-        f"{agent}: whoever reaches them starts commands as root"
+        f"{agent}: anyone who reaches them can run commands as root"
     ]
     remedies = " ".join(finding.remedy for finding in of_this_agent)
     for flag in ("authenticate_http_executors", "authenticate_http_readonly", "http_credentials", "acls"):

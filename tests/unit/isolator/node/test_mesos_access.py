@@ -37,7 +37,7 @@ def test_files_that_others_can_read_are_named(tmp_path: Path) -> None:
     assert findings[Level.FAIL].remedy == f"chmod -R go= {journal}"
     assert findings[Level.WARN].remedy.endswith(f"chmod 700 {state.parent}")
     gone = Host(tmp_path / "node", None, {"MESOS_GPU_STATE": str(tmp_path / "typo")})
-    assert next(finding.text for finding in private_files(gone)).endswith("typo is not there")
+    assert next(finding.text for finding in private_files(gone)).endswith("typo does not exist")
 
 
 def test_doctor_looks_at_each_kept_file(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_access_command_looks_at_the_named_files(tmp_path: Path, monkeypatch: py
     ]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 1
-    for said in ("127.0.0.1:1", f"{backup} (0644)", f"chmod go= {backup}", "is not there"):
+    for said in ("127.0.0.1:1", f"{backup} (0644)", f"chmod go= {backup}", "does not exist"):
         assert said in done.output
 
 

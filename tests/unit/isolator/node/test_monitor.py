@@ -282,7 +282,8 @@ def test_a_reset_of_a_card_that_is_held_is_refused_and_says_by_whom(tmp_path: Pa
             seen.message(reset=GPUS[0].id, request="r1")
             seen.agent.wait_for(lambda: len(seen.reports()[-1].gpus[0].history) == 2)
             assert (
-                story(seen.reports()[-1].gpus[0])[-1] == "sick -> sick: reset r1: refused: job-1.0 runs on it"
+                story(seen.reports()[-1].gpus[0])[-1]
+                == "sick -> sick: reset r1: refused: the card is in use by job-1.0"
             )
             assert probe.resets == []
     finally:
