@@ -216,7 +216,7 @@ def test_a_process_of_another_task_is_never_joined(start: Start, watch: Begin) -
 
 def test_a_task_out_of_reach_fails(watch: Begin) -> None:
     answer = said(watch(command("true"), pid=None).first())
-    assert answer == "the task cannot be joined: its process cannot be seen from here"
+    assert answer == "the task cannot be joined: its process is not visible to the executor"
 
 
 def test_a_check_that_does_not_die_is_not_made_again(
@@ -229,7 +229,7 @@ def test_a_check_that_does_not_die_is_not_made_again(
     monkeypatch.setattr(checks_module.Command, "gone", lambda self: not alive.is_set() and gone(self))
     seen = watch(command("exit 1"), pid=task.pid)
     wait_until("the second has failed", lambda: len(seen.reports) >= 2)
-    assert said(seen.reports[1]).endswith("would not die")
+    assert said(seen.reports[1]).endswith("could not be killed")
     alive.clear()
     wait_until("it is made again", lambda: said(seen.reports[-1]) == "exit code 1")
 
@@ -255,7 +255,7 @@ def test_check_reaches_ports_on_the_loopback(watch: Begin, tmp_path: Path) -> No
             port(Protocol.MESOS_HTTPS, safe.port): None,
             port(Protocol.MESOS_TCP, slow.port): None,
             port(Protocol.MESOS_TCP, closed_port()): "Connection refused",
-            port(Protocol.MESOS_TCP, None): "the task has no port for it",
+            port(Protocol.MESOS_TCP, None): "the task has no port for this check",
             port(Protocol.MESOS_TCP, good.port, ip_protocol=IpProtocol.IPV6): "Connection refused",
         }
         seen = watch(*cases)

@@ -246,6 +246,6 @@ def test_checks_of_the_executor_reach_no_denied_port(one: Host) -> None:
     one.launch("exec sleep 600", user="nobody", checks=encode_checks((check,)))
     one.agent.wait_for(lambda: any(update.get("healthy") is False for update in one.agent.updates), 30)
     said = [update.get("message", "") for update in one.agent.updates if update.get("healthy") is False]
-    assert all("commands the cluster, and is not for tasks" in text for text in said), said
+    assert all("controls the cluster, and tasks may not reach it" in text for text in said), said
     one.kill()
     one.update("TASK_KILLED")

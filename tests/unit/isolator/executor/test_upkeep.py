@@ -124,7 +124,7 @@ def test_a_name_is_put_back(tmp_path: Path, replace: Callable[[Path], None]) -> 
     with log(tmp_path) as one:
         (tmp_path / "stdout").write_text("said\n")
         replace(tmp_path / "stdout")
-        assert one.look() == "something else was in place of stdout: put back"
+        assert one.look() == "stdout was replaced by another file: restored"
         assert stat.S_ISREG(os.lstat(tmp_path / "stdout").st_mode)
         lost = replace is fifo
         assert (tmp_path / "stdout").read_text() == (

@@ -310,7 +310,7 @@ def test_no_registry_has_a_control_port_asked(front: Any, silent: socket.socket,
         read_config("app:1", registry=front.url, denied=(Denial(port),), timeout_s=20)
     assert front.url in caught.value.what
     assert f"refers to {front.target}" in caught.value.what
-    assert f"port {port} commands the cluster, and is not for tasks" in caught.value.what
+    assert f"port {port} controls the cluster, and tasks may not reach it" in caught.value.what
     assert len(front.seen) == 1, "nothing goes back to the registry"
 
 
