@@ -209,7 +209,7 @@ def test_check_signals_processes_of_its_user_only(
 def test_a_process_of_another_task_is_never_joined(start: Start, watch: Begin) -> None:
     other = start("sleep", "60", MESOS_TASK_ID=OTHER)
     answer = said(watch(command("true"), pid=other.pid).first())
-    assert answer == "the task cannot be joined: it is not the task's, or has ended"
+    assert answer == "the task cannot be joined: the process is not the task's, or has ended"
     assert joining.first_of(lambda: [1, other.pid, os.getpid()], OTHER) == other.pid
     assert joining.first_of(lambda: [1, other.pid], TASK) is None
 
@@ -325,7 +325,7 @@ def test_check_has_the_tasks_root_directory(start: Start, watch: Begin, tmp_path
         root = start("chroot", str(tmp_path), "/bin/sleep", "60")
         wait_until("it is there", lambda: os.readlink(f"/proc/{root.pid}/root") == str(tmp_path))
         refused = said(watch(command("true"), pid=root.pid).first())
-        assert refused == "the task cannot be joined: it is an image that runs as root"
+        assert refused == "the task cannot be joined: the task is an image that runs as root"
         task = start("chroot", "--userspec=65534:65534", str(tmp_path), "/bin/sleep", "60")
         wait_until("it is there", lambda: runs(task.pid, "/bin/sleep"))
         seen = watch(command("test ! -e /etc && pwd; exit 5"), pid=task.pid)

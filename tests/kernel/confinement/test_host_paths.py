@@ -127,7 +127,7 @@ def test_closed_directory_that_takes_the_place_of_another_is_not_mounted(data: P
 @pytest.mark.parametrize(
     ("mount", "why"),
     [
-        (Mount("/var/log", "x"), "does not give /var/log to tasks; it gives what is in {data}"),
+        (Mount("/var/log", "x"), "does not give /var/log to tasks; it allows paths in {data}"),
         (Mount("{data}/private/alices", "x"), "the user nobody may not reach {data}/private/alices"),
         (Mount("{data}/models", "link/x"), "a volume cannot be mounted: {data}/models at "),
     ],

@@ -353,7 +353,7 @@ def test_a_strict_share_takes_no_image_with_a_libcuda_of_its_own(one: Host, engi
     share = Share(250, 1000, 1000, Method.DMEM_WINDOWS)
     run(one, "echo never", image="own-cuda:1", share=share, strict=True)
     message, outcome = one.end("TASK_FAILED")
-    assert "the image brings a libcuda of its own, /usr/lib64/libcuda.so.1" in message
+    assert "the image has a libcuda of its own, /usr/lib64/libcuda.so.1" in message
     assert outcome == Outcome(), "the job's own"
     assert one.stdout() == ""
 
