@@ -172,7 +172,7 @@ def test_processes_that_do_not_die_in_time_keep_their_cgroup(
     assert {*busy.killed} == {71, 72}
     assert (tmp_path / "cgroup.kill").read_text() == "1"
     busy.pids = []
-    with pytest.raises(Unavailable, match="is in use by another pid namespace"):
+    with pytest.raises(Unavailable, match="is in use by processes of another pid namespace"):
         Cgroup("cgroup2", tmp_path, own=True).remove()
     busy.removable_at = busy.now + 0.05
     began_at, busy.pids = busy.now, [73]
