@@ -111,8 +111,8 @@ def _receive(wanted: Wanted, file: "BufferedRandom", aborted: Callable[[], bool]
 
 
 def _too_much(limits: FetchLimits) -> NotStarted:
-    what = f"more than {limits.size_bytes >> 20} MiB, which this host allows or has room for"
-    return NotStarted(f"what was to be fetched is {what}")
+    what = f"more than {limits.size_bytes >> 20} MiB, the most that this host allows or has space for"
+    return NotStarted(f"the files to fetch exceed a limit: {what}")
 
 
 def _ask(connection: HttpConnection, wanted: Wanted) -> Response:
@@ -164,7 +164,7 @@ def look_through(file: "BufferedRandom", limits: FetchLimits) -> None:
                 if problem := _problem(member):
                     raise NotStarted(f"the job's archive is not extracted: {problem}")
                 if count > limits.files:
-                    raise NotStarted(f"what was to be fetched is more than {limits.files} files")
+                    raise NotStarted(f"the files to fetch exceed a limit: more than {limits.files} files")
                 if size > limits.size_bytes:
                     raise _too_much(limits)
                 if size > most:

@@ -344,7 +344,7 @@ def test_launch_waits_little_for_the_removal_of_what_others_left(
     begun = time.monotonic()
     hold(store, Source("mine")).close()
     assert time.monotonic() - begun < 30
-    assert capfd.readouterr().err.count("its files were too many") == 1  # both share the time
+    assert capfd.readouterr().err.count("there are too many files") == 1  # both share the time
 
 
 def test_failure_of_a_layer_is_not_hidden_by_that_of_its_removal(

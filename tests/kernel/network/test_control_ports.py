@@ -121,7 +121,7 @@ def test_a_setting_that_cannot_be_fails_the_launch(open_directory: Path, agent: 
         one.launch("echo never", user="nobody")
         message, outcome = one.end("TASK_FAILED")
         assert one.stdout() == ""
-    assert "MESOS_GPU_CONTROL_PORTS names 'zookeeper:x': 'x' is no port" in message
+    assert "MESOS_GPU_CONTROL_PORTS has the entry 'zookeeper:x': 'x' is not a port" in message
     assert outcome.infrastructure
 
 

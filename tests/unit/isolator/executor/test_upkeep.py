@@ -148,7 +148,7 @@ def test_a_name_that_cannot_be_had_back_leaves_the_file_that_is_held(
             return done
 
         monkeypatch.setattr(one._sandbox, "put_back", and_lose_it)
-        with pytest.raises(OSError, match="no file of its own"):
+        with pytest.raises(OSError, match="not a regular file with one name"):
             one.look()
         with open(tmp_path / "another", "w") as another:
             assert not one.is_open_as(another.fileno())
