@@ -241,7 +241,7 @@ def test_checks_of_the_executor_reach_no_denied_port(one: Host) -> None:
             protocol=protocol, port=agent_port(one), interval_s=1, grace_period_s=0, delay_s=0
         )
         refused = Checker((check,), TASK, None, lambda _: None, Listeners(None), denied=(agent_port(one),))
-        with pytest.raises(OSError, match="commands the cluster"):
+        with pytest.raises(OSError, match="controls the cluster"):
             refused._attempt(0, check)
     one.launch("exec sleep 600", user="nobody", checks=encode_checks((check,)))
     one.agent.wait_for(lambda: any(update.get("healthy") is False for update in one.agent.updates), 30)

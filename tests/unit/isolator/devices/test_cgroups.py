@@ -241,7 +241,7 @@ def test_a_list_of_version_1_that_stays_as_it_was_is_an_error(
 ) -> None:
     listed, cgroup = Listed(tmp_path, monkeypatch, "c 1:3 rwm"), Cgroup("cgroup1", tmp_path, own=True)
     listed.keeps = False
-    with pytest.raises(MesosGpuError, match=r"holds .*, not "):
+    with pytest.raises(MesosGpuError, match=r"allows .*, not "):
         cgroup.allow(RULES)
     (tmp_path / "devices.list").unlink()
     with pytest.raises(MesosGpuError, match=r"cannot be set: .*No such file"):

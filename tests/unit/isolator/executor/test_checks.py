@@ -314,7 +314,7 @@ def test_no_check_goes_to_a_port_that_commands_the_cluster(checks: Checks, repor
         wait_until("it fails", lambda: reports.of("t1"))
         assert agent.requests == 0
     cause = reports.of("t1")[0].healths[0].last_failure_cause
-    assert cause == f"port {agent.port} controls the cluster, and tasks may not reach it"
+    assert cause == f"port {agent.port} commands the cluster, and is not for tasks"
 
 
 def test_check_knows_the_control_ports() -> None:

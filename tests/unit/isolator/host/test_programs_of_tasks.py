@@ -104,7 +104,7 @@ def test_file_or_directory_that_is_closed_to_the_user_is_named_with_its_mode(ope
     script = made(open_place / "bin/torchrun", f"#!{python}\n")
     closed = f"uid 64999 may not pass {home} (mode 0700, owner uid {uid})"
     words = words_of(errno.EACCES, start("torchrun", open_place, f"{open_place}/bin"))
-    assert words == f": its first line names {python}, and {closed}"
+    assert words == f": its first line names {python}, but {closed}"
     (open_place / "link").symlink_to(python)
     assert words_of(errno.EACCES, start(str(open_place / "link"), open_place)) == f": {closed}"
     assert words_of(errno.EACCES, start(str(home.parent / "bin"), open_place)).endswith("bin is a directory")
@@ -179,7 +179,7 @@ def test_directory_that_keeps_a_shell_from_a_program_is_named(open_place: Path) 
         (f"{python} train.py", f"{str(python)!r} cannot be executed: Permission denied: {closed}"),
         (
             f"{script} train.py",
-            f"{str(script)!r} cannot be executed: Permission denied: its first line names {python}, and {closed}",
+            f"{str(script)!r} cannot be executed: Permission denied: its first line names {python}, but {closed}",
         ),
     ):
         assert words_of_exit(126, command, start("/bin/sh", open_place)) == words
@@ -193,7 +193,7 @@ def test_program_and_interpreter_of_the_hosts_tmp_are_said_to_be_out_of_sight(op
     assert f"has a private {private}; send files along" in words_of_exit(127, f"{python} x", begun)
     words = words_of_exit(127, f"{script} x", begun)
     assert words.endswith(f"its first line names {python} of the host, but a task has a private {private}")
-    assert words_of(errno.ENOENT, replace(begun, program=str(script))).endswith(f"has a {private} of its own")
+    assert words_of(errno.ENOENT, replace(begun, program=str(script))).endswith(f"a task has a private {private}")
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,7 @@ def test_registry_that_refers_to_no_address_is_the_images_fault(
 @pytest.mark.parametrize("target", ["foo", "", "http:", "ftp://127.0.0.1/x", "file:///etc/passwd"])
 def test_realm_that_is_no_url_is_the_images_fault(front: Any, target: str) -> None:
     front.RequestHandlerClass, front.by, front.target = _Lure, "realm", target
-    with pytest.raises(NotFound, match="which is no address"):
+    with pytest.raises(NotFound, match="which is not a valid address"):
         read_config("app:1", registry=front.url, timeout_s=20)
 
 

@@ -221,7 +221,7 @@ def test_a_driver_volume_must_be_there_and_whole(scene: Scene) -> None:
 def test_device_nodes_must_have_the_drivers_numbers(scene: Scene) -> None:
     scene.one("devices", Level.OK, "4 nodes")
     scene.node("nvidia1", 195, 2)
-    wrong = scene.one("devices", Level.FAIL, "/dev/nvidia1 is 195:2, the driver's are 195:1")
+    wrong = scene.one("devices", Level.FAIL, "/dev/nvidia1 has numbers 195:2, the driver's are 195:1")
     assert "nvidia-modprobe" in wrong.remedy
     (scene.root / "dev/nvidia1").unlink()
     scene.file("dev/nvidia1", "")
@@ -269,7 +269,7 @@ def test_privileges_must_be_enough_for_the_isolation(scene: Scene) -> None:
 
 def test_a_host_without_nobody_is_warned_of(scene: Scene) -> None:
     scene.file("etc/passwd", "root:x:0:0::/root:/bin/sh\n")
-    scene.one("users", Level.WARN, "nobody has no account")
+    scene.one("users", Level.WARN, "the user nobody does not exist")
 
 
 def test_the_ledger_is_counted_and_not_made(scene: Scene) -> None:
@@ -495,7 +495,7 @@ def test_checkpoints_of_the_agent_that_everybody_can_read(
 def test_doctor_reports_ports_that_cannot_be_listed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_agent_flags", lambda _: None)
     scene.env["MESOS_GPU_CONTROL_PORTS"] = "zk"
-    scene.one("ports", Level.FAIL, "MESOS_GPU_CONTROL_PORTS names 'zk'")
+    scene.one("ports", Level.FAIL, "MESOS_GPU_CONTROL_PORTS has the entry 'zk'")
 
 
 def test_kernel_setting_that_is_open_is_a_warning(scene: Scene) -> None:

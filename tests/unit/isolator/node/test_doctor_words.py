@@ -136,7 +136,7 @@ def test_doctor_names_each_node_that_is_wrong_or_missing(place: Place) -> None:
     place.node("dev/nvidia-uvm", 510, 7)
     place.file("dev/nvidia1")
     assert said(doctor.devices(place.host)) == [
-        "FAIL devices: /dev/nvidia-uvm is 510:7, the driver's are 510:0",
+        "FAIL devices: /dev/nvidia-uvm has numbers 510:7, the driver's are 510:0",
         "FAIL devices: /dev/nvidia1 is not a character device",
         "WARN devices: missing: /dev/nvidia-uvm-tools (tasks get nodes of their own)",
     ]

@@ -140,7 +140,7 @@ def test_mesos_that_asks_no_names_of_some_is_a_warning(
 @pytest.mark.parametrize(
     ("acls", "how"),
     [
-        ("", "are none"),
+        ("", "are not set"),
         ('{"permissive": true}', "allow what they do not list"),
         ("{}", "allow what they do not list"),
         ('{"permissive": false}', None),

@@ -83,7 +83,7 @@ def test_root_that_others_may_enter_is_refused(place: Path, mode: int) -> None:
         PersistentRoot(str(place))
 
 
-@pytest.mark.parametrize(("path", "why"), [("/none/here", "No such file"), ("here", "no absolute path")])
+@pytest.mark.parametrize(("path", "why"), [("/none/here", "No such file"), ("here", "not an absolute path")])
 def test_root_that_cannot_be_used_names_the_setting(path: str, why: str) -> None:
     with pytest.raises(BadConfiguration, match=f"{SETTING} is '{path}'.*{why}"):
         PersistentRoot.of({SETTING: path})

@@ -63,7 +63,7 @@ def test_mount_that_cannot_be_given_says_why(tmp_path: Path) -> None:
         ("..", "does not give"),
         ("out", "does not give"),
         ("none", "this host has no {}: No such file or directory"),
-        ("pipe", "{} is neither a directory nor a file"),
+        ("pipe", "{} is neither a directory nor a regular file"),
     ):
         path = f"{tmp_path}/{name}"
         assert why.format(path) in refusal(str(tmp_path), Mount(path, "x"))

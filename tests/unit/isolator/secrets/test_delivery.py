@@ -86,7 +86,7 @@ def test_a_launch_without_its_secrets_starts_nothing(node: Path) -> None:
 
 def test_a_variable_has_no_nul(node: Path) -> None:
     error = refused(sealed(node, TOKEN=b"a\0b", KEY=b""), node)
-    assert "has a NUL" in str(error)
+    assert "contains a NUL byte" in str(error)
     assert not error.outcome.infrastructure, "it would be the same elsewhere"
 
 

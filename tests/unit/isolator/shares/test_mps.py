@@ -130,7 +130,7 @@ def test_users_share_a_server_where_the_host_permits_it_and_the_daemon_can(tmp_p
     [
         ("nobody", "nobody", False, ""),
         (EVERYBODY, "nobody", True, ""),
-        (EVERYBODY, "nobody", False, "MESOS_GPU_MPS_USERS is not all"),
+        (EVERYBODY, "nobody", False, "MESOS_GPU_MPS_USERS is not 'all'"),
         (EVERYBODY, "root", True, "MPS would let a task of root change the limits of others"),
         (EVERYBODY, None, True, "MPS needs to know the user"),
         (EVERYBODY, "no-such-user", True, "it has no user no-such-user"),
