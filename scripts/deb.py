@@ -258,11 +258,11 @@ def main() -> int:
     """Read the arguments, build, and print where the packages are."""
     parser = wheel.arguments("Build Debian packages of a release.")
     parser.add_argument("--compression", default="xz", help="as of dpkg-deb -Z (default: xz)")
-    asked = parser.parse_args()
-    machines = tuple(asked.machine or wheel.MACHINES)
+    options = parser.parse_args()
+    machines = tuple(options.machine or wheel.MACHINES)
 
     def build_packages() -> list[Path]:
-        return build(asked.into, machines, by_host=asked.host_compiler, compression=asked.compression)
+        return build(options.into, machines, by_host=options.host_compiler, compression=options.compression)
 
     return wheel.told("deb", build_packages)
 

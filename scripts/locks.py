@@ -121,10 +121,12 @@ def needs(name: str, extras: Iterable[str] = ()) -> Iterator[str]:
     """Yield names of the distributions that an installed one needs here, with extras of it and those that
     they name.
     """
-    asked = ["", *extras]
+    active_extras = ["", *extras]
     for line in installed(name).requires or []:
         wanted = Requirement(line)
-        if wanted.marker is not None and not any(wanted.marker.evaluate({"extra": each}) for each in asked):
+        if wanted.marker is not None and not any(
+            wanted.marker.evaluate({"extra": each}) for each in active_extras
+        ):
             continue
         if canonicalize_name(wanted.name) == canonicalize_name(name):
             yield from needs(name, wanted.extras)

@@ -122,9 +122,9 @@ def told(name: str, build: Callable[[], Iterable[Path]]) -> int:
 
 def main() -> int:
     """Read the arguments, build, and print where the wheel is."""
-    asked = arguments("Build the wheel of a release.").parse_args()
-    machines = tuple(asked.machine or MACHINES)
-    return told("wheel", lambda: [wheel(asked.into, machines, by_host=asked.host_compiler)])
+    options = arguments("Build the wheel of a release.").parse_args()
+    machines = tuple(options.machine or MACHINES)
+    return told("wheel", lambda: [wheel(options.into, machines, by_host=options.host_compiler)])
 
 
 if __name__ == "__main__":

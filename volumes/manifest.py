@@ -442,9 +442,9 @@ def _links(taken: Sequence[_Taken]) -> tuple[Link, ...]:
     """
     files = {one.target for one in taken}
     links: dict[str, str] = {}
-    wishes = [(one, name) for one in taken for name in _sonames(one)]
-    wishes += [(one, name) for one in taken for name in _other_names(one)]
-    for one, name in wishes:  # a SONAME has priority over any other name
+    candidates = [(one, name) for one in taken for name in _sonames(one)]
+    candidates += [(one, name) for one in taken for name in _other_names(one)]
+    for one, name in candidates:  # a SONAME has priority over any other name
         directory, _, own = one.target.partition("/")
         target = f"{directory}/{name}"
         if target not in files:

@@ -543,8 +543,8 @@ def _missing_cgroups(parent: str | None) -> tuple[str, ...]:
 
 
 def _prefix(connection: HttpConnection) -> str:
-    told = parsed(connection.request("GET", "/version", b"", {}).read())
-    spoken = told.get("ApiVersion", "0.0")
+    answer = parsed(connection.request("GET", "/version", b"", {}).read())
+    spoken = answer.get("ApiVersion", "0.0")
     if tuple(map(int, spoken.split("."))) < OLDEST_API:
         raise Unavailable(
             f"the Docker Engine speaks API {spoken}, but 1.40 or newer is needed",

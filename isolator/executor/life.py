@@ -79,7 +79,7 @@ class Action(Enum):
     ABORT_FETCH = "abort_fetch"
     ABORT_START = "abort_start"
     CHECK = "check"  # start the checks
-    DISMISS_CHECKS = "dismiss_checks"  # close checks that are not needed any more
+    DISMISS_CHECKS = "dismiss_checks"  # close checks that are no longer needed
     TERMINATE = "terminate"  # end the checks, then the command
     UNDO = "undo"
     SAY_STARTING = "say_starting"

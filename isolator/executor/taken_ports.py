@@ -63,8 +63,8 @@ def vacate(ports: Collection[int], own: Mapping[str, str], ledger: Ledger, conta
         # Two looks in a row must find the same: a probe of another executor holds a port for some microseconds.
         if time.monotonic() > deadline or (not any(ended) and not before.isdisjoint(taken)):
             first = min(taken, key=lambda item: item.port)
-            who = _words(holders.get(_inode_of(first), ())) or _unseen(_queuing(tasks, deadline))
-            raise NotStarted(_problem(first, who), Outcome(infrastructure=True))
+            holder_text = _words(holders.get(_inode_of(first), ())) or _unseen(_queuing(tasks, deadline))
+            raise NotStarted(_problem(first, holder_text), Outcome(infrastructure=True))
         before = frozenset(taken)
 
 

@@ -314,8 +314,10 @@ class Work:
         held = {gpu for holding in holdings for gpu in holding.gpus} or set(plan.gpus)
         refused = Outcome(infrastructure=True, refused_gpus=tuple(gpu for gpu in plan.gpus if gpu in held))
         if isinstance(answer, Refused):
-            who = ", ".join(f"{gpu} by {h.task}" for h in answer.held for gpu in h.gpus if gpu in plan.gpus)
-            raise NotStarted(f"claimed already: {answer.why or who}", refused)
+            holder_text = ", ".join(
+                f"{gpu} by {h.task}" for h in answer.held for gpu in h.gpus if gpu in plan.gpus
+            )
+            raise NotStarted(f"claimed already: {answer.why or holder_text}", refused)
         from isolator.node.reaper import end
 
         for holding in answer.dead:

@@ -179,7 +179,7 @@ def holders(ledger: Ledger) -> dict[str, tuple[str, ...]]:
     for name, pid in mounted().items():
         if name not in leased:
             users_by_build.setdefault(name, []).append(f"pid {pid}")
-    return {name: tuple(sorted(who)) for name, who in users_by_build.items()}
+    return {name: tuple(sorted(users)) for name, users in users_by_build.items()}
 
 
 def mounted() -> dict[str, int]:

@@ -466,9 +466,9 @@ def gpu_users(host: Host) -> Iterator[Finding]:
         strange = {
             gpu: f"pids {', '.join(map(str, strangers))}" for gpu, strangers in pids.items() if strangers
         }
-    for gpu, who in sorted(strange.items()):
+    for gpu, user_list in sorted(strange.items()):
         remedy = "end it, or keep such processes off hosts of the platform: the GPU gets no tasks meanwhile"
-        yield Finding("gpu users", Level.WARN, f"{gpu}: {who}", remedy)
+        yield Finding("gpu users", Level.WARN, f"{gpu}: {user_list}", remedy)
     if not strange:
         busy = sum(bool(users) for users in pids.values())
         yield Finding("gpu users", Level.OK, f"{busy} GPUs in use, only by tasks of the platform")

@@ -301,21 +301,21 @@ def strangers(
     """
     if not any(pids.values()):
         return {}
-    tells: dict[GpuId, list[Callable[[int], bool]]] = {gpu: [] for gpu in pids}
+    checks: dict[GpuId, list[Callable[[int], bool]]] = {gpu: [] for gpu in pids}
     for holding in ledger.holdings():
         if (on := pids.keys() & set(holding.gpus)) and ledger.alive(holding):
             ours = member_of(holding)
             for gpu in on:
-                tells[gpu].append(ours)
+                checks[gpu].append(ours)
     for row in ledger.cards():
-        if row.kind == mps.KIND and row.gpu in tells:
-            tells[row.gpu].append(mps.member_of(row.what))
+        if row.kind == mps.KIND and row.gpu in checks:
+            checks[row.gpu].append(mps.member_of(row.what))
     strangers_by_gpu = {}
     for gpu, present in pids.items():
         strange = [
             pid
             for pid in present
-            if not any(ours(pid) for ours in tells[gpu]) and _was_there(pid, began_ticks)
+            if not any(ours(pid) for ours in checks[gpu]) and _was_there(pid, began_ticks)
         ]
         if strange:
             strangers_by_gpu[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"

@@ -208,8 +208,8 @@ class NestedRun:
         with Sandbox(sandbox) as place, place.enter(CONTAINERS, NESTED) as nested:
             for name in STREAMS:
                 if not place.show(nested, name):
-                    says = f"the task replaced its {name} by another file, which is not shown"
-                    print(f"[mesos-gpu] {says}", file=sys.stderr, flush=True)
+                    text = f"the task replaced its {name} by another file, which is not shown"
+                    print(f"[mesos-gpu] {text}", file=sys.stderr, flush=True)
 
     def pid(self) -> int | None:
         """Return the pid of the first process, as `Run.pid`; the agent does not report it, so it is searched."""
@@ -332,9 +332,9 @@ def _check_rights(isolators: Sequence[str], *, root: bool) -> None:
         name for name in ("linux/nnp", *(("linux/capabilities",) if root else ())) if name not in isolators
     ]
     if lacking:
-        who = "as root " if root else ""
+        as_user = "as root " if root else ""
         raise NotStarted(
-            f"an image cannot run {who}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
+            f"an image cannot run {as_user}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
             "itself every device; or use --container-engine own or docker"
         )
 

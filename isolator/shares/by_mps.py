@@ -35,11 +35,11 @@ class ByMps:
         Checked are the program, the user, and, for a server of several users, the host's permission.
         """
         several = tenancy.share.domain == EVERYBODY
-        who = tenancy.user if several else tenancy.share.domain
+        user = tenancy.user if several else tenancy.share.domain
         try:
-            uid = _uid(who) if who else None
+            uid = _uid(user) if user else None
         except KeyError:
-            return f"it has no user {who}"
+            return f"it has no user {user}"
         why = ability.refusal(uid, len(tenancy.gpus))
         if several and not why:
             why = ability.no_users(tenancy.own, self._of(tenancy))
