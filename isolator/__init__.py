@@ -1,12 +1,12 @@
-"""What runs on GPU hosts: the ledger of claims, the executor and the node monitor.
+"""Programs on GPU hosts: the executor, the node monitor, the keeper, and the ledger of claims.
 
-Python's looks for garbage are made rare before the rest is imported, and none is made at the end of the process: nearly
-all that imports make stays, and a task waits for its executor's.
+Garbage collection of Python is made rare before the rest is imported, and skipped at the end of the process:
+nearly all objects that imports make stay, and a task waits for its executor's imports.
 """
 
 import atexit
 import gc
 
-if gc.get_threshold()[0] < 50_000:  # else who imports this has said how rare
+if gc.get_threshold()[0] < 50_000:  # not if the importing program has set a higher threshold itself
     gc.set_threshold(50_000, 10, 10)
 atexit.register(gc.freeze)

@@ -1,10 +1,10 @@
-"""`python -m isolator executor|monitor|keeper`: what agents start; `doctor` checks a host; `probe`, `nvml`: theirs."""
+"""Command `python -m isolator executor|monitor|keeper|doctor`; `probe` and `nvml` are children of these."""
 
 import sys
 
 
 def main() -> int:
-    """Dispatch on the first argument."""
+    """Run the program that the first argument names; return its exit code."""
     program = sys.argv[1] if len(sys.argv) == 2 else ""
     if program == "executor":
         from isolator.executor.main import main as run_executor

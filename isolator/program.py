@@ -1,6 +1,6 @@
-"""How this installation starts one of its own programs in an interpreter of its own: the command line.
+"""Command lines that start programs of this installation in an interpreter of their own.
 
-By the directory that this code is in, so that it works where that is in no interpreter's path: an unpacked archive.
+They add the directory of this code to the path, so that they also work for an unpacked archive.
 """
 
 import os
@@ -11,14 +11,15 @@ ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def command(program: str, python: str = sys.executable, flags: str = "-I") -> tuple[str, ...]:
-    """The command line of a program of `isolator.__main__`.
+    """Return the command line of a program of `isolator.__main__`.
 
     Args:
-        program: Its name there.
-        python: The interpreter.
-        flags: `-IS` starts in a tenth of the time, and does without what is installed beside this code.
+        program: Name of the program there.
+        python: Path of the interpreter.
+        flags: Flags of the interpreter; `-IS` starts in a tenth of the time, but without the packages
+            installed beside this code.
     """
-    # By the one name that all versions have: a scheduler may run on while its installation is replaced.
+    # `isolator.__main__` exists in all versions: a scheduler may run on while its installation is replaced.
     code = (
         f"import sys; sys.path.insert(0, {ROOT!r}); sys.argv[1:] = [{program!r}]; "
         "from isolator.__main__ import main; sys.exit(main())"
@@ -27,5 +28,7 @@ def command(program: str, python: str = sys.executable, flags: str = "-I") -> tu
 
 
 def statement(code: str, *arguments: str) -> list[str]:
-    """The command line of a statement that imports from here, for what only a process of its own can try."""
+    """Return the command line that runs a statement with imports from here, for trials that need a process of
+    their own.
+    """
     return [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {code}", *arguments]

@@ -1,8 +1,8 @@
-"""Ask what is known of the releases that the locks name: `python -m scripts.audit PIP_AUDIT`.
+"""Ask services about the releases that the locks name: `python -m scripts.audit PIP_AUDIT`.
 
-OSV is asked for vulnerabilities, by the program pip-audit; the package index, for releases that were withdrawn. What
-could not be asked is not taken for good. Exit status: 0, nothing is known; 1, something is; 69, a service was not
-reached, or does not know a release.
+OSV is asked for vulnerabilities, by the program pip-audit; the package index, for releases that were
+withdrawn. A release without an answer does not pass. Exit status: 0, no fault is known; 1, a fault is known;
+69, a service was not reached, or does not know a release.
 """
 
 import json
@@ -27,33 +27,38 @@ _ASK_S: Final = 900.0
 
 @dataclass(slots=True)
 class Verdict:
-    """What is known against releases, and what could not be asked: a line each."""
+    """Answers on releases, as lines of text.
+
+    Attributes:
+        bad: Known faults of releases.
+        not_asked: Questions without an answer.
+    """
 
     bad: list[str] = field(default_factory=list)
     not_asked: list[str] = field(default_factory=list)
 
     @property
     def status(self) -> int:
-        """The exit status."""
+        """Return the exit status."""
         return BAD if self.bad else NOT_ASKED if self.not_asked else 0
 
 
 def vulnerabilities(report: dict[str, Any], wanted: Iterable[str]) -> Verdict:
-    """Judge a report of pip-audit, in JSON, on these names."""
+    """Read the vulnerabilities of the wanted releases from a report of pip-audit in JSON."""
     verdict, seen = Verdict(), set()
     for each in report["dependencies"]:
         seen.add(each["name"])
         if "skip_reason" in each:
             verdict.not_asked.append(f"{each['name']}: {each['skip_reason']}")
         for fault in each.get("vulns", []):
-            mended = ", ".join(fault["fix_versions"]) or "no release"
-            verdict.bad.append(f"{each['name']} {each['version']}: {fault['id']}; mended in {mended}")
+            fixed = ", ".join(fault["fix_versions"]) or "no release"
+            verdict.bad.append(f"{each['name']} {each['version']}: {fault['id']}; fixed in {fixed}")
     verdict.not_asked += [f"{name}: not in the report" for name in sorted(set(wanted) - seen)]
     return verdict
 
 
 def ask(pip_audit: str, path: Path) -> Verdict:
-    """Have pip-audit look at a lock."""
+    """Check the releases of a lock with pip-audit."""
     wanted = [each.name for each in locks.read(path) if each.here]
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.json"
@@ -69,12 +74,12 @@ def ask(pip_audit: str, path: Path) -> Verdict:
         try:
             return vulnerabilities(json.loads(report.read_text()), wanted)
         except (FileNotFoundError, ValueError):
-            last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            last = (done.stderr.strip().splitlines() or ["no error message"])[-1]
             return Verdict(not_asked=[f"{path.name}: pip-audit wrote no report: {last}"])
 
 
 def withdrawn(index: PyPISimple, releases: Iterable[locks.Locked]) -> Verdict:
-    """Ask a package index which releases were withdrawn (yanked), and which it does not have."""
+    """Find the releases that a package index has withdrawn (yanked), and those that it does not have."""
     verdict = Verdict()
     for release in releases:
         try:
@@ -88,9 +93,7 @@ def withdrawn(index: PyPISimple, releases: Iterable[locks.Locked]) -> Verdict:
             if (each.digests or {}).get("sha256") in release.hashes and release.hashes
         ]
         if not files:
-            verdict.not_asked.append(
-                f"{release.name} {release.version}: no file of it is in the package index"
-            )
+            verdict.not_asked.append(f"{release.name} {release.version}: the package index has no file of it")
         elif all(each.is_yanked for each in files):
             reason = files[0].yanked_reason or "no reason given"
             verdict.bad.append(f"{release.name} {release.version}: withdrawn: {reason}")
@@ -98,7 +101,7 @@ def withdrawn(index: PyPISimple, releases: Iterable[locks.Locked]) -> Verdict:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask, print, and return the exit status."""
+    """Ask, print the answers, and return the exit status."""
     (pip_audit,) = arguments
     verdicts = [ask(pip_audit, path) for path in LOCKS]
     pip, session = pip_settings(), requests.Session()

@@ -1,9 +1,11 @@
-"""Build Debian packages into dist/: `make deb`. They are for the Debian, the Python and the machine that build them.
+"""Build Debian packages into dist/: `make deb`. They are for the Debian, the Python and the machine of the
+build.
 
-`mesos-gpu` has the program with all that it needs below /opt/mesos-gpu, and the scheduler's service; `mesos-gpu-agent`
-has mesos-gpu-executor.pyz and the agent's service. Nothing is fetched but what `make wheel` fetches: the packages of
-others are those that `make setup` has installed by their hashes. The same commit gives the same bytes:
-SOURCE_DATE_EPOCH, in seconds, is the time of all files where it is set, else that of the commit.
+`mesos-gpu` contains the program with all its dependencies below /opt/mesos-gpu, and the scheduler's service;
+`mesos-gpu-agent` contains mesos-gpu-executor.pyz and the agent's service. The build fetches only what `make
+wheel` fetches: other packages are those that `make setup` has installed by their hashes. The same commit
+gives the same bytes: SOURCE_DATE_EPOCH, in seconds, is the time of all files where it is set, else that of
+the commit.
 """
 
 import base64
@@ -28,9 +30,9 @@ from mesos_gpu.install import agent, scheduler  # noqa: E402
 from mesos_gpu.install.files import HostFile  # noqa: E402
 from scripts import locks, wheel  # noqa: E402
 
-HOME: Final = "opt/mesos-gpu"  # a virtual environment, so that what starts `python -m mesos_gpu` works
+HOME: Final = "opt/mesos-gpu"  # a virtual environment, so that programs that start `python -m mesos_gpu` work
 ARCHIVE: Final = "usr/lib/mesos-gpu/mesos-gpu-executor.pyz"
-SCRIPTS: Final = Path(__file__).with_name("debian")  # what dpkg runs
+SCRIPTS: Final = Path(__file__).with_name("debian")  # scripts that dpkg runs
 PYTHON: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _NEXT: Final = f"{sys.version_info.major}.{sys.version_info.minor + 1}"
 CONTROL: Final = f"""\
@@ -62,13 +64,13 @@ def build(into: Path, machines: tuple[str, ...], *, by_host: bool, compression: 
     """Make both packages.
 
     Args:
-        into: Directory for them.
-        machines: Whose libraries for shares are in them, as `uname -m` names them.
-        by_host: As of `wheel.wheel`.
-        compression: As of `dpkg-deb -Z`.
+        into: Directory for the packages.
+        machines: Machines whose libraries for shares are included, in the words of `uname -m`.
+        by_host: Whether to use this host's compiler, as for `wheel.wheel`.
+        compression: Value for `dpkg-deb -Z`.
 
     Raises:
-        MesosGpuError: Something is missing here.
+        MesosGpuError: A program or package is missing here.
         CalledProcessError: A program of the build fails.
     """
     if shutil.which("dpkg-deb") is None:
@@ -83,17 +85,22 @@ def build(into: Path, machines: tuple[str, ...], *, by_host: bool, compression: 
         of_scheduler = scheduler.files("unused", f"/{HOME}/bin/mesos-gpu", None)
         _host_files(trees[0], of_scheduler)
         _host_files(trees[1], of_agent)
-        asked = ["dpkg", "--print-architecture"]
-        mine = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-        told = (
-            (trees[0], mine, DEPENDS, "GPU jobs on Apache Mesos: scheduler and command line"),
-            (trees[1], "all", f"python3 (>= {PYTHON[6:]})", "GPU jobs on Apache Mesos: what GPU hosts run"),
+        query = ["dpkg", "--print-architecture"]
+        architecture = subprocess.run(query, check=True, capture_output=True, text=True).stdout.strip()
+        packages = (
+            (trees[0], architecture, DEPENDS, "GPU jobs on Apache Mesos: scheduler and command line"),
+            (
+                trees[1],
+                "all",
+                f"python3 (>= {PYTHON[6:]})",
+                "GPU jobs on Apache Mesos: programs of GPU hosts",
+            ),
         )
-        return [_packed(*each, into, compression) for each in told]
+        return [_packed(*each, into, compression) for each in packages]
 
 
 def _program(tree: Path, made: Path) -> Path:
-    """The virtual environment; returns its directory of packages."""
+    """Make the virtual environment, and return its directory of packages."""
     home = tree / HOME
     site = home / "lib" / PYTHON / "site-packages"
     site.mkdir(parents=True)
@@ -116,10 +123,10 @@ def _program(tree: Path, made: Path) -> Path:
 
 
 def _copy(wanted: locks.Locked, site: Path) -> None:
-    """A release as pip has installed it here; what it has for other directories, as programs, stays behind.
+    """Copy a release as pip has installed it here, without its files for other directories, such as programs.
 
     Raises:
-        Unavailable: Another release is installed, or none; or a file is not as it was installed.
+        Unavailable: Another release is installed, or none; or a file has changed since it was installed.
     """
     try:
         here = locks.installed(wanted.name)
@@ -135,16 +142,16 @@ def _copy(wanted: locks.Locked, site: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(str(file.locate()), target)
             _see_unchanged(file, target)
-            if file.name == "RECORD":  # by which its files are found
+            if file.name == "RECORD":  # the list of its files
                 lines = target.read_text().splitlines(keepends=True)
                 target.write_text("".join(line for line in lines if not _is_foreign(line.split(",")[0])))
 
 
 def _see_unchanged(file: metadata.PackagePath, copy: Path) -> None:
-    """Compare a copy with the digest that pip has written down: RECORD alone has none.
+    """Compare a copy with the digest that pip has recorded; only RECORD has none.
 
     Raises:
-        Unavailable: It is another file.
+        Unavailable: The copy differs.
     """
     if file.hash is None:
         return
@@ -156,12 +163,12 @@ def _see_unchanged(file: metadata.PackagePath, copy: Path) -> None:
 
 
 def _is_foreign(path: str) -> bool:
-    """Whether it is not for the directory of packages, or depends on when and how it was installed here."""
+    """Return whether a file is for another directory than the packages', or depends on this installation."""
     return path.startswith("..") or path.endswith((".pyc", "/INSTALLER", "/REQUESTED"))
 
 
 def _archive(site: Path, target: Path) -> None:
-    """mesos-gpu-executor.pyz, of what the package has: with the compiled libraries, which a checkout has not."""
+    """Build mesos-gpu-executor.pyz from the package, which has the compiled libraries that a checkout lacks."""
     target.parent.mkdir(parents=True)
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r}); from pathlib import Path; "
@@ -171,7 +178,9 @@ def _archive(site: Path, target: Path) -> None:
 
 
 def _host_files(tree: Path, files: Iterable[HostFile]) -> None:
-    """Those without settings: which master, and how many GPUs, is the operator's to write."""
+    """Write the host's files other than settings: the operator writes which master to use, and how many GPUs
+    there are.
+    """
     for file in files:
         target = tree / file.path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +231,7 @@ def _executable(path: Path, text: str) -> None:
 
 
 def _settle(tree: Path) -> None:
-    """Modes and times that do not depend on who builds, and when."""
+    """Set modes and times that do not depend on the user and the time of the build."""
     when = int(_when())
     for path in (tree, *tree.rglob("*")):
         if not path.is_symlink():
@@ -231,31 +240,31 @@ def _settle(tree: Path) -> None:
 
 
 def _when() -> str:
-    """Seconds since the epoch.
+    """Return the time of the files, in seconds since the epoch.
 
     Raises:
-        Unavailable: Nobody says, and this is no clone.
+        Unavailable: SOURCE_DATE_EPOCH is not set, and this is not a clone.
     """
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
         return epoch
     log = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
     done = subprocess.run(log, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Unavailable("nothing says the time of the files", remedy="set SOURCE_DATE_EPOCH")
+        raise Unavailable("the time of the files is not known", remedy="set SOURCE_DATE_EPOCH")
     return done.stdout.strip()
 
 
 def main() -> int:
-    """Read the arguments, build, print where the packages are."""
+    """Read the arguments, build, and print where the packages are."""
     parser = wheel.arguments("Build Debian packages of a release.")
     parser.add_argument("--compression", default="xz", help="as of dpkg-deb -Z (default: xz)")
-    asked = parser.parse_args()
-    machines = tuple(asked.machine or wheel.MACHINES)
+    options = parser.parse_args()
+    machines = tuple(options.machine or wheel.MACHINES)
 
-    def made() -> list[Path]:
-        return build(asked.into, machines, by_host=asked.host_compiler, compression=asked.compression)
+    def build_packages() -> list[Path]:
+        return build(options.into, machines, by_host=options.host_compiler, compression=options.compression)
 
-    return wheel.told("deb", made)
+    return wheel.told("deb", build_packages)
 
 
 if __name__ == "__main__":

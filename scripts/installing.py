@@ -1,6 +1,7 @@
-"""Progress of pip: `pip install -r LOCK | python -m scripts.installing LOCK DIR`, whose lines count packages.
+"""Show the progress of pip: `pip install -r LOCK | python -m scripts.installing LOCK DIR`.
 
-DIR is where pip installs packages. On a terminal one line is written over; elsewhere a line follows every `EVERY_S`.
+DIR is the directory where pip installs packages. Lines show the number of packages; on a terminal one line is
+overwritten, elsewhere a new line follows every `EVERY_S`.
 """
 
 import os
@@ -20,7 +21,7 @@ _INSTALLS: Final = re.compile(rb"^Installing collected packages: (.*)$", re.MULT
 
 
 class Progress:
-    """Progress of pip by the lines that it has printed, and by the packages in the directory."""
+    """Progress of pip, by the lines that it has printed and by the packages in the directory."""
 
     def __init__(self, lock: Path, packages: Path) -> None:
         """Count the packages of a lock.
@@ -36,16 +37,16 @@ class Progress:
         return sum(1 for _ in self._packages.glob("*.dist-info"))
 
     def take(self, piece: bytes) -> None:
-        """Add what pip has printed."""
+        """Add a piece of pip's output."""
         self._said += piece
 
     @property
     def total(self) -> int:
-        """Packages of the lock for this Python and machine."""
+        """Return the number of the lock's packages for this Python and machine."""
         return self._total - len(_LEFT_OUT.findall(self._said))
 
     def words(self) -> str:
-        """Say how many packages are fetched, or installed."""
+        """Describe how many packages are fetched, or installed."""
         if (names := _INSTALLS.search(self._said)) is None:
             return f"{min(len(_HAD.findall(self._said)), self.total)} of {self.total} packages found"
         new = len(names[1].split(b", "))
@@ -54,9 +55,9 @@ class Progress:
 
 
 def main(lock: str, packages: str) -> None:
-    """Read what pip prints from stdin, to its end, and tell how far it is."""
+    """Read pip's output from stdin to its end, and show the progress."""
     progress, began_at = Progress(Path(lock), Path(packages)), time.monotonic()
-    on_terminal, told_at = sys.stdout.isatty(), began_at
+    on_terminal, printed_at = sys.stdout.isatty(), began_at
     while True:
         if select.select([0], [], [], _LOOK_S)[0]:
             if not (piece := os.read(0, 65536)):
@@ -66,8 +67,8 @@ def main(lock: str, packages: str) -> None:
         line = f"setup: {progress.words()}, {now - began_at:.0f} s"
         if on_terminal:
             print(f"\r\x1b[K{line}", end="", flush=True)
-        elif now - told_at >= EVERY_S:
-            told_at = now
+        elif now - printed_at >= EVERY_S:
+            printed_at = now
             print(line, flush=True)
     print("\r\x1b[K" if on_terminal else "", end="")
     print(f"setup: {progress.words()}, {time.monotonic() - began_at:.0f} s", flush=True)

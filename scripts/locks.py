@@ -1,4 +1,6 @@
-"""What the locks name, and under which licence it is, by what the installed distributions say of themselves."""
+"""Releases that the locks name, their licences as stated by the installed distributions, and their
+dependencies.
+"""
 
 import functools
 import re
@@ -16,13 +18,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT: Final = Path(__file__).parents[1]
-#: By file: all that a checkout needs; of that, what a host needs to run; programs that write and audit these files.
+#: Lock files: for a checkout; for a host that runs the product, without and with its driver; for programs
+#: that write and audit locks.
 EVERYTHING, RUN, DRIVER, TOOLS = (
     ROOT / name
     for name in ("requirements.lock", "requirements-run.lock", "pymesos.lock", "requirements-tools.lock")
 )
 UNKNOWN: Final = "LicenseRef-unknown"
-#: What distributions write where SPDX's name belongs.
+#: Words that distributions write in place of SPDX's names.
 _WORDS: Final = {
     "apache 2.0": "Apache-2.0",
     "bsd 2-clause license": "BSD-2-Clause",
@@ -33,7 +36,7 @@ _WORDS: Final = {
 }
 _CLASSIFIERS: Final = {
     "Apache Software License": "Apache-2.0",
-    "BSD License": "LicenseRef-BSD",  # which of them is not said
+    "BSD License": "LicenseRef-BSD",  # the exact licence is not stated
     "ISC License (ISCL)": "ISC",
     "MIT License": "MIT",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
@@ -53,15 +56,15 @@ class Locked:
 
     @property
     def here(self) -> bool:
-        """Whether it is for this Python on this system."""
+        """Return whether the release is for this Python on this system."""
         return self.marker is None or self.marker.evaluate()
 
 
 def read(path: Path) -> list[Locked]:
-    """All releases of a lock, their names in canonical form.
+    """Return all releases of a lock, their names in canonical form.
 
     Raises:
-        ValueError: A line is no release with one version.
+        ValueError: A line does not name a release with one version.
     """
     locked = []
     for line in path.read_text().replace("\\\n", "").splitlines():
@@ -77,7 +80,9 @@ def read(path: Path) -> list[Locked]:
 
 
 def licence(fields: Mapping[str, Any]) -> str:
-    """The licence that a distribution's metadata states (`PackageMetadata.json`), in SPDX's form; else `UNKNOWN`."""
+    """Return the licence in a distribution's metadata (`PackageMetadata.json`), in SPDX's form; else
+    `UNKNOWN`.
+    """
     if expression := fields.get("license_expression"):
         return str(expression)
     words = str(fields.get("license", "")).strip().partition("\n")[0].strip()
@@ -90,9 +95,9 @@ def licence(fields: Mapping[str, Any]) -> str:
     return " AND ".join(names) or UNKNOWN
 
 
-@functools.cache  # it reads all of SPDX's list
+@functools.cache  # as it reads all of SPDX's list
 def licensing() -> Licensing:
-    """The reader of licence expressions, with the names of SPDX's list."""
+    """Return the parser of licence expressions, with the names of SPDX's list."""
     return get_spdx_licensing()
 
 
@@ -104,20 +109,24 @@ def _spdx(words: str) -> str:
 
 
 def installed(name: str) -> metadata.Distribution:
-    """A distribution of this environment.
+    """Return a distribution of this environment.
 
     Raises:
-        PackageNotFoundError: It is not installed.
+        PackageNotFoundError: The distribution is not installed.
     """
     return metadata.distribution(name)
 
 
 def needs(name: str, extras: Iterable[str] = ()) -> Iterator[str]:
-    """Names of what an installed distribution needs here, with some extras of it and those that they name."""
-    asked = ["", *extras]
+    """Yield names of the distributions that an installed one needs here, with extras of it and those that
+    they name.
+    """
+    active_extras = ["", *extras]
     for line in installed(name).requires or []:
         wanted = Requirement(line)
-        if wanted.marker is not None and not any(wanted.marker.evaluate({"extra": each}) for each in asked):
+        if wanted.marker is not None and not any(
+            wanted.marker.evaluate({"extra": each}) for each in active_extras
+        ):
             continue
         if canonicalize_name(wanted.name) == canonicalize_name(name):
             yield from needs(name, wanted.extras)
@@ -126,7 +135,7 @@ def needs(name: str, extras: Iterable[str] = ()) -> Iterator[str]:
 
 
 def all_needs(name: str, extra: str) -> set[str]:
-    """Names of all that an installation of a distribution with an extra needs here, whoever of them needs it."""
+    """Return the names of all distributions that one with an extra needs here, directly or through others."""
     names = set(needs(name, [extra]))
     open_names = list(names)
     while open_names:

@@ -1,8 +1,9 @@
 """Draw mutants of the product at random: `build/tools/bin/python scripts/mutants.py COUNT SEED PATH...`.
 
-A mutant is a module with one small fault in a function. Prints one line of JSON for each: path, line, diff and source.
-Most operators are those of mutmut; the others are here: dropped calls, operands, filters and bounds. Text, messages,
-annotations, decorators and assertions have no mutants, nor has code outside of functions.
+A mutant is a module with one small fault in a function. Prints one line of JSON for each: path, line, diff
+and source. Most operators are those of mutmut; the others are here: dropped calls, operands, filters and
+bounds. Text, messages, annotations, decorators and assertions have no mutants, nor has code outside of
+functions.
 """
 
 import difflib
@@ -25,7 +26,7 @@ from mutmut.mutation.pragma_handling import IgnoredCode
 _PASS: Final = cst.SimpleStatementLine([cst.Pass()])
 _MESSAGE: Final = m.Call(m.Attribute(m.Name("logger")) | m.Name("print"))
 _TYPING: Final = m.Call(m.OneOf(*(m.Name(name) for name in ("cast", "isinstance", "issubclass", "TypeVar"))))
-#: Code that has no mutants, with all below it. `strict=` of zip only asserts.
+#: Code that has no mutants, with all code below it. `strict=` of zip only asserts.
 _EXCLUDED: Final = m.OneOf(
     _MESSAGE,
     _TYPING,
@@ -48,7 +49,7 @@ def drop_statement(node: cst.SimpleStatementLine) -> Iterable[cst.SimpleStatemen
 
 
 def drop_bound(node: cst.Call) -> Iterable[cst.BaseExpression]:
-    """Replace max(0, x) by 0 and by x, and so min."""
+    """Replace max(0, x) by 0 and by x; the same for min."""
     if m.matches(
         node, m.Call(m.Name("max") | m.Name("min"), [m.AtLeastN(m.Arg(keyword=None, star=""), n=2)])
     ):
@@ -63,7 +64,7 @@ def drop_order(node: cst.Call) -> Iterable[cst.Call]:
 
 
 def drop_operand(node: cst.BooleanOperation) -> Iterable[cst.BaseExpression]:
-    """Replace `a and b` by a and by b, and so `or`."""
+    """Replace `a and b` by a and by b; the same for `or`."""
     for each in node.left, node.right:
         yield each.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
@@ -111,10 +112,10 @@ class Mutant:
     """A module with one fault.
 
     Attributes:
-        path: Of the module, from the root of the repository.
-        line: Where the fault is.
+        path: Path of the module, from the root of the repository.
+        line: Line of the fault.
         diff: The fault, without a head.
-        source: The whole module.
+        source: Source of the whole module.
     """
 
     path: str
@@ -127,7 +128,7 @@ class Visitor(MutationVisitor):
     """Mutants of one module, in the order of its lines."""
 
     def __init__(self) -> None:
-        """No line is ignored."""
+        """Create a visitor that ignores no line."""
         super().__init__(OPERATORS, IgnoredCode(set(), set(), set()))
 
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
@@ -153,10 +154,10 @@ def count(path: Path) -> int:
 def make(path: Path, numbers: Sequence[int]) -> Iterator[Mutant]:
     """Make the mutants of these numbers of one module."""
     source = path.read_text()
-    wrapper, found = mutations(source)
+    wrapper, mutants = mutations(source)
     positions = wrapper.resolve(PositionProvider)
     for number in numbers:
-        old, new = found[number].original_node, found[number].mutated_node
+        old, new = mutants[number].original_node, mutants[number].mutated_node
         changed = wrapper.module.deep_replace(old, new)
         assert isinstance(changed, cst.Module)
         lines = difflib.unified_diff(source.splitlines(), changed.code.splitlines(), n=1, lineterm="")
@@ -165,7 +166,7 @@ def make(path: Path, numbers: Sequence[int]) -> Iterator[Mutant]:
 
 
 def draw(number: int, seed: int, roots: Iterable[str]) -> Iterator[Mutant]:
-    """Draw mutants below some folders, each as likely as any other."""
+    """Draw mutants below some folders, all with the same probability."""
     paths = sorted(
         path
         for root in roots
@@ -183,7 +184,7 @@ def draw(number: int, seed: int, roots: Iterable[str]) -> Iterator[Mutant]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print what is drawn."""
+    """Print the drawn mutants."""
     number, seed, *roots = arguments
     for each in draw(int(number), int(seed), roots):
         print(json.dumps(asdict(each)))

@@ -1,8 +1,9 @@
-"""A check of the language of docstrings, comments, messages and names, which counts may only fall: `make check`.
+"""Check the language of docstrings, comments, messages and names, whose faults may only become fewer: `make
+check`.
 
-`python -m scripts.prose` compares the faults of each file with scripts/prose.json. A file that is not listed has none;
-a listed one has no more of any rule than are listed. `--list [RULE]` prints faults; `--write` records lower counts,
-and all counts if there is no record.
+`python -m scripts.prose` compares the faults of each file with scripts/prose.json. A file that is not listed
+has none; a listed one has no more faults of any rule than are listed. `--list [RULE]` prints faults;
+`--write` records lower counts, and all counts if there is no record.
 """
 
 import argparse

@@ -1,7 +1,8 @@
-"""Draw imports between packages: `python -m scripts.rooms docs/architecture.md` redraws the graphs between their marks.
+"""Draw imports between packages: `python -m scripts.rooms docs/architecture.md` redraws the graphs between
+their marks.
 
-A graph has the packages of a contract of setup.cfg, by what the code really imports. An arrow that follows from others
-is left out: who imports the engine has the nouns through it.
+A graph shows the packages of a contract of setup.cfg, by their actual imports. An arrow that follows from
+others is left out: a package that imports the engine imports the model through it.
 """
 
 import configparser
@@ -14,13 +15,13 @@ import grimp
 
 ROOT: Final = Path(__file__).parents[1]
 ROOTS: Final = ("mesos_gpu", "isolator", "volumes")
-#: Contracts of setup.cfg that are drawn, and the beginning of names that a reader need not see.
+#: Contracts of setup.cfg that are drawn, and the common prefix that is cut off the names.
 DRAWN: Final[Mapping[str, str]] = {"layers": "mesos_gpu.", "engine": "mesos_gpu.engine."}
 Arrows = dict[str, set[str]]
 
 
 def rooms(contract: str) -> list[str]:
-    """The packages that a contract names, from the top."""
+    """Return the packages that a contract names, from the top."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     lines = config[f"importlinter:contract:{contract}"]["layers"].split("\n")
@@ -43,7 +44,7 @@ def _room(module: str, names: Iterable[str]) -> str | None:
 
 
 def reduced(arrows: Arrows) -> Arrows:
-    """Without the arrows that follow from others."""
+    """Return the arrows without those that follow from others."""
     return {
         name: {
             each for each in others if not any(each in _reached(arrows, other) for other in others - {each})
@@ -63,7 +64,7 @@ def _reached(arrows: Arrows, name: str) -> set[str]:
 
 
 def drawn(contract: str, graph: grimp.ImportGraph) -> str:
-    """A contract's packages and their imports, in Mermaid's language."""
+    """Draw a contract's packages and their imports, in Mermaid's language."""
     names = rooms(contract)
     arrows = reduced(imports(graph, names))
     lines = ["flowchart TD"]
@@ -77,11 +78,11 @@ def rendered(text: str, graph: grimp.ImportGraph) -> str:
     """Return a document with its graphs redrawn between `<!-- imports: NAME -->` and `<!-- end -->`.
 
     Args:
-        text: The document.
+        text: Text of the document.
         graph: Imports of the packages in `ROOTS`.
 
     Raises:
-        LookupError: A graph has no place in it.
+        LookupError: The document has no place for a graph.
     """
     for name in DRAWN:
         mark = f"<!-- imports: {name} -->\n"

@@ -1,7 +1,7 @@
-"""Write the bill of materials of what a host runs, in CycloneDX's JSON: `python -m scripts.sbom FILE`.
+"""Write the bill of materials of a host's software, in CycloneDX's JSON: `python -m scripts.sbom FILE`.
 
-It names mesos_gpu, each release that requirements-run.lock and pymesos.lock install on this Python, with the hashes of
-its files, its licence and what it needs, and libmesos, which `mesos-gpu up` downloads.
+It names mesos_gpu, each release that requirements-run.lock and pymesos.lock install on this Python, with the
+hashes of its files, its licence and its dependencies, and libmesos, which `mesos-gpu up` downloads.
 SOURCE_DATE_EPOCH, in seconds, is its time where it is set: then the same locks give the same bytes.
 """
 
@@ -26,11 +26,13 @@ from mesos_gpu import __version__
 from mesos_gpu.libmesos import fetch
 from scripts import locks
 
-_SPACE: Final = uuid.UUID("6c0a5c3e-0f0e-5b6a-9a52-3f6a1a7c9d51")  # of serial numbers
+_SPACE: Final = uuid.UUID("6c0a5c3e-0f0e-5b6a-9a52-3f6a1a7c9d51")  # namespace of serial numbers
 
 
 def component(release: locks.Locked) -> Component:
-    """A release of a lock; its licence is what the installed distribution says."""
+    """Return the component of a lock's release; its licence is the one that the installed distribution
+    states.
+    """
     version = str(release.version)
     stated = locks.licence(locks.installed(release.name).metadata.json)
     return Component(
@@ -45,7 +47,7 @@ def component(release: locks.Locked) -> Component:
 
 
 def libmesos() -> Component:
-    """The library of Apache Mesos in the distribution that is downloaded."""
+    """Return the component for the library of Apache Mesos in the distribution that is downloaded."""
     return Component(
         name="libmesos",
         version="1.11.0",
@@ -59,7 +61,7 @@ def libmesos() -> Component:
 
 
 def bill() -> Bom:
-    """All that runs, and what needs what."""
+    """Return the bill of all components of a host, with their dependencies."""
     bom = Bom()
     root = Component(
         name="mesos_gpu",
@@ -91,7 +93,7 @@ def bill() -> Bom:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write it, if its form is right; the exit status."""
+    """Write the bill of materials if it is valid; return the exit status."""
     (target,) = arguments
     text = JsonV1Dot6(bill()).output_as_string(indent=2)
     if wrong := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):

@@ -1,7 +1,8 @@
-"""Build the release: a wheel with the libraries that keep shares of GPUs, for x86-64 and arm64. `make wheel`.
+"""Build the release: a wheel with the libraries that enforce shares of GPUs, for x86-64 and arm64. `make
+wheel`.
 
-It is made in a directory of its own, from the files of this checkout; nothing is written into that but the wheel. A
-host that installs the wheel needs no C compiler.
+It is made in a directory of its own, from the files of this checkout; only the wheel is written into the
+checkout. A host that installs the wheel needs no C compiler.
 """
 
 import argparse
@@ -33,9 +34,10 @@ def wheel(into: Path, machines: tuple[str, ...], *, by_host: bool) -> Path:
     """Make the wheel.
 
     Args:
-        into: Directory for it.
-        machines: As `uname -m` names them.
-        by_host: With this host's compiler, which builds for no other machine, instead of the pinned zig.
+        into: Directory for the wheel.
+        machines: Machines in the words of `uname -m`.
+        by_host: Whether to use this host's compiler, which builds for no other machine, instead of the pinned
+            zig.
 
     Raises:
         MesosGpuError: There is no compiler, or it fails.
@@ -61,7 +63,7 @@ def wheel(into: Path, machines: tuple[str, ...], *, by_host: bool) -> Path:
 
 
 def _copy(tree: Path) -> None:
-    """What the wheel is made from; what an earlier build left beside the sources stays behind."""
+    """Copy the sources of the wheel, without what an earlier build left beside them."""
     tree.mkdir()
     leave = shutil.ignore_patterns("__pycache__", BUILT.name, "*.egg-info")
     for name in PACKAGED:
@@ -72,11 +74,13 @@ def _copy(tree: Path) -> None:
 
 
 def _bring_driver(tree: Path) -> None:
-    """pymesos as `make setup` has installed it by its hash: who installs the wheel can have it by no other way, as it
-    needs a distribution that does not build.
+    """Copy pymesos as `make setup` has installed it by its hash.
+
+    The wheel contains it, as it could not be installed otherwise: it needs a distribution that does not
+    build.
 
     Raises:
-        Unavailable: It is not installed.
+        Unavailable: pymesos is not installed.
     """
     try:
         driver = metadata.distribution("pymesos")
@@ -95,7 +99,9 @@ def _bring_driver(tree: Path) -> None:
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """What all programs that build a release can be told: `into`, `machine`, `host_compiler`."""
+    """Return a parser with the arguments of all programs that build a release: `into`, `machine`,
+    `host_compiler`.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--into", type=Path, default=ROOT / "dist", help="a directory (default: dist)")
     parser.add_argument("--machine", action="append", choices=MACHINES, help="only for this one; repeatable")
@@ -104,7 +110,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 
 def told(name: str, build: Callable[[], Iterable[Path]]) -> int:
-    """Build, and print where it is, or as `name` why it is not; the exit status."""
+    """Build and print the paths, or print the reason for a failure under `name`; return the exit status."""
     try:
         for path in build():
             print(path)
@@ -115,10 +121,10 @@ def told(name: str, build: Callable[[], Iterable[Path]]) -> int:
 
 
 def main() -> int:
-    """Read the arguments, build, print where the wheel is."""
-    asked = arguments("Build the wheel of a release.").parse_args()
-    machines = tuple(asked.machine or MACHINES)
-    return told("wheel", lambda: [wheel(asked.into, machines, by_host=asked.host_compiler)])
+    """Read the arguments, build, and print where the wheel is."""
+    options = arguments("Build the wheel of a release.").parse_args()
+    machines = tuple(options.machine or MACHINES)
+    return told("wheel", lambda: [wheel(options.into, machines, by_host=options.host_compiler)])
 
 
 if __name__ == "__main__":

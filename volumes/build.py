@@ -1,4 +1,4 @@
-"""Building a volume: beside what is there, and switched to in one step."""
+"""Build of driver volumes: each beside the existing builds, and put in place in one step."""
 
 import errno
 import fcntl
@@ -35,12 +35,12 @@ _NO_CLONE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A volume that is there now.
+    """A driver volume that is in place.
 
     Attributes:
         volume: The volume, as its record describes it.
         new: Whether this call made it.
-        took_s: Time of the build in seconds, without waiting for others.
+        took_s: Time of the build in seconds, without the wait for other builders.
         warnings: Files of the driver that are left out and that tasks may miss.
     """
 
@@ -51,7 +51,7 @@ class Built:
 
     @property
     def path(self) -> Path:
-        """The directory of the build."""
+        """Return the directory of the build."""
         return self.volume.path
 
     @property
@@ -71,21 +71,22 @@ def make(
     anew: bool = False,
     shim: Shim | None = None,
 ) -> Built:
-    """Find the driver below `root`, and have its volume in `store`; harmless if it is there.
+    """Find the driver below `root`, and build its volume in `store` unless it is there already.
 
     Args:
-        store: The directory of volumes.
-        root: Of the host.
-        version: Of the driver; None: the one that runs.
-        nvml: Version that NVML reports, as of `volumes.version.driver_version`.
+        store: Directory of driver volumes.
+        root: Root of the host.
+        version: Version of the driver; None for the running one.
+        nvml: Version that NVML reports, as for `volumes.version.driver_version`.
         given: Directories that an operator names; None to search the host.
-        held, anew: As of `build`.
-        shim: Our libraries, for the variant that has them before the driver's; None: the plain volume.
+        held, anew: See `build`.
+        shim: Libraries of this project, for the variant that has them in front of the driver's; None for the
+            plain volume.
 
     Raises:
-        NotFound, Conflict: As of `volumes.discover.discover`, `volumes.version.driver_version` and
+        NotFound, Conflict: See `volumes.discover.discover`, `volumes.version.driver_version` and
             `volumes.shim.with_shim`.
-        Unavailable: As of `build`.
+        Unavailable: See `build`.
     """
     files = discover(root, given)
     plan = plan_of(files, driver_version(root, files, version, nvml))
@@ -103,18 +104,20 @@ def build(
     simulated: bool = False,
     anew: bool = False,
 ) -> Built:
-    """Have a volume as planned.
+    """Build a volume by a plan, unless it is there already.
 
     Args:
-        store: The directory of volumes.
-        root: Of the host that the plan's sources are of.
-        plan: What is to be in it.
-        held: Names of builds that tasks have; None: what a killed collector left stays.
-        simulated: To be noted: its driver is none.
-        anew: Also if the one that is there looks as planned.
+        store: Directory of driver volumes.
+        root: Root of the host that has the plan's sources.
+        plan: Files and links of the volume.
+        held: Function that returns the names of builds that tasks use; if None, builds that a killed
+            collector moved away stay.
+        simulated: Whether to record the driver as simulated.
+        anew: Whether to build even if the existing volume looks as planned.
 
     Raises:
-        Unavailable: The directory cannot hold volumes: full, read-only, noexec, not ours.
+        Unavailable: The directory cannot hold volumes: it is full, read-only, mounted noexec, or belongs to
+            another user.
         Conflict: A file of the host changed meanwhile.
     """
     target = Store(store)
@@ -132,7 +135,9 @@ def build(
 
 
 def _check_place(store: Path) -> None:
-    """A library on a file system that is mounted noexec cannot be mapped, and nvidia-smi not be run."""
+    """Check that the file system is writable and not mounted noexec, where libraries could not be mapped nor
+    programs run.
+    """
     flags = os.statvfs(store).f_flag
     elsewhere = "choose another directory by --store or MESOS_GPU_VOLUMES"
     if flags & os.ST_RDONLY:
@@ -153,7 +158,7 @@ def _check_name(path: Path) -> None:
 
 
 def _as_planned(target: Store, root: Path, plan: Plan) -> Volume | None:
-    """The current volume, if it is what would be built, and every file of it looks untouched."""
+    """Return the current volume if it agrees with the plan and none of its files looks changed; else None."""
     current = target.current(plan.key)
     if current is None:
         return None
@@ -190,7 +195,7 @@ def _assemble(target: Store, root: Path, plan: Plan, simulated: bool) -> Path:
     targets = [*(entry.target for entry in plan.entries), *(link.target for link in plan.links)]
     for directory in ("", *directories(plan.variant, targets)):
         (part / directory).mkdir(mode=0o755)
-        (part / directory).chmod(0o755)  # whatever the umask
+        (part / directory).chmod(0o755)  # regardless of the umask
     placed = [
         (entry, *_place(_source(root, entry), part / entry.target, entry.text)) for entry in plan.entries
     ]
@@ -214,10 +219,14 @@ def _assemble(target: Store, root: Path, plan: Plan, simulated: bool) -> Path:
 
 
 def _place(source: Path, target: Path, text: str | None) -> tuple[os.stat_result, str]:
-    """Put a file of the host there, without a copy if it can be, or its text; its status on the host, and how."""
+    """Put a file of the host, or its text, into a build, without a copy if possible.
+
+    Returns:
+        The status of the file on the host, and a value for `Content.how`.
+    """
     status = os.lstat(source)
     if not stat.S_ISREG(status.st_mode):
-        raise Conflict(f"{source} is no file any more", remedy="run it again")
+        raise Conflict(f"{source} is no longer a regular file", remedy="run it again")
     if text is not None:
         with open(target, "x") as new:
             new.write(text)
@@ -226,7 +235,7 @@ def _place(source: Path, target: Path, text: str | None) -> tuple[os.stat_result
         return status, "rewritten"
     if (
         owned_by_root(status) and not status.st_mode & 0o022
-    ):  # who may write a file could change its hard link too
+    ):  # a user who can write the file could change it through the hard link too
         try:
             os.link(source, target, follow_symlinks=False)
             return status, "hard link"
@@ -243,7 +252,7 @@ def _place(source: Path, target: Path, text: str | None) -> tuple[os.stat_result
 
 
 def _finish(fd: int, status: os.stat_result) -> None:
-    """Give a new file the mode and times of its source, and see it written."""
+    """Give a new file the mode and times of its source, and write it to disk."""
     os.fchmod(fd, 0o755 if status.st_mode & 0o111 else 0o644)
     os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
     os.fsync(fd)
@@ -282,7 +291,7 @@ def _write_record(part: Path, root: Path, plan: Plan, files: list[Content], simu
 
 
 def _switch(target: Store, part: Path) -> Volume:
-    """Give it its name, and let `nvidia_<version>` lead to it: from here on launches get it."""
+    """Give a build its final name, and let `nvidia_<version>` lead to it: launches get it from here on."""
     body = json.loads((part / RECORD).read_text())
     key, digest = key_of(body["version"], body["variant"]), body["digest"].removeprefix("sha256:")
     build = _name(target, f"{key}-{digest[:12]}")
@@ -299,7 +308,9 @@ def _switch(target: Store, part: Path) -> Volume:
 
 
 def _name(target: Store, name: str) -> Path:
-    """Name a build of that content: `name`, unless the build that has it is damaged."""
+    """Return the path for a build of that content: `name`, or the next numbered name if the build there is
+    damaged.
+    """
     for number in range(1, 1000):
         path = target.builds / (name if number == 1 else f"{name}.{number}")
         if not path.exists() or not verify(target.read(path)):

@@ -1,6 +1,7 @@
-"""What other ways to give a container the driver would take of the same host, file by file. Pure.
+"""File-by-file comparison with other ways to give a container the driver of the same host. Without side
+effects.
 
-Their lists and rules, in words of our own, from their sources: Mesos 1.11.0
+Their lists and rules, restated from their sources: Mesos 1.11.0
 (src/slave/containerizer/mesos/isolators/gpu/volume.cpp), nvidia-docker 1.0.1 (src/nvidia/volumes.go,
 src/ldcache/ldcache.go), libnvidia-container at 00b4b47 (src/nvc_info.c).
 """
@@ -38,7 +39,13 @@ _MACHINES_OF_NVIDIA_DOCKER: Final = frozenset(("x86_64", "i686", "ppc64le"))
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A way to do it. `refused`: why a listed library is not taken; None: it is."""
+    """Another way to give a container the driver.
+
+    Attributes:
+        libraries: Stems of the libraries on its list.
+        programs: Names of the programs on its list.
+        refused: Function that returns why it does not take a listed library, or None if it takes it.
+    """
 
     libraries: frozenset[str]
     programs: frozenset[str]
@@ -47,7 +54,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A file of the host; of each way "yes" or "no" with the reason."""
+    """A file of the host, with "yes" or "no" and the reason for each way."""
 
     path: str
     group: str
@@ -62,8 +69,10 @@ def _old_tls(stem: str, elf: Elf) -> bool:
 
 
 def _refused_by_mesos(stem: str, _name: str, elf: Elf, _version: str) -> str | None:
-    """Why Mesos takes no such library of any version, None: it does; libGLdispatch.so only without the .0 that it
-    has."""
+    """Return why Mesos takes no such library of any version, or None if it does.
+
+    It takes libGLdispatch.so only without the .0 that the name has.
+    """
     vendor = any(
         n == "libGLdispatch.so" or n.startswith(("libnvidia-gl", "libnvidia-egl")) for n in elf.needed
     )
@@ -110,18 +119,18 @@ OTHERS: Final[Mapping[str, Other]] = {
 
 
 def compare(files: DriverFiles, ours: Plan) -> tuple[Row, ...]:
-    """Compare the plans: a row for each file that we or another takes, programs first."""
+    """Compare the plans: return a row for each file that this project or another way takes, programs first."""
     taken = {entry.source: entry.group.value for entry in ours.entries}
-    why = {each.path: f"no: {each.reason}" for each in ours.excluded}
+    reasons = {each.path: f"no: {each.reason}" for each in ours.excluded}
     rows = []
     for file in sorted((*files.libraries, *files.programs), key=lambda file: (".so" in file.name, file.path)):
-        said = {name: _taken_by(other, file, ours.version) for name, other in OTHERS.items()}
-        if file.path in taken or YES in said.values():
+        verdicts = {name: _taken_by(other, file, ours.version) for name, other in OTHERS.items()}
+        if file.path in taken or YES in verdicts.values():
             stem = stem_of(file.name)
             group = (
                 taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
-            )  # theirs are in ours
-            rows.append(Row(file.path, group, YES if file.path in taken else why[file.path], **said))
+            )  # their lists are parts of this project's
+            rows.append(Row(file.path, group, YES if file.path in taken else reasons[file.path], **verdicts))
     return tuple(rows)
 
 
@@ -138,15 +147,16 @@ def _taken_by(other: Other, file: File, version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A plan beside the driver's own list of its files for containers, which drivers have since 570.
+    """Comparison of a plan with the driver's own list of its files for containers, which drivers have since
+    570.
 
     Attributes:
-        listed: Number of files that the list has; 0 for a driver without a list.
-        taken: Number of those that the volume has.
-        left: Names of those that serve the host alone, such as firmware.
-        absent: Names of those that are not on this host.
-        refused: Names of those that are on this host and that the volume has not.
-        more: Number of files that the volume has and the list does not.
+        listed: Number of files on the list; 0 for a driver without a list.
+        taken: Number of listed files in the volume.
+        left: Names of listed files that serve the host alone, such as firmware.
+        absent: Names of listed files that are not on this host.
+        refused: Names of listed files that are on this host but not in the volume.
+        more: Number of files in the volume that are not on the list.
     """
 
     listed: int
@@ -173,7 +183,7 @@ class Counted:
 
 
 def counted(files: DriverFiles, ours: Plan) -> Counted:
-    """Count the files of the driver's own list that a plan takes."""
+    """Compare a plan with the driver's own list of files."""
     targets = [*(entry.target for entry in ours.entries), *(link.target for link in ours.links)]
     every = {_listed_name(target) for target in targets}
     taken, left = list[str](), list[str]()
@@ -197,7 +207,7 @@ def counted(files: DriverFiles, ours: Plan) -> Counted:
 
 
 def _listed_name(target: str) -> str:
-    """Return the name of a file as the list has it: a description without the machine that distributions add."""
+    """Return the name of a file as on the list: a description without the machine that distributions add."""
     return re.sub(r"\.[\w-]+\.json$", ".json", target.rpartition("/")[2])
 
 

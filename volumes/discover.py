@@ -1,7 +1,7 @@
-"""What a host has of the driver: found through the loader's cache, in the directories where drivers are put, and beside
-what was found there.
+"""Discovery of the driver files of a host: by the loader's cache, in usual directories, and beside files
+found there.
 
-Nothing outside the given root is looked at, whatever links say.
+Nothing outside the given root is read, wherever links lead.
 """
 
 import json
@@ -43,15 +43,16 @@ _MENTIONED: Final = re.compile(rb"(?<![\d.])\d{3}\.\d{2,3}(?:\.\d{2,})?(?![\d.])
 
 
 def discover(root: Path = Path("/"), given: Given | None = None) -> DriverFiles:
-    """Find all files that have a name of the driver's, in the order in which the loader and a shell would find them.
+    """Find all files with a name of the driver's, in the order in which the loader and a shell would find
+    them.
 
     Args:
         root: Root of the host.
         given: Directories that an operator names; None to search the host.
 
     Raises:
-        NotFound: There is no such root, no directory that is named, or nothing of a driver in one.
-        Conflict: Others than root can write a directory that is named.
+        NotFound: The root or a named directory does not exist, or a named directory has no file of a driver.
+        Conflict: Users other than root can write a named directory.
     """
     fs, given = Root(root), given or Given()
     given.check(fs)
@@ -96,7 +97,7 @@ def _above(path: str) -> str:
 
 
 class _Finder:
-    """Files by where their links lead, with all names that lead there."""
+    """Discovered files by their resolved paths, with all names that lead there."""
 
     def __init__(self, fs: Root) -> None:
         self._fs = fs
@@ -104,9 +105,9 @@ class _Finder:
         self.programs: dict[str, set[str]] = {}
         self._cached: dict[str, set[str]] = {}
         self._data: dict[str, DataFile] = {}
-        self._listed: set[ListedFile] = set()  # of all drivers that are there
+        self._listed: set[ListedFile] = set()  # lists of all drivers on the host
         self._unreadable: dict[str, str] = {}
-        self._refused: dict[str, str] = {}  # files that others than root can change
+        self._refused: dict[str, str] = {}  # files that users other than root can change
         self._refused_directories: dict[str, str] = {}
         self._searched: set[str] = set()
         self.homes: dict[str, None] = {}  # directories of the driver's core libraries, and of links to them
@@ -120,24 +121,24 @@ class _Finder:
             self.homes |= dict.fromkeys((_above(path), _above(real)))
 
     def unreadable(self, path: str, error: Exception) -> None:
-        """Note a file that cannot be read."""
+        """Record a file as unreadable."""
         self._unreadable[path] = f"it cannot be read: {getattr(error, 'what', error)}"
 
     def refuse_directory(self, path: str) -> None:
-        """Note a directory if others than root can write it."""
+        """Record a directory as refused if users other than root can write it."""
         writer = self._fs.find_writer(path)
         if writer is not None:
             self._refused_directories[path] = f"no file below it is taken: {writer}"
 
     def _is_refused(self, real: str) -> bool:
-        """Return whether others than root can change a file; then note it."""
+        """Return whether users other than root can change a file; if so, record it as refused."""
         writer = self._fs.find_writer(real)
         if writer is not None:
             self._refused[real] = f"only files that root alone can change are taken: {writer}"
         return writer is not None
 
     def search_libraries(self, directories: Iterable[str]) -> None:
-        """Search directories, and those of the libraries that are found in them."""
+        """Search directories for libraries, and also the directories of the core libraries found there."""
         near = [path for home in self.homes for path in (home, *below_library(home))]
         queue = deque((*near, *directories))
         while queue:
@@ -160,7 +161,9 @@ class _Finder:
                     self._add(self.programs, name, f"{directory}/{name}")
 
     def search_data(self, directories: Iterable[str]) -> None:
-        """Search directories for data, each also for those that stand in it without a directory of their own."""
+        """Search directories for data, which may lie in their subdirectories or in the directories
+        themselves.
+        """
         for directory in dict.fromkeys(self._fs.resolve(path) for path in directories):
             if directory is None:
                 continue
@@ -220,7 +223,7 @@ class _Finder:
             return set()
 
     def all(self) -> DriverFiles:
-        """Return all that was found, with what each file says of itself."""
+        """Return all discovered files, with the ELF fields of each."""
         libraries = [self._file(path, names) for path, names in self._libraries.items()]
         programs = [self._file(path, names) for path, names in self.programs.items()]
         return DriverFiles(
@@ -255,7 +258,7 @@ class _Finder:
 
 
 def _is_of_the_driver(name: str) -> bool:
-    """Whether a file without a version in its name is one of which the version must be known."""
+    """Return whether the driver version of a file must be known although its name has no version."""
     return is_core_library(name) or stem_of(name) == name
 
 

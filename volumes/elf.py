@@ -1,6 +1,6 @@
-"""What an ELF file says of itself, read the way the loader does: program headers and the dynamic segment.
+"""Reader of ELF files, which uses what the loader uses: program headers and the dynamic segment.
 
-Section headers are not looked at, for files may be stripped of them; and of a large file only a few pages are read.
+Section headers are not read, as files may be stripped of them; and of a large file only a few pages are read.
 """
 
 import io
@@ -27,16 +27,16 @@ _MACHINES: Final[Mapping[tuple[str, bool], str]] = {
 }
 _NT_GNU_ABI_TAG, _LINUX = 1, 0
 _GLIBC: Final = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
-#: More than any library has: dynamic entries, needed versions, bytes of notes, bytes of a name.
+#: Limits above those of any library: dynamic entries, needed versions, bytes of notes, bytes of a name.
 _MAX_ENTRIES, _MAX_NOTES, _MAX_NAME = 10_000, 1 << 20, 4096
 
 
 def read_elf(file: BinaryIO) -> Elf | None:
-    """What it says; None: it is no ELF file.
+    """Read the fields of an ELF file; return None if it is not an ELF file.
 
     Raises:
-        Damaged: It begins as one, and then is cut off or says what cannot be.
-        OSError: It cannot be read.
+        Damaged: The file begins as an ELF file, but is cut off or contradictory.
+        OSError: The file cannot be read.
     """
     file.seek(0)
     if file.read(4) != b"\x7fELF":
@@ -48,7 +48,7 @@ def read_elf(file: BinaryIO) -> Elf | None:
 
 
 def _damaged(why: str) -> Damaged:
-    return Damaged(f"the ELF file is damaged: {why}", remedy="install the package that it is of again")
+    return Damaged(f"the ELF file is damaged: {why}", remedy="install its package again")
 
 
 class _Reader:
@@ -64,7 +64,7 @@ class _Reader:
 
     def read(self) -> Elf:
         tags = self._dynamic()
-        where = dict(tags)  # of what stands there twice, the last: so the loader takes it
+        where = dict(tags)  # the last of repeated tags counts, as for the loader
         if "DT_STRTAB" in where:
             self._strings = self._offset(where["DT_STRTAB"]), where.get("DT_STRSZ", 0)
         kind, little = self._elf["e_machine"], self._elf.little_endian
@@ -86,7 +86,7 @@ class _Reader:
         return (segment for segment in self._segments if segment["p_type"] == name)
 
     def _dynamic(self) -> list[tuple[str, int]]:
-        """Tags and values, up to the end mark."""
+        """Return tags and values, up to the end mark."""
         layout = self._elf.structs.Elf_Dyn
         tags: list[tuple[str, int]] = []
         for segment in self._of_type("PT_DYNAMIC"):
@@ -120,7 +120,7 @@ class _Reader:
             file_at += need["vn_next"]
 
     def _abis(self, segment: Mapping[str, Any]) -> Iterator[tuple[int, ...]]:
-        """Kernel versions of its ABI notes."""
+        """Yield the kernel versions of the ABI notes in a segment."""
         order = "<" if self._elf.little_endian else ">"
         notes = self._read(segment["p_offset"], min(segment["p_filesz"], _MAX_NOTES))
         at = 0
@@ -140,11 +140,11 @@ class _Reader:
         return os.fsdecode(path.partition(b"\0")[0])
 
     def _offset(self, address: int) -> int:
-        """Where in the file that address is mapped from."""
+        """Return the offset in the file from which an address is mapped."""
         for segment in self._of_type("PT_LOAD"):
             if 0 <= address - segment["p_vaddr"] < segment["p_filesz"]:
                 return int(address - segment["p_vaddr"] + segment["p_offset"])
-        raise _damaged(f"nothing of it is at the address {address:#x} that it names")
+        raise _damaged(f"it names the address {address:#x}, which no segment has")
 
     def _string(self, index: int) -> str:
         start, size = self._strings
@@ -160,7 +160,7 @@ class _Reader:
         return parsed
 
     def _read(self, offset: int, size: int, *, short: bool = False) -> bytes:
-        """Read so many bytes; or, if `short`, those that there are."""
+        """Read `size` bytes; fewer are allowed only if `short` is set."""
         if offset > self._size:
             raise _damaged("it is cut off")
         self._file.seek(offset)

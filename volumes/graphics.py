@@ -1,7 +1,8 @@
-"""Data of the driver that loaders of EGL and Vulkan, and OptiX, read: names, places, content in a volume. Pure.
+"""Driver data for the loaders of EGL and Vulkan, and for OptiX: names, places, content in a volume. Without
+side effects.
 
-A description names a library. A distribution may write the host's path there; in a volume it is the name alone, which
-a task's loader finds by LD_LIBRARY_PATH.
+A description names a library. A distribution may write the host's path there; in a volume it is the name
+alone, which a task's loader finds by LD_LIBRARY_PATH.
 """
 
 import json
@@ -23,24 +24,24 @@ _PLACE_OF: Final = (
     (re.compile(r"nvoptix\.bin"), OPTIX),
 )
 
-#: Names of other descriptions: variables list them, with colons between.
+#: Names of other descriptions. Variables list them, separated by colons.
 _DESCRIPTION: Final = re.compile(r"[A-Za-z0-9_.-]*nvidia[A-Za-z0-9_.-]*\.json")
 
 
 def place_of(name: str) -> str | None:
-    """Return the directory below `share` for a file of that name; None if the driver has no such data."""
+    """Return the directory below `share` for a file name; None if the driver has no such data."""
     return next((place for pattern, place in _PLACE_OF if pattern.fullmatch(name)), None)
 
 
 def belongs(name: str, place: str) -> bool:
-    """Return whether a file of that name, in that place of a host, may be of the driver."""
+    """Return whether a file with this name, in this place of a host, may be of the driver."""
     return place_of(name) == place or (place != OPTIX and _DESCRIPTION.fullmatch(name) is not None)
 
 
 def planned(
     data: Iterable[DataFile], libraries: Collection[str], excluded: list[Excluded]
 ) -> Iterator[Entry]:
-    """Return the data of a volume, the first of each name; reasons for the rest are appended.
+    """Yield the data files of a volume, the first of each name; append the rest with reasons to `excluded`.
 
     Args:
         data: Files of the host, in the order of preference.
@@ -51,7 +52,7 @@ def planned(
     for file in data:
         target = f"{DATA}/{file.place}/{file.name}"
         if target in taken:
-            excluded.append(Excluded(file.path, f"{taken[target]} is taken for it"))
+            excluded.append(Excluded(file.path, f"{taken[target]} is taken instead"))
             continue
         try:
             text = None if file.text is None else _in_volume(file.text, libraries)
@@ -63,17 +64,19 @@ def planned(
 
 
 def links(entries: Iterable[Entry]) -> Iterator[Link]:
-    """Return the links to data from beside libraries: distributions have OptiX's data there, or below /usr/share."""
+    """Yield links to the data from beside the libraries: distributions have OptiX's data there, or below
+    /usr/share.
+    """
     for entry in entries:
         if entry.target == f"{DATA}/{OPTIX}/nvoptix.bin":
             yield Link("lib64/nvoptix.bin", f"../{entry.target}")
 
 
 def _in_volume(text: str, libraries: Collection[str]) -> str | None:
-    """Return the description with names of libraries in place of paths; None if it has no paths.
+    """Return a description with names of libraries in place of paths; None if it has no paths.
 
     Raises:
-        ValueError: It is no JSON, names no library, or one that the volume does not have.
+        ValueError: The text is not JSON, names no library, or names one that the volume does not have.
     """
     try:
         document = json.loads(text)

@@ -1,7 +1,8 @@
-"""The loader's cache, /etc/ld.so.cache, read as it lies: no ldconfig is asked, for the root may be of another host.
+"""Parser of the loader's cache, /etc/ld.so.cache.
 
-Formats: glibc 2.36, sysdeps/generic/dl-cache.h and ldconfig.h. The old one (ld.so-1.7.0, libc5 and glibc before 2.2),
-the new one (glibc-ld.so.cache1.1), and, as ldconfig wrote until glibc 2.32, the old with the new one behind it.
+The file itself is parsed and no ldconfig is asked, as the root may be of another host. Formats: glibc 2.36,
+sysdeps/generic/dl-cache.h and ldconfig.h. The old one (ld.so-1.7.0, libc5 and glibc before 2.2), the new one
+(glibc-ld.so.cache1.1), and, as ldconfig wrote until glibc 2.32, the old one followed by the new one.
 """
 
 import os
@@ -22,8 +23,8 @@ _HWCAP_EXTENSION, _HWCAP_LEVELS = 1 << 62, 0x3FF << 32
 _HWCAP_TLS: Final = 1 << 63
 _PATH_MAX: Final = 4096
 _LIBRARY_TYPE, _ARCHITECTURE = 0x00FF, 0xFF00
-_LIBRARY_TYPES: Final = ("libc4", "ELF", "libc5", "libc6")  # "ELF": it does not say which libc it needs
-#: FLAG_*_LIB64 and so on: the name that `ldconfig -p` gives it, and bits.
+_LIBRARY_TYPES: Final = ("libc4", "ELF", "libc5", "libc6")  # "ELF": the required libc is not stated
+#: FLAG_*_LIB64 and so on: the name in the output of `ldconfig -p`, and bits.
 _ARCHITECTURES: Final[Mapping[int, tuple[str, int]]] = {
     0x0000: ("", 32),
     0x0100: ("64bit", 64),  # SPARC
@@ -53,12 +54,13 @@ class CacheEntry:
     """A library that the loader finds by its name.
 
     Attributes:
-        name: What programs ask for, "libcuda.so.1".
-        path: Where it is, in the cache's root; links are not followed.
-        flags: Its kind.
-        hwcap: For which processors alone: "glibc-hwcaps/x86-64-v3"; before glibc 2.33 "tls", or bits, "0x4000000"; "":
-            for all.
-        os_version: The oldest kernel that it runs on, (2, 3, 99); None: any (always so since glibc 2.36).
+        name: Name that programs ask for, "libcuda.so.1".
+        path: Path in the cache's root; links are not followed.
+        flags: Flags with the library type and the architecture.
+        hwcap: Processors to which the entry is limited: "glibc-hwcaps/x86-64-v3"; before glibc 2.33 "tls", or
+            bits, "0x4000000"; "" for no limit.
+        os_version: The oldest kernel on which it runs, (2, 3, 99); None for any kernel, as always since glibc
+            2.36.
     """
 
     name: str
@@ -69,7 +71,7 @@ class CacheEntry:
 
     @property
     def abi(self) -> str:
-        """The ABI as `ldconfig -p` writes it: "libc6,x86-64"; "libc6" for the plain 32-bit one."""
+        """Return the ABI as `ldconfig -p` writes it: "libc6,x86-64"; "libc6" for the plain 32-bit one."""
         kind = self.flags & _LIBRARY_TYPE
         libc = _LIBRARY_TYPES[kind] if kind < len(_LIBRARY_TYPES) else "unknown"
         name = _ARCHITECTURES.get(self.flags & _ARCHITECTURE, ("unknown", 0))[0]
@@ -77,15 +79,15 @@ class CacheEntry:
 
     @property
     def bits(self) -> int:
-        """32 or 64; 0: of an architecture that is not known here."""
+        """Return 32 or 64; 0 for an unknown architecture."""
         return _ARCHITECTURES.get(self.flags & _ARCHITECTURE, ("", 0))[1]
 
 
 def parse(data: bytes) -> tuple[CacheEntry, ...]:
-    """All entries, in the order in which the loader has them.
+    """Return all entries, in the loader's order.
 
     Raises:
-        Damaged: It is no cache, is cut off, or says what cannot be.
+        Damaged: The data is not a cache, is cut off, or contradicts itself.
     """
     try:
         return tuple(_entries(data))
@@ -94,7 +96,7 @@ def parse(data: bytes) -> tuple[CacheEntry, ...]:
 
 
 def _damaged(why: str) -> Damaged:
-    return Damaged(f"the loader's cache is damaged: {why}", remedy="write it anew: ldconfig")
+    return Damaged(f"the loader's cache is damaged: {why}", remedy="write it again: ldconfig")
 
 
 def _entries(data: bytes) -> Iterator[CacheEntry]:
@@ -113,12 +115,12 @@ def _entries(data: bytes) -> Iterator[CacheEntry]:
 
 
 def _order(data: bytes, at: int, header: int, entry: int) -> _Order:
-    """The byte order in which the count at `at` does not say more entries than there is room for."""
+    """Return the byte order in which the number of entries at `at` fits into the file."""
     for order in ("<", ">"):
         (count,) = struct.unpack_from(f"{order}I", data, at)
         if header + count * entry <= len(data):
             return order
-    raise _damaged("it is cut off, or says more entries than it has")
+    raise _damaged("it is cut off, or announces more entries than it has")
 
 
 def _old(entries: bytes, strings: bytes, order: _Order) -> Iterator[CacheEntry]:
@@ -132,7 +134,7 @@ def _new(file: bytes, start: int) -> Iterator[CacheEntry]:
     count, strings, _, extension = struct.unpack_from(f"{order}2IB3xI", data, len(_NEW_MAGIC))
     end = _NEW_HEADER + count * _NEW_ENTRY
     if end + strings > len(data):
-        raise _damaged("it is cut off, or says more than it has")
+        raise _damaged("it is cut off, or announces more than it has")
     # Names count from the new header, the extension and its sections from the start of the file.
     hwcaps = [_string(data, at) for at in _hwcaps(file, extension, order)] if extension else []
     for flags, name, path, kernel, bits in struct.iter_unpack(f"{order}i3IQ", data[_NEW_HEADER:end]):
@@ -141,7 +143,9 @@ def _new(file: bytes, start: int) -> Iterator[CacheEntry]:
 
 
 def _marked_order(data: bytes) -> _Order:
-    """glibc before 2.33 wrote no mark; 1 is what no glibc writes."""
+    """Return the marked byte order, or try both for glibc before 2.33, which wrote no mark. No glibc writes
+    1.
+    """
     mark = data[_NEW_HEADER - 20] & 3 if len(data) >= _NEW_HEADER else 0
     if mark == 0:
         return _order(data, len(_NEW_MAGIC), _NEW_HEADER, _NEW_ENTRY)
@@ -151,12 +155,12 @@ def _marked_order(data: bytes) -> _Order:
 
 
 def _hwcaps(data: bytes, at: int, order: _Order) -> Iterator[int]:
-    """Where the names of the subdirectories of glibc-hwcaps are, from the extension."""
+    """Yield the offsets of the names of the subdirectories of glibc-hwcaps, from the extension."""
     magic, count = struct.unpack_from(f"{order}2I", data, at)
     if magic != _EXTENSION_MAGIC:
-        raise _damaged("its extension has not the bytes that one begins with")
+        raise _damaged("its extension does not begin with the right bytes")
     if at + 8 + 16 * count > len(data):
-        raise _damaged("it says more sections than it has")
+        raise _damaged("it announces more sections than it has")
     for tag, _, offset, size in struct.iter_unpack(f"{order}4I", data[at + 8 : at + 8 + 16 * count]):
         if tag == _HWCAPS_SECTION:
             if size % 4 or offset + size > len(data):
@@ -169,7 +173,7 @@ def _hwcap(bits: int, names: Sequence[str]) -> str:
     if bits & ~(_HWCAP_LEVELS | 0xFFFFFFFF) == _HWCAP_EXTENSION:
         index = bits & 0xFFFFFFFF
         if index >= len(names):
-            raise _damaged("an entry is for processors that it does not name")
+            raise _damaged("an entry names processors that are not in its list")
         return f"glibc-hwcaps/{names[index]}"
     if bits == _HWCAP_TLS:
         return "tls"

@@ -1,10 +1,11 @@
-"""Which files of a host belong into its driver volume, under which names, and why the others do not. Pure.
+"""Choice of the host's files for a driver volume, with names, and reasons for excluded files. Without side
+effects.
 
-The lists are the union of those of Mesos 1.11.0 (NvidiaVolume), nvidia-docker 1.0.1 (src/nvidia/volumes.go) and
-libnvidia-container (src/nvc_info.c), by the capability groups of the last; docs/volumes-compared.md sets ours beside
-theirs. A library that none of them names is taken by evidence, for new drivers bring new libraries: its name or SONAME
-ends in the driver's version; or it is NVIDIA's, lies beside libraries of that version, and has a version of its own
-that its SONAME confirms.
+The lists are the union of those of Mesos 1.11.0 (NvidiaVolume), nvidia-docker 1.0.1 (src/nvidia/volumes.go)
+and libnvidia-container (src/nvc_info.c), in the capability groups of the last; docs/volumes-compared.md
+compares them with those of this module. As new drivers bring new libraries, a library on no list is taken by
+evidence: its name or SONAME ends in the driver's version; or it is NVIDIA's, lies beside libraries of that
+version, and has a version of its own that its SONAME confirms.
 """
 
 import re
@@ -43,12 +44,12 @@ _LIBRARIES: Final[Mapping[Group, str]] = {
 LIBRARIES: Final[Mapping[str, Group]] = {
     stem: group for group, stems in _LIBRARIES.items() for stem in stems.split()
 }
-#: Entry points of OpenGL: of NVIDIA, of another vendor, or neutral (GLVND).
+#: Entry points of OpenGL, which may be NVIDIA's, another vendor's, or neutral (GLVND).
 LOADERS: Final = frozenset(
     ("libGL", "libEGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libOpenGL", "libGLdispatch")
 )
-#: NVIDIA's libraries with version numbers of their own: EGL's platforms; NVVM, before 535 as 4.0.0, and a second one
-#: beside it since 575. They may come in packages, and so in directories, of their own.
+#: NVIDIA's libraries with version numbers of their own: EGL's platforms; NVVM, before 535 as 4.0.0, with a
+#: second one since 575. They may come in packages, and so in directories, of their own.
 _OWN_VERSION: Final = frozenset((*_LIBRARIES[Group.DISPLAY].split(), "libnvidia-nvvm", "libnvidia-nvvm70"))
 _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
     "nvidia-modprobe": "it loads kernel modules, which is the host's matter",
@@ -59,8 +60,8 @@ _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
     "nvidia-bug-report.sh": "it reads the host",
     "nvidia-powerd": "it is a service of the host",
     "nvidia-sleep.sh": "it is a service of the host",
-    "nvidia-detect": "it tells which driver to install",
-    "nvidia-detector": "it tells which driver to install",
+    "nvidia-detect": "it proposes a driver to install",
+    "nvidia-detector": "it proposes a driver to install",
     "nvidia-ngx-updater": "it replaces libraries of the host",
     "nvidia-pcc": "it is for safety-critical Vulkan, which no image names",
     "nvidia-imex": "it is a service of the host",
@@ -88,15 +89,13 @@ _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
 }
 GBM: Final = "gbm/nvidia-drm_gbm.so"  # below a directory of libraries
 ESSENTIAL: Final = ("lib64/libnvidia-ml.so.1", "lib64/libcuda.so.1", "bin/nvidia-smi")
-TLS_ABI: Final = (2, 3, 99)  # the threads of today (NPTL); the driver also had a library for those before
+TLS_ABI: Final = (2, 3, 99)  # today's threads (NPTL); the driver also had a library for the older ones
 _FAR: Final = 100
 _PROGRAM: Final = re.compile(r"nvidia-[\w-]+(?:\.sh)?")
 _OF_HOST: Final = re.compile(
     r".*\.(?:dll|conf|service|rules)|nvidia_drv\.so|nvidia-application-profiles-.*|nvidia_icd_vksc.*\.json|gsp_.*\.bin"
 )
-_LOADER: Final = re.compile(
-    r"/lib(?:32|64)?/ld[\w-]*\.so\.\d"
-)  # of the ABIs of all machines that there are drivers for
+_LOADER: Final = re.compile(r"/lib(?:32|64)?/ld[\w-]*\.so\.\d")  # of the ABIs of all machines with a driver
 _SHARED_OBJECT: Final = re.compile(r"(?P<stem>lib[\w+-]+)\.so(?:\.(?P<version>\S+))?")
 _COMPANION: Final = {"x86_64": "i686", "aarch64": "armv7l"}
 _CORE: Final = re.compile(r"(?:libcuda|libnvidia-ml|libnvidia-glcore|libnvidia-eglcore)\.so\b")
@@ -112,13 +111,15 @@ class _Taken:
 
 
 def stem_of(name: str) -> str:
-    """ "libcuda" of "libcuda.so.535.261.03"; a program's name is its own."""
+    """Return the stem of a library's name, "libcuda" of "libcuda.so.535.261.03"; a program's name is its own
+    stem.
+    """
     match = _SHARED_OBJECT.fullmatch(name)
     return match["stem"] if match else name
 
 
 def is_driver_name(name: str) -> bool:
-    """Whether a library of that name may be of the driver, of whatever version and vendor."""
+    """Return whether a library of that name may be of the driver, of whatever version and vendor."""
     stem = stem_of(name)
     if stem == name:
         return False
@@ -127,30 +128,31 @@ def is_driver_name(name: str) -> bool:
 
 
 def is_left_to_host(name: str) -> bool:
-    """Return whether a file of that name is known, and serves the host and no task."""
+    """Return whether a file of that name is known to serve only the host."""
     return stem_of(name) in _NOT_FOR_TASKS or _OF_HOST.fullmatch(name) is not None
 
 
 def is_core_library(name: str) -> bool:
-    """Return whether a library of that name is one that every driver has: its directory is one of the driver's."""
+    """Return whether every driver has a library of that name, so that its directory is one of the driver's."""
     return _CORE.match(name) is not None
 
 
 def is_driver_program(name: str) -> bool:
-    """Whether a program of that name may be of the driver."""
+    """Return whether a program of that name may be of the driver."""
     return name in PROGRAMS or _PROGRAM.fullmatch(name) is not None
 
 
 def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
-    """The volume of one driver version.
+    """Plan the volume of one driver version.
 
     Args:
-        files: What the host has of the driver.
-        version: Of the driver, "535.261.03".
-        machine: As `Elf.machine`, of 64-bit programs where there are such; None: what the driver's files are for.
+        files: Driver files of the host.
+        version: Version of the driver, "535.261.03".
+        machine: Machine in the words of `Elf.machine`, with its 64-bit programs if it has such; None for the
+            machine of the driver's files.
 
     Raises:
-        NotFound: No library of that version.
+        NotFound: The host has no library of that version.
     """
     machine = machine or _machine(files, version)
     if machine is None:
@@ -171,8 +173,8 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     links = tuple(sorted((*links, *graphics.links(entries)), key=lambda link: link.target))
     sources = {
         entry.source for entry in entries
-    }  # a link of one name may lead to what is taken under another
-    stems = {stem_of(one.file.name) for one in taken}  # what is taken under another name is no loss
+    }  # a link of one name may lead to a file that is taken under another
+    stems = {stem_of(one.file.name) for one in taken}  # a file that is taken under another name is no loss
     excluded = [
         replace(each, warned=each.warned and stem_of(each.path.rpartition("/")[2]) not in stems)
         for each in excluded
@@ -208,7 +210,9 @@ class _Homes:
         return cls(version, frozenset(own), frozenset(every - own))
 
     def distance(self, path: str) -> int:
-        """Return how far above a library of this driver the directory is that has a file too; many if none has."""
+        """Return the number of levels from a library of this driver up to a directory that also has the file;
+        many if none has.
+        """
         steps = (
             step
             for home in self.own
@@ -218,7 +222,7 @@ class _Homes:
         return min(steps, default=_FAR)
 
     def miss(self, path: str) -> bool:
-        """Return whether a task may miss a file that is left out: it is this driver's by its name and place."""
+        """Return whether a task may miss an excluded file, as its name and place make it this driver's."""
         directory, _, name = path.rpartition("/")
         stem = stem_of(name)
         if directory not in self.own or stem in _NOT_FOR_TASKS or stem in LOADERS or stem == name:
@@ -228,7 +232,7 @@ class _Homes:
 
 
 def _machine(files: DriverFiles, version: str) -> str | None:
-    """Most of the driver's libraries are for it; 64 bits go before 32."""
+    """Return the machine of most of the driver's libraries, 64 bits before 32; None without such libraries."""
     counts = Counter(
         (file.elf.bits, file.elf.machine) for file in files.libraries if file.elf and _is_of(file, version)
     )
@@ -236,7 +240,9 @@ def _machine(files: DriverFiles, version: str) -> str | None:
 
 
 def _is_of(file: File, version: str) -> bool:
-    """Return whether a library is of that driver, by its name, its SONAME, or else the version in its content."""
+    """Return whether a library is of that driver, by its name, its SONAME, or else the version in its
+    content.
+    """
     soname = (file.elf.soname if file.elf else None) or ""
     return (
         file.name.endswith(f".so.{version}")
@@ -256,7 +262,7 @@ def _no_library(files: DriverFiles, version: str) -> NotFound:
 
 
 def versions(files: DriverFiles) -> tuple[str, ...]:
-    """Driver versions by the names of the libraries that every driver has, sorted by number."""
+    """Return driver versions by the names of the libraries that every driver has, sorted by number."""
     names = {
         match["version"]
         for file in files.libraries
@@ -269,9 +275,9 @@ def versions(files: DriverFiles) -> tuple[str, ...]:
 
 
 def _sorted_out(files: DriverFiles, homes: _Homes, machine: str, excluded: list[Excluded]) -> list[_Taken]:
-    """Return all that the lists and the rules take, rivals for one name still among them."""
+    """Return all files that the lists and the rules take, including rivals for one name."""
     taken: list[_Taken] = []
-    # A link of one kind's name may lead to a file of the other's: each file is looked at once.
+    # A link with a program's name may lead to a library, and vice versa: each file is examined once.
     for file in {file.path: file for file in (*files.libraries, *files.programs)}.values():
         stem = stem_of(file.name)
         is_program = stem == file.name
@@ -309,13 +315,15 @@ def _foreign(elf: Elf | None, machine: str) -> str | None:
 
 
 def _refused(file: File, homes: _Homes) -> str | None:
-    """The rules for libraries: version, vendor of OpenGL, TLS."""
+    """Apply the rules for libraries: version, vendor of OpenGL, TLS. Return the reason for a refusal, else
+    None.
+    """
     stem, elf, version = stem_of(file.name), file.elf, homes.version
     assert elf is not None
     if stem in LOADERS:
         return _refused_loader(file, version)
     if stem == "libnvidia-tls" and elf.abi is not None and elf.abi != TLS_ABI:
-        return f"its thread-local storage is for Linux {'.'.join(map(str, elf.abi))}, long past"
+        return f"its thread-local storage is for Linux {'.'.join(map(str, elf.abi))}, which is obsolete"
     if _is_of(file, version):
         return None
     number = file.name.partition(".so")[2].strip(".")
@@ -325,7 +333,9 @@ def _refused(file: File, homes: _Homes) -> str | None:
 
 
 def _refused_own_version(file: File, stem: str, homes: _Homes) -> str | None:
-    """The rule for libraries with a version of their own: known, or beside the driver's with a SONAME that agrees."""
+    """Apply the rule for libraries with a version of their own: known, or beside the driver's with a SONAME
+    that agrees.
+    """
     if file.directory in homes.own:
         soname = (file.elf.soname if file.elf else None) or ""
         if stem in _OWN_VERSION or (stem_of(soname) == stem and f"{file.name}.".startswith(f"{soname}.")):
@@ -337,7 +347,11 @@ def _refused_own_version(file: File, stem: str, homes: _Homes) -> str | None:
 
 
 def _refused_loader(file: File, version: str) -> str | None:
-    """The rule for OpenGL's entry points: NVIDIA's own, or the neutral ones (they need libGLdispatch.so.0), or that."""
+    """Apply the rule for OpenGL's entry points.
+
+    NVIDIA's own are taken, and the neutral ones: those that need libGLdispatch.so.0, and libGLdispatch
+    itself.
+    """
     needed = file.elf.needed if file.elf else ()
     ours = any(name.startswith(("libGLdispatch.so", "libnvidia-gl", "libnvidia-egl")) for name in needed)
     if not ours and stem_of(file.name) != "libGLdispatch":
@@ -349,15 +363,18 @@ def _refused_loader(file: File, version: str) -> str | None:
 
 
 def _without_rivals(taken: Iterable[_Taken], homes: _Homes, excluded: list[Excluded]) -> list[_Taken]:
-    """Keep a file for each name: not for special processors, beside the driver's libraries, of the newest version of
-    its own, the first found."""
+    """Keep one file for each name: not for special processors, near the driver's libraries, of the newest
+    version.
+
+    If these do not decide, the first file in the order of discovery is kept.
+    """
     best: dict[tuple[str, str], _Taken] = {}
     order = sorted(taken, key=lambda one: _preference(one, homes))
-    for one in order:  # sorted is stable: the order of discovery decides last
+    for one in order:  # sorted is stable, so the order of discovery decides last
         directory, _, name = one.target.partition("/")
         key = (directory, stem_of(name))
         if key in best:
-            why = f"{best[key].file.path} is taken for it"
+            why = f"{best[key].file.path} is taken instead"
             excluded.append(
                 Excluded(one.file.path, f"{why}, which runs on every processor" if one.file.hwcap else why)
             )
@@ -377,10 +394,10 @@ def _numbers(name: str) -> list[int]:
 
 
 def _complete_loaders(taken: list[_Taken], excluded: list[Excluded]) -> list[_Taken]:
-    """OpenGL's entry points only where they will load: with the others that they need, and in older images.
+    """Keep OpenGL's entry points only if they will load: with the others that they need, and in older images.
 
     The neutral ones may be the distribution's, built for its own glibc; in front of an older image's own they
-    would break it. The driver's files run on very old ones, and say the limit.
+    would break it. The driver's files run on very old ones, and show the limit.
     """
     limit = max((_glibc(t) for t in taken if DRIVER_VERSION.search(t.file.name)), default=())
     while True:
@@ -402,7 +419,7 @@ def _unloadable(one: _Taken, there: set[tuple[str, str]], limit: tuple[int, ...]
         return None
     if elf.glibc > limit:
         text = ".".join(map(str, elf.glibc))
-        return f"it needs glibc {text}, the driver's own files less: older images, which have theirs, would break"
+        return f"it needs glibc {text}, the driver's own files need less: older images have their own, and would break"
     for name in elf.needed:
         if stem_of(name) in LOADERS and (one.target.partition("/")[0], name) not in there:
             return f"it needs {name}, which is not taken"
@@ -412,7 +429,7 @@ def _unloadable(one: _Taken, there: set[tuple[str, str]], limit: tuple[int, ...]
 def _forgotten(
     files: DriverFiles, taken: Iterable[_Taken], excluded: Iterable[Excluded]
 ) -> Iterator[Excluded]:
-    """Every file that was found is in the plan, or has a reason: so that the sum can be checked."""
+    """Yield each file that is in neither list, with a reason, so that every file is in the plan or excluded."""
     known = {one.file.path for one in taken} | {one.path for one in excluded}
     for file in (*files.libraries, *files.programs):
         if file.path not in known:
@@ -420,12 +437,14 @@ def _forgotten(
 
 
 def _links(taken: Sequence[_Taken]) -> tuple[Link, ...]:
-    """Links by SONAME, by every name of the loader's cache, and three that programs are known to want."""
+    """Return links by SONAME, by every name in the loader's cache, and three names that programs are known to
+    use.
+    """
     files = {one.target for one in taken}
     links: dict[str, str] = {}
-    wishes = [(one, name) for one in taken for name in _sonames(one)]
-    wishes += [(one, name) for one in taken for name in _other_names(one)]
-    for one, name in wishes:  # a SONAME goes before any other name
+    candidates = [(one, name) for one in taken for name in _sonames(one)]
+    candidates += [(one, name) for one in taken for name in _other_names(one)]
+    for one, name in candidates:  # a SONAME has priority over any other name
         directory, _, own = one.target.partition("/")
         target = f"{directory}/{name}"
         if target not in files:
@@ -442,10 +461,10 @@ def _sonames(one: _Taken) -> Iterator[str]:
     if soname is None or "/" in soname:
         return
     stem = stem_of(soname)
-    # A library may not take the name of one that is no driver's, such as libstdc++.so.6.
+    # A library may not take the name of another that is not a driver's, such as libstdc++.so.6.
     if stem == stem_of(one.file.name) or stem in LIBRARIES:
         yield soname
-        if stem == "libGLX_nvidia":  # GLVND asks for it where it draws on another machine's screen
+        if stem == "libGLX_nvidia":  # GLVND needs it to draw on another machine's screen
             yield soname.replace("GLX_nvidia", "GLX_indirect", 1)
 
 
@@ -457,20 +476,20 @@ def _other_names(one: _Taken) -> Iterator[str]:
 
 
 def _missing(taken: Sequence[_Taken]) -> tuple[str, ...]:
-    """What a CUDA program will miss, in words."""
+    """Describe the files that a CUDA program will miss."""
     targets = {one.target for one in taken} | {
         link.target for link in _links(taken)
     }  # as "lib64/libcuda.so.1"
     there = {target.partition("/")[0]: set[str]() for target in targets}
     for target in targets:
         there[target.partition("/")[0]].add(target.partition("/")[2])
-    lacking = [f"{name} is not there" for name in ESSENTIAL if name not in targets]
+    problems = [f"{name} is not there" for name in ESSENTIAL if name not in targets]
     for one in taken:
         directory = one.target.partition("/")[0]
         for name in one.file.elf.needed if one.file.elf else ():
             if "nvidia" in name and name not in there.get("lib64" if directory == "bin" else directory, ()):
-                lacking.append(f"{name} is not there, which {one.target} needs")
+                problems.append(f"{name} is not there, which {one.target} needs")
         loader = one.file.elf.interpreter if one.file.elf else None
         if loader is not None and not _LOADER.fullmatch(loader):
-            lacking.append(f"{loader} is not in images, which {one.target} needs to start")
-    return tuple(sorted(set(lacking)))
+            problems.append(f"{loader} is not in images, which {one.target} needs to start")
+    return tuple(sorted(set(problems)))

@@ -1,6 +1,7 @@
-"""The nouns of driver volumes: what a host has, what a volume is to hold, and why not the rest.
+"""The data types of driver volumes: files of a host, plans of volumes, and reasons for excluded files.
 
-Paths of a host are absolute and seen from its root ("/usr/lib/x86_64-linux-gnu/libcuda.so.1"), wherever that root is.
+Paths of a host are absolute and seen from its root ("/usr/lib/x86_64-linux-gnu/libcuda.so.1"), wherever that
+root is.
 """
 
 import posixpath
@@ -11,7 +12,7 @@ from volumes.keys import key_of
 
 
 class Group(Enum):
-    """What a file of the driver is for: the driver capabilities of NVIDIA's container runtime."""
+    """Purposes of driver files: the driver capabilities of NVIDIA's container runtime."""
 
     UTILITY = "utility"
     COMPUTE = "compute"
@@ -23,15 +24,16 @@ class Group(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """What an ELF file says of itself.
+    """Fields of an ELF file.
 
     Attributes:
-        bits: 32 or 64, of its class.
-        machine: As `uname -m` has it: "x86_64", "i686", "aarch64", "ppc64le", "armv7l"; else "EM_…".
-        soname: DT_SONAME.
-        needed: DT_NEEDED, in order.
-        abi: The oldest kernel of its NT_GNU_ABI_TAG note, (2, 3, 99); None: it has no such note.
-        glibc: The newest GLIBC_* version that it needs, (2, 17); empty: none.
+        bits: 32 or 64, by the file's class.
+        machine: Machine in the words of `uname -m`: "x86_64", "i686", "aarch64", "ppc64le", "armv7l"; else
+            "EM_…".
+        soname: Value of DT_SONAME; None if it is missing.
+        needed: Values of DT_NEEDED, in order.
+        abi: The oldest kernel in its NT_GNU_ABI_TAG note, (2, 3, 99); None if it has no such note.
+        glibc: The newest GLIBC_* version that it needs, (2, 17); empty if it needs none.
         interpreter: Path of the loader that starts it as a program; None for a library.
     """
 
@@ -49,15 +51,15 @@ class File:
     """A regular file of a host.
 
     Attributes:
-        path: Without symbolic links.
-        names: All under which it is found (links in library directories, names in the loader's cache), sorted; its
-            own among them.
-        elf: None: it is no ELF file.
-        cached: Names under which the loader's cache has it, sorted.
-        hwcap: The loader's subdirectory for better processors that it is in ("glibc-hwcaps/x86-64-v3", "tls"); "":
-            none.
-        mentions: Driver versions in the content of a program, and of a library whose name has no version; empty: it
-            was not searched, or has none.
+        path: Path without symbolic links.
+        names: Sorted names of the file, also its own: those of links in library directories, and in the
+            loader's cache.
+        elf: Fields of the ELF file; None if it is not an ELF file.
+        hwcap: The loader's subdirectory for better processors in which it lies ("glibc-hwcaps/x86-64-v3",
+            "tls"), or "".
+        cached: Names of the file in the loader's cache, sorted.
+        mentions: Driver versions in the content of a program, or of a library whose name has no version;
+            empty if it has none or was not searched.
     """
 
     path: str
@@ -69,21 +71,21 @@ class File:
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """Return the last part of the path."""
         return self.path.rpartition("/")[2]
 
     @property
     def directory(self) -> str:
-        """Return its path without the last part."""
+        """Return the path without the last part."""
         return self.path.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of the driver that is no program and no library, such as a description of it for a loader.
+    """A driver file other than a program or a library, such as a description of the driver for a loader.
 
     Attributes:
-        path: Without symbolic links.
+        path: Path without symbolic links.
         place: Directory below `share` in which programs search for it, "glvnd/egl_vendor.d".
         name: Name under which it was found, "10_nvidia.json".
         text: Content of a JSON file; None for a file of another kind.
@@ -115,7 +117,8 @@ class Excluded:
     Attributes:
         path: Path on the host.
         reason: Reason, in words for people.
-        warned: Whether a task may miss the file: it is of this driver and lies beside what is taken.
+        warned: Whether a task may miss the file, as it is of this driver and lies beside files that are
+            taken.
     """
 
     path: str
@@ -128,12 +131,14 @@ class DriverFiles:
     """The files of a host that may be of the driver.
 
     Attributes:
-        libraries: Shared objects of the loader's cache and of the standard directories that have a name of the
-            driver's, of whatever version and vendor.
-        programs: Of the directories of programs, those with a name of the driver's.
-        unreadable: What could not be read, or led outside the root, or can be changed by others than root.
-        data: Descriptions for loaders, and what OptiX reads, in the order of preference.
-        listed: Lists of files for containers, of all drivers that are there; empty for drivers without such a list.
+        libraries: Shared objects of the loader's cache and of the standard directories that have a name of
+            the driver's, of whatever version and vendor.
+        programs: Programs with a name of the driver's, from the directories of programs.
+        unreadable: Files that could not be read, led outside the root, or can be changed by users other than
+            root.
+        data: Descriptions for loaders, and OptiX's data, in the order of preference.
+        listed: Lists of files for containers, of all drivers on the host; empty for drivers without such a
+            list.
     """
 
     libraries: tuple[File, ...] = ()
@@ -187,10 +192,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A volume that could be built. All sorted by target or path; no target twice.
+    """A plan of a volume. Everything is sorted by target or path; no target occurs twice.
 
-    `missing`: what programs will want and this host does not have, in words. `variant`: what tells it from the plain
-    volume of that driver, which has "".
+    Attributes:
+        version: Version of the driver.
+        entries: Files of the volume.
+        links: Symbolic links of the volume.
+        excluded: Files of the host that are not taken.
+        missing: Files that programs will need and this host does not have, in words.
+        variant: Name of the variant; "" for the plain volume of that driver.
     """
 
     version: str
@@ -202,10 +212,10 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """What its store knows it by."""
+        """Return the key of the volume in its store."""
         return key_of(self.version, self.variant)
 
     @property
     def warnings(self) -> tuple[Excluded, ...]:
-        """The excluded files that a task may miss."""
+        """Return the excluded files that a task may miss."""
         return tuple(each for each in self.excluded if each.warned)

@@ -1,8 +1,10 @@
-"""Directories of a host in which a driver may be, from the nearest to the farthest. Links are followed below the root.
+"""Directories of a host that may hold a driver, from the nearest to the farthest. Links are followed below
+the root.
 
-Two kinds of knowledge. Directories by name: those of Debian and Ubuntu, of Red Hat, SUSE and Arch, of NixOS, Talos,
-Flatcar, Bottlerocket and Google's Container-Optimized OS, and of NVIDIA's installer. Directories by neighbourhood:
-those around a library or program that was found, so that a layout without a name here is found from any part of it.
+Two kinds of knowledge. Directories by name: those of Debian and Ubuntu, of Red Hat, SUSE and Arch, of NixOS,
+Talos, Flatcar, Bottlerocket and Google's Container-Optimized OS, and of NVIDIA's installer. Directories by
+neighbourhood: those around a library or program that was found, so that an unknown layout is found from any
+part of it.
 """
 
 import fnmatch
@@ -56,13 +58,13 @@ _PROGRAM_TOPS: Final = (
     *("/run/current-system/sw/bin", "/run/opengl-driver/bin", "/usr/local/glibc/usr/bin"),
 )
 _DATA_TOPS: Final = ("/etc", "/usr/share", "/usr/local/share", "/run/opengl-driver/share")
-#: Roots within the root: of a driver in a container of its own, of Bottlerocket.
+#: Roots within the root: of a driver in a container of its own, and of Bottlerocket.
 _ROOTS: Final = (
     "",
     "/run/nvidia/driver",
     *(f"/{machine}-bottlerocket-linux-gnu/sys-root" for machine in ("x86_64", "aarch64")),
 )
-#: Directories whose children are searched with all that is below them, if "nvidia" is in their names.
+#: Parents of directories that are searched with all their content if "nvidia" is in their names.
 _TREES_IN: Final = (
     *(
         "/usr/lib",
@@ -83,7 +85,7 @@ PLATFORMS: Final[Mapping[str, str]] = {
 }
 _ENDING: Final = re.compile(r"\.so\b|\.[a-z]{1,5}$")
 _MAX_CONF: Final = 1 << 16  # bytes
-#: A library directory of its own is at most so far below the directory that has `bin` and `share` too.
+#: Largest number of levels between a library directory and the directory that has `bin` and `share` too.
 _MAX_ANCESTORS: Final = 4
 
 
@@ -100,11 +102,11 @@ class Given:
     programs: tuple[str, ...] = ()
 
     def check(self, fs: Root) -> None:
-        """See that all directories are there, and that only root can change what is in them.
+        """Check that all directories exist, and that only root can change their content.
 
         Raises:
-            NotFound: One is missing.
-            Conflict: Others than root can write one, or a directory above it.
+            NotFound: A directory is missing.
+            Conflict: Users other than root can write a directory, or one above it.
         """
         for option, variable, paths in (
             (LIBRARY_OPTION, LIBRARY_PATH, self.libraries),
@@ -113,7 +115,7 @@ class Given:
             for path in paths:
                 if not path.startswith("/") or not fs.is_directory(path):
                     raise NotFound(
-                        f"{option} ({variable}) names {path}, and there is no such directory below {fs.path}",
+                        f"{option} ({variable}) names {path}, but there is no such directory below {fs.path}",
                         remedy="name directories by absolute paths, as seen from the root of the driver",
                     )
                 writer = fs.find_writer(fs.resolve(path) or path)
@@ -194,9 +196,11 @@ def _below_roots(fs: Root, tops: Iterable[str]) -> Iterator[str]:
 
 
 def trees(fs: Root) -> Iterator[str]:
-    """Return the directories that are named after NVIDIA where software is put, with those below them. Bounded.
+    """Yield the directories named after NVIDIA where software is installed, with their subdirectories;
+    limited in number.
 
-    Below a directory that others than root can write, no other is returned: no file there is taken.
+    Subdirectories of a directory that users other than root can write are not returned, as no file there is
+    taken.
     """
     queue = deque(
         (f"{top}/{name}", 0)
@@ -219,12 +223,14 @@ def trees(fs: Root) -> Iterator[str]:
 
 
 def _may_be_directory(name: str) -> bool:
-    """Return whether a name has no ending of a file. A version, as of "570.86.15", does not count as one."""
+    """Return whether a name has no file extension. A version, as in "570.86.15", does not count as one."""
     return not _ENDING.search(name)
 
 
 def _configured(fs: Root, path: str, depth: int) -> Iterator[str]:
-    """Directories that a configuration of the loader names, with those of the files that it includes."""
+    """Yield the directories that a configuration of the loader names, with those of the files that it
+    includes.
+    """
     for line in _read(fs, path).splitlines():
         words = line.partition("#")[0].split()
         if words[:1] != ["include"]:
@@ -240,12 +246,12 @@ def _read(fs: Root, path: str) -> str:
     try:
         with fs.open(path) as file:
             return os.fsdecode(file.read(_MAX_CONF))
-    except OSError:  # such a host has none, or only its loader's cache
+    except OSError:  # such a host has no file, or only the loader's cache
         return ""
 
 
 def unsupported(fs: Root) -> str | None:
-    """Return the platform of `PLATFORMS` that a host is; None if it is another."""
+    """Return the key of the host's platform in `PLATFORMS`; None for any other platform."""
     if fs.is_directory("/usr/lib/wsl/lib") or fs.is_directory("/usr/lib/wsl/drivers"):
         return "WSL 2"
     tegra = ("/usr/lib/aarch64-linux-gnu/tegra", "/usr/lib/aarch64-linux-gnu/nvidia/tegra")

@@ -19,23 +19,29 @@ _MAX_LINKS: Final = 40
 
 
 def owned_by_root(status: os.stat_result) -> bool:
-    """Return whether a file belongs to root, or to the user of this process, who builds a volume for tests alone."""
+    """Return whether a file belongs to root, or to the user of this process, as in tests."""
     return status.st_uid in (0, os.geteuid())
 
 
 class Root:
-    """The root. Its paths are absolute strings; a relative one starts at the root as well."""
+    """A directory in the role of a root. Its paths are absolute strings; a relative one starts at the root as
+    well.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises:
-        NotFound: It is no directory.
+        """Wrap a directory.
+
+        Raises:
+            NotFound: The path is not a directory.
         """
         if not path.is_dir():
             raise NotFound(f"there is no directory {path}", remedy="name the root of a host's file system")
         self.path: Final = path.absolute()
 
     def resolve(self, path: str) -> str | None:
-        """Resolve `path` to one without links; None: it does not exist, leads in a circle or cannot be looked at."""
+        """Resolve `path` to one without links; return None if it does not exist, leads in a circle or cannot
+        be examined.
+        """
         try:
             return self._follow(path)
         except (OSError, ValueError):  # ValueError: a name that no file can have
@@ -67,17 +73,18 @@ class Root:
         return "/" + "/".join(done) if path else None
 
     def outside(self, path: str) -> Path:
-        """Where a resolved path is in the real file system."""
+        """Return the place of a resolved path in the real file system."""
         return self.path / path.lstrip("/")
 
     def find_writer(self, path: str) -> str | None:
-        """Return who else than root can change a file or its name, in words; None if only root can.
+        """Return which user other than root can change a file or its name, in words; None if only root can.
 
-        A directory that its group can write is safe with the sticky bit, as the store of NixOS has it: the group
-        can add names of its own, and neither remove nor replace those of root.
+        A directory that its group can write is safe with the sticky bit, as the store of NixOS has it: the
+        group can add names of its own, and neither remove nor replace those of root.
 
         Args:
-            path: Resolved path. The file and all directories above it are examined, up to the root of this object.
+            path: Resolved path. The file and all directories above it are examined, up to the root of this
+                object.
         """
         names = [name for name in path.split("/") if name]
         for count in range(len(names), -1, -1):
@@ -95,17 +102,17 @@ class Root:
         return None
 
     def is_file(self, path: str) -> bool:
-        """Whether it leads to a regular file."""
+        """Return whether a path leads to a regular file."""
         real = self.resolve(path)
         return real is not None and self.outside(real).is_file()
 
     def is_directory(self, path: str) -> bool:
-        """Whether it leads to a directory."""
+        """Return whether a path leads to a directory."""
         real = self.resolve(path)
         return real is not None and self.outside(real).is_dir()
 
     def listdir(self, path: str) -> list[str]:
-        """Names in a directory, sorted; none if there is no such directory."""
+        """Return the names in a directory, sorted; empty if there is no such directory."""
         real = self.resolve(path)
         if real is None:
             return []
@@ -120,29 +127,31 @@ class Root:
             os.close(here)
 
     def open(self, path: str) -> BinaryIO:
-        """A regular file, for reading.
+        """Open a regular file for reading.
 
         Raises:
-            OSError: There is none, it is of another kind, or it may not be read.
+            OSError: The file does not exist, is of another kind, or may not be read.
         """
         real = self.resolve(path)
         if real is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         *directories, name = real.split("/")
         with self._directory(directories) as above:
-            # Asked first: to open a device does something, and to open a pipe waits for its other end.
+            # Checked first, as opening a device has effects, and opening a pipe waits for its other end.
             if not stat.S_ISREG(os.stat(name or ".", dir_fd=above, follow_symlinks=False).st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file", path)
             return os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=above), "rb")
 
     def read_bytes(self, path: str) -> bytes:
-        """All of a file; raises as `open`."""
+        """Return the content of a file; raises the errors of `open`."""
         with self.open(path) as file:
             return file.read()
 
     @contextmanager
     def _directory(self, names: Sequence[str]) -> Iterator[int]:
-        """Step by step and through no link, so that one that was put there meanwhile leads nowhere."""
+        """Open a directory step by step without following links, so that a link that was put there meanwhile
+        leads nowhere.
+        """
         fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY)
         try:
             for name in filter(None, names):

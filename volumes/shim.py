@@ -1,8 +1,10 @@
-"""A variant of a driver volume in which libraries of ours stand before libcuda and NVML. Pure.
+"""A variant of a driver volume with this project's libraries in front of libcuda and NVML. Without side
+effects.
 
-`lib64/libcuda.so.1` and `lib64/libnvidia-ml.so.1` are ours; all other names of these two lead to them, also those with
-the driver's version. The driver's own lie beside them as `libmgpu-real-cuda.so` and `libmgpu-real-ml.so`, which ours
-name in DT_NEEDED. `region` (volumes.keys.REGION) is an empty directory: the mount point of the task's limits and usage.
+`lib64/libcuda.so.1` and `lib64/libnvidia-ml.so.1` are this project's; all other names of the two lead to
+them, also those with the driver's version. The driver's own lie beside them as `libmgpu-real-cuda.so` and
+`libmgpu-real-ml.so`, which the former name in DT_NEEDED. `region` (volumes.keys.REGION) is an empty
+directory: the mount point of the task's limits and usage.
 """
 
 from collections.abc import Iterator
@@ -18,7 +20,13 @@ _GROUPS: Final = {"libcuda": Group.COMPUTE, "libnvidia-ml": Group.UTILITY}
 
 @dataclass(frozen=True, slots=True)
 class Shim:
-    """Our libraries, built. `digest`: of their sources, hexadecimal; `cuda`, `nvml`: where they are."""
+    """The compiled libraries of this project.
+
+    Attributes:
+        digest: SHA-256 of their sources, hexadecimal.
+        cuda: Path of the library in front of libcuda.
+        nvml: Path of the library in front of NVML.
+    """
 
     digest: str
     cuda: str
@@ -26,14 +34,14 @@ class Shim:
 
     @property
     def variant(self) -> str:
-        """What tells volumes with it from others: "shim-0123456789ab"."""
+        """Return the variant of volumes with these libraries: "shim-0123456789ab"."""
         return variant_of(self.digest)
 
 
 def with_shim(plan: Plan, shim: Shim) -> Plan:
-    """Plan the volume with our libraries before the driver's.
+    """Plan the volume with this project's libraries in front of the driver's.
 
-    32-bit libraries are left out: ours are for 64 bits, and a program of 32 would pass them by.
+    32-bit libraries are left out: this project's are for 64 bits, and a 32-bit program would bypass them.
 
     Raises:
         NotFound: The driver has no 64-bit libcuda or NVML.
@@ -78,4 +86,4 @@ def _of(stem: str, entries: dict[str, Entry]) -> Entry | None:
 def _small(plan: Plan) -> Iterator[Excluded]:
     for entry in plan.entries:
         if entry.target.startswith("lib/"):
-            yield Excluded(entry.source, "a 32-bit program would pass the share's limits by")
+            yield Excluded(entry.source, "a 32-bit program would bypass the share's limits")

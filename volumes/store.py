@@ -1,7 +1,7 @@
-"""The directory of driver volumes: what is in it, whether it is whole, and what can go.
+"""The directory of driver volumes: listing, verification and removal of builds.
 
-`nvidia_<version>` is a symbolic link to a build, `builds/<version>-<digest>`, which is never changed: a rebuilt
-volume is another build, and the link is switched. So whoever has a build keeps exactly that one.
+`nvidia_<version>` is a symbolic link to a build, `builds/<version>-<digest>`, which never changes: a rebuilt
+volume is another build, and the link is switched. So a task that uses a build keeps exactly that build.
 """
 
 import contextlib
@@ -30,12 +30,13 @@ class Content:
     """A file of a volume, as it was built.
 
     Attributes:
-        target: Below the volume, "lib64/libcuda.so.535.261.03".
-        source: On the host, as seen from the root that it was built from.
-        group: As `volumes.model.Group`.
-        sha256: Of its content, hexadecimal.
-        source_mtime_ns: Of the source, to see that it has changed since.
-        how: "hard link", "reflink", "copy", or "rewritten" for a text that is not the source's own.
+        target: Path below the volume, "lib64/libcuda.so.535.261.03".
+        source: Path on the host, as seen from the root from which the volume was built.
+        group: Name of a `volumes.model.Group`.
+        size_bytes: Size of the file in bytes.
+        sha256: SHA-256 of the content, hexadecimal.
+        source_mtime_ns: Modification time of the source, by which later changes are noticed.
+        how: "hard link", "reflink", "copy", or "rewritten" for a text that differs from the source's.
     """
 
     target: str
@@ -49,10 +50,20 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A build.
+    """A build of a driver volume.
 
-    `links`: of each symbolic link where it is and where to. `current`: `nvidia_<version>` leads to it. `problem`: why
-    its record cannot be read; then it seems empty. `variant`: "" for the plain one of that driver.
+    Attributes:
+        path: Directory of the build.
+        version: Version of the driver.
+        digest: Digest of the build's content, "sha256:…".
+        root: Root of the host from which it was built.
+        files: Files of the volume; empty if the record cannot be read.
+        links: Targets of the symbolic links, by their paths.
+        built_at: Time of the build, in seconds since the epoch.
+        simulated: Whether the driver is simulated.
+        current: Whether `nvidia_<version>` leads to this build.
+        problem: Reason why the record cannot be read; "" if it can be.
+        variant: Name of the variant; "" for the plain volume of that driver.
     """
 
     path: Path
@@ -69,22 +80,22 @@ class Volume:
 
     @property
     def key(self) -> str:
-        """What its store knows it by."""
+        """Return the key of the volume in its store."""
         return key_of(self.version, self.variant)
 
     @property
     def name(self) -> str:
-        """The name by which the build is leased: "535.261.03-0123456789ab"."""
+        """Return the name by which the build is leased: "535.261.03-0123456789ab"."""
         return self.path.name
 
     @property
     def size_bytes(self) -> int:
-        """The size of all files, bytes, whether or not they share their blocks with the host's."""
+        """Return the size of all files in bytes, whether or not they share their blocks with the host's."""
         return sum(file.size_bytes for file in self.files)
 
 
 class Store:
-    """All volumes of a host."""
+    """All driver volumes of a host."""
 
     def __init__(self, path: Path) -> None:
         """Name the store's directory, which need not exist yet."""
@@ -92,37 +103,37 @@ class Store:
         self.builds = path / "builds"
 
     def path_of(self, key: str) -> Path:
-        """Where a volume is, as `volumes.keys.link_of` says it."""
+        """Return the link to the current build of a volume, as `volumes.keys.link_of` does."""
         return link_of(self.path, key)
 
     def current(self, key: str) -> Path | None:
-        """The build that tasks of that driver get, as `volumes.keys.current` says it."""
+        """Return the build that tasks of a driver get, as `volumes.keys.current` does."""
         return current(self.path, key)
 
     def get(self, key: str) -> Volume:
-        """The current volume of a version, or of a variant.
+        """Return the current volume of a driver version, or of a variant.
 
         Raises:
-            NotFound: There is none.
+            NotFound: No such volume exists.
             Damaged: Its record cannot be read.
         """
         build = self.current(key)
         if build is None:
             there = ", ".join(volume.key for volume in self.volumes() if volume.current) or "none"
             raise NotFound(
-                f"there is no driver volume of {key} in {self.path}; there: {there}",
+                f"there is no driver volume of {key} in {self.path}; volumes there: {there}",
                 remedy="build it: mesos-gpu volume build",
             )
         return self._read(build)
 
     def volumes(self) -> tuple[Volume, ...]:
-        """All builds, by name; also those whose records cannot be read."""
+        """Return all builds, by name; also those whose records cannot be read."""
         if not self.builds.is_dir():
             return ()
         return tuple(self.read(path) for path in sorted(self.builds.iterdir()) if path.is_dir())
 
     def read(self, build: Path) -> Volume:
-        """A build; one whose record cannot be read has a `problem`."""
+        """Return a build; if its record cannot be read, it has a `problem`."""
         try:
             return self._read(build)
         except Damaged as error:
@@ -143,12 +154,13 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Damaged(
                 f"the record of the driver volume {build} cannot be read: {error!r}",
-                remedy=f"remove {build} when no task uses it, and build the volume anew",
+                remedy=f"remove {build} when no task uses it, and build the volume again",
             ) from error
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone among builders and collectors of this directory; a lock that its holder's death opens.
+        """Hold the lock that builders and collectors of this directory share; the death of its holder
+        releases it.
 
         Raises:
             Unavailable: The directory cannot be made or written.
@@ -163,7 +175,12 @@ class Store:
             os.close(fd)
 
     def clear_litter(self, held: Callable[[], Collection[str]] | None = None) -> None:
-        """Remove what a killed builder or collector left; to be called with the lock held."""
+        """Remove what a killed builder or collector left; the caller holds the lock.
+
+        Args:
+            held: Function that returns the names of builds that tasks use; if None, builds that a killed
+                collector moved away stay.
+        """
         for path in list(self.path.iterdir()):
             if path.name.startswith(BUILDING):
                 remove(path)
@@ -174,18 +191,18 @@ class Store:
     def collect(
         self, held: Callable[[], Collection[str]], keep: Callable[[Volume], bool]
     ) -> tuple[Volume, ...]:
-        """Remove each build that nobody holds and that is not to be kept.
+        """Remove each build that no task uses and that is not to be kept.
 
         Args:
-            held: Names of builds that tasks have; asked again once a build is out of reach, for a task may have
-                taken it meanwhile.
-            keep: Whether to keep a build all the same.
+            held: Function that returns the names of builds that tasks use; it is called again after a build
+                has been moved away, as a task may have started to use it meanwhile.
+            keep: Function that returns whether to keep a build that no task uses.
 
         Returns:
-            What was removed.
+            The removed builds.
 
         Raises:
-            MesosGpuError: From `held`: then nothing more is removed.
+            MesosGpuError: `held` failed; then nothing more is removed.
             Unavailable: A file cannot be removed.
         """
         removed = []
@@ -227,13 +244,17 @@ def _volume(build: Path, body: Mapping[str, Any]) -> Volume:
 
 
 def directories(variant: str, targets: Iterable[str]) -> tuple[str, ...]:
-    """Return the directories of a volume that has files and links at these targets, each after the one above it."""
+    """Return the directories of a volume with files and links at these targets, each after its parent."""
     above = {str(path) for target in targets for path in PurePosixPath(target).parents}
     return tuple(sorted({*DIRECTORIES, *((REGION,) if variant else ()), *above} - {"."}))
 
 
 def verify(volume: Volume) -> tuple[str, ...]:
-    """What of a volume is not as it was built, in words: missing, changed, added. Reads all of it."""
+    """Compare a volume with its record, and return the differences in words: missing, changed and added
+    files.
+
+    All of its content is read.
+    """
     from volumes.digest import sha256_of_all
 
     if volume.problem:
@@ -269,7 +290,7 @@ def verify(volume: Volume) -> tuple[str, ...]:
 
 
 def remove(path: Path) -> None:
-    """A directory with all that is in it, or a file."""
+    """Remove a directory with all its content, or a file."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -278,10 +299,10 @@ def remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def explained(store: Path) -> Iterator[None]:
-    """Say what a file system's refusal means.
+    """Turn a refusal of the file system into an error that explains it.
 
     Raises:
-        Unavailable: In place of an OSError.
+        Unavailable: The file system refused; in place of an OSError.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which driver a host runs: its kernel module must agree with its libraries, or nothing is built."""
+"""The driver version of a host: the kernel module must agree with the libraries, or no volume is built."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _WHERE: Final = (
 
 
 def kernel_version(root: Path = Path("/")) -> str | None:
-    """The version of the loaded kernel module, as it says itself in /proc and /sys; None: none is loaded."""
+    """Return the version of the loaded kernel module, from /proc or /sys; None if no module is loaded."""
     fs = Root(root)
     for path in ("/proc/driver/nvidia/version", "/sys/module/nvidia/version"):
         text = fs.read_bytes(path).decode(errors="replace") if fs.is_file(path) else ""
@@ -34,17 +34,18 @@ def kernel_version(root: Path = Path("/")) -> str | None:
 
 
 def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvml: str | None = None) -> str:
-    """The version to build for.
+    """Return the driver version for which to build a volume.
 
     Args:
-        root: Whose /proc and /sys are read.
-        files: The libraries that were discovered there.
-        asked: By an operator: it only has to be there; so a volume can be built before a driver is loaded.
-        nvml: What NVML says of this very host; None: it was not asked.
+        root: Root of the host, with its /proc and /sys.
+        files: Driver files that were discovered below that root.
+        asked: Version that an operator asks for. Its libraries must be there, but its driver need not be
+            loaded yet.
+        nvml: Version that NVML reports on this very host; None if NVML was not asked.
 
     Raises:
         Conflict: The kernel module, NVML and the libraries do not agree.
-        NotFound: No driver; or not the one that was asked for.
+        NotFound: No driver, or not the requested one, was discovered.
         Unavailable: The driver of this platform is of a kind that is not supported.
     """
     there = versions(files)
@@ -67,7 +68,7 @@ def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvm
         if running in there:
             return running
         raise Conflict(
-            f"the kernel module is of driver {running}, and of that there are no libraries; {_said(there, files)}",
+            f"the kernel module is of driver {running}, but its libraries were not found; {_said(there, files)}",
             remedy=(
                 f"if driver {there[-1]} was installed after the module was loaded: end what uses the GPUs and reload "
                 f"the module, or reboot; if the libraries of {running} are in another directory: {_WHERE}"
@@ -83,13 +84,14 @@ def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvm
             remedy=f"install the driver; if it is on this host: {_WHERE}",
         )
     raise Conflict(
-        f"no kernel module is loaded to tell which of these drivers runs: {', '.join(there)}",
+        f"no loaded kernel module shows which of these drivers runs: {', '.join(there)}",
         remedy="name one: --driver-version",
     )
 
 
 def see_platform(root: Path, kernel: str | None, find: Callable[[], DriverFiles]) -> None:
-    """See that the platform is one whose driver is supported, or has such a driver beside its own.
+    """Check that the platform's driver is supported, or that a supported driver lies beside the platform's
+    own.
 
     Args:
         root: Root of the host.

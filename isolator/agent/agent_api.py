@@ -1,7 +1,7 @@
-"""A client of the agent's v1 executor API, on the standard library (Mesos' docs/executor-http-api.md).
+"""Client of the agent's v1 executor API, on the standard library (Mesos' docs/executor-http-api.md).
 
 Updates are kept until they are acknowledged and go along with each SUBSCRIBE, so that none is lost when the
-agent restarts. Nothing here decides what to do with a task: `Connection` calls a `Handler`.
+agent restarts. Decisions on tasks are made by a `Handler`, which `Connection` calls.
 """
 
 import binascii
@@ -20,10 +20,10 @@ from isolator.agent.tls import AgentTls
 from mesos_gpu.wire.mesos.seal import Said, seal, secret_in
 from mesos_gpu.wire.plain import clean
 
-MAX_MESSAGE: Final = 10_000  # characters of what an update says in words
+MAX_MESSAGE: Final = 10_000  # most characters of an update's message
 RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
 REGISTRATION_S: Final = 60.0  # the agent's --executor_registration_timeout, by default
-REFUSED_S: Final = 5.0  # how long a plain no is doubted
+REFUSED_S: Final = 5.0  # how long a refusal by the agent is doubted
 OPERATOR: Final = "/api/v1"
 NOT_BELIEVED: Final = (401, 403)
 TERMINAL: Final = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_ERROR")
@@ -38,14 +38,16 @@ def _base64(data: bytes | bytearray) -> str:
 
 
 def seconds(duration: str) -> float:
-    """Mesos' Duration text, as 15mins (stout/duration.hpp)."""
+    """Parse a Duration of Mesos, such as 15mins (stout/duration.hpp), into seconds."""
     number = duration.rstrip("abcdefghijklmnopqrstuvwxyz")
     return float(number) * _UNITS[duration[len(number) :]]
 
 
 def _uuid4() -> str:
-    """A version 4 UUID as base64 of its bytes; Mesos refuses others (RFC 9562, 5.4). The module uuid would
-    cost each executor some milliseconds of start."""
+    """Return a random UUID (version 4) as base64 of its bytes, as Mesos accepts no others (RFC 9562, 5.4).
+
+    The module uuid would cost each executor some milliseconds of start.
+    """
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
@@ -53,42 +55,48 @@ def _uuid4() -> str:
 
 
 class Handler(Protocol):
-    """What an executor does on events; called on the event thread, must return soon."""
+    """Reactions of an executor to events; they are called on the event thread, and must return soon."""
 
     def launch(self, task: Mapping[str, Any]) -> None:
-        """LAUNCH of a TaskInfo that was not launched before."""
+        """Handle the LAUNCH of a TaskInfo that was not launched before."""
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
-        """KILL."""
+        """Handle a KILL; without `grace_s` the task's own grace period applies."""
 
     def shutdown(self) -> None:
-        """SHUTDOWN, or the agent is gone for good."""
+        """Handle a SHUTDOWN, or that the agent is gone for good."""
 
     def acknowledged(self, task_id: str, state: str) -> None:
-        """The agent has the update on disk."""
+        """Handle the acknowledgement of an update, which the agent has on disk then."""
 
     def message(self, data: bytes) -> None:
-        """MESSAGE of the scheduler; it may be lost, or come twice."""
+        """Handle a MESSAGE of the scheduler, which may be lost, or come twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the agent puts into an executor's environment. Times in seconds."""
+    """Settings that the agent puts into an executor's environment; times in seconds.
+
+    Attributes:
+        prefix: Path of an agent that shares its process with others, /slave(N), or "".
+        credentials: File of credentials for the agent's operator API; "" if it needs none.
+        tls: TLS settings; None if the agent speaks plain HTTP.
+    """
 
     endpoint: str
     framework_id: str
     executor_id: str
-    prefix: str = ""  # of an agent that shares its process with others: /slave(N)
+    prefix: str = ""
     checkpoint: bool = True
     recovery_timeout_s: float = 900.0
     shutdown_grace_s: float = 5.0
     token: str | None = field(default=None, repr=False)
-    credentials: str = ""  # a file, for an agent that asks for some at its operator API; "": it does not
-    tls: AgentTls | None = None  # None: the agent speaks plain HTTP
+    credentials: str = ""
+    tls: AgentTls | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
-        """Read MESOS_*.
+        """Read MESOS_* variables.
 
         Raises:
             KeyError: A variable that Mesos always sets is missing.
@@ -107,14 +115,15 @@ class Settings:
         )
 
     def connection(self, timeout_s: float) -> HttpConnection:
-        """To the agent; it is made at the first request."""
+        """Return a connection to the agent, which is opened by the first request."""
         return HttpConnection(self.endpoint, timeout_s, self.tls)
 
     def authorization(self) -> dict[str, str]:
-        """The header for the operator API: the operator's credentials, else the executor's own token.
+        """Return the header for the operator API: with the operator's credentials, else with the executor's
+        own token.
 
         Raises:
-            BadConfiguration: The file of the credentials is not as it must be.
+            BadConfiguration: The file of credentials is invalid.
         """
         if self.credentials:
             from pathlib import Path
@@ -125,11 +134,13 @@ class Settings:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def proofs(self) -> tuple[dict[str, str], ...]:
-        """The headers for calls about the executor's own containers, to be tried in this order: its token, which allows
-        no others, then the operator's credentials, for an agent that takes no tokens there.
+        """Return the headers for calls about the executor's own containers, to be tried in this order.
+
+        First its token, which allows no other containers; then the operator's credentials, for agents that
+        accept no tokens there.
 
         Raises:
-            BadConfiguration: As of `authorization`.
+            BadConfiguration: As for `authorization`.
         """
         token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         proofs = [proof for proof in (token, self.authorization()) if proof]
@@ -137,29 +148,35 @@ class Settings:
 
 
 class _Refused(OSError):
-    """400, 401, 403: the agent does not know this executor, or does not believe it. Others pass by waiting."""
+    """Error: the agent does not know this executor, or refuses its token (400, 401, 403). Other errors are
+    temporary.
+    """
 
 
 class Connection:
-    """An executor's connection to its agent."""
+    """Connection of an executor to its agent.
+
+    Args:
+        settings: Settings from the environment.
+        handler: Reactions to events.
+    """
 
     def __init__(self, settings: Settings, handler: Handler) -> None:
-        """Nothing is sent yet."""
         self._settings, self._handler = settings, handler
         self._ids = {
             "framework_id": {"value": settings.framework_id},
             "executor_id": {"value": settings.executor_id},
         }
-        self._updates: dict[str, dict[str, Any]] = {}  # by uuid, not yet acknowledged
-        self._tasks: dict[str, Any] = {}  # launched, no update of theirs acknowledged yet
+        self._updates: dict[str, dict[str, Any]] = {}  # updates that are not acknowledged yet, by uuid
+        self._tasks: dict[str, Any] = {}  # launched tasks without an acknowledged update
         self._known: set[str] = set()
-        self._secrets: dict[str, str] = {}  # by task; of those that the scheduler gave one
-        self._sealed = 0  # updates so far
+        self._secrets: dict[str, str] = {}  # secrets by task, if the scheduler gave one
+        self._sealed = 0  # number of updates so far
         self._lock = threading.Lock()
         self._outbox: SimpleQueue[str] = SimpleQueue()
         self._done = threading.Event()
         self._stream: HttpConnection | None = None
-        self._subscribed = False  # ever
+        self._subscribed = False  # whether it was ever subscribed
         self._last_said = ""
 
     # --- from any thread
@@ -178,7 +195,7 @@ class Connection:
         ident = _uuid4()
         message = (
             message[:MAX_MESSAGE].encode(errors="replace").decode()
-        )  # what is sealed must arrive as it was
+        )  # what is sealed must arrive unchanged
         status: dict[str, Any] = {
             "task_id": {"value": task_id},
             "executor_id": self._ids["executor_id"],
@@ -204,12 +221,12 @@ class Connection:
             self._outbox.put(ident)  # in the order of the numbers
 
     def waiting(self) -> int:
-        """How many updates are not acknowledged."""
+        """Return the number of updates that are not acknowledged."""
         with self._lock:
             return len(self._updates)
 
     def finish(self) -> None:
-        """End `run` soon."""
+        """Make `run` end soon."""
         self._done.set()
         self._outbox.put("")
         stream = self._stream
@@ -219,7 +236,7 @@ class Connection:
     # --- on the thread that calls `run`
 
     def run(self) -> int:
-        """Subscribe and handle events until `finish`; the exit code."""
+        """Subscribe and handle events until `finish`; return the exit code."""
         threading.Thread(target=self._send_updates, daemon=True).start()
         lost_at: float | None = time.monotonic()
         while not self._done.is_set():
@@ -246,19 +263,20 @@ class Connection:
         return 0
 
     def _patience_s(self, refused: bool) -> float:
-        """How long to live without the agent."""
+        """Return how long to go on without the agent."""
         if self._subscribed and not self._settings.checkpoint:
             return 0.0
         limit_s = REFUSED_S if refused else float("inf") if self._subscribed else REGISTRATION_S
         return min(limit_s, self._settings.recovery_timeout_s)
 
     def _say(self, text: str) -> None:
-        """A line to the log, once, however often it is tried again."""
+        """Log a line, but only once if it is repeated."""
         if text != self._last_said and not self._done.is_set():
             self._last_said = text
             print(f"agent {self._settings.endpoint}: {clean(text)}", file=sys.stderr, flush=True)
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
+        """Subscribe, and yield the events of the stream."""
         with self._lock:
             subscribe = {
                 "unacknowledged_updates": list(self._updates.values()),
@@ -296,18 +314,19 @@ class Connection:
         return connection.post(self._settings.prefix + path, json.dumps(body).encode(), headers)
 
     def call(self, body: Mapping[str, Any], timeout_s: float | None) -> tuple[int, bytes]:
-        """Make a call of the agent's operator API (docs/operator-http-api.md), as for nested containers.
+        """Make a call of the agent's operator API (docs/operator-http-api.md), for example for nested
+        containers.
 
         Args:
-            body: The call.
-            timeout_s: Of the wait for its answer; None: for ever.
+            body: The call as JSON.
+            timeout_s: Seconds to wait for the answer; None for no limit.
 
         Returns:
             HTTP status and body.
 
         Raises:
-            OSError: No answer.
-            BadConfiguration: As of `Settings.authorization`.
+            OSError: No answer came.
+            BadConfiguration: As for `Settings.authorization`.
         """
         for proof in self._settings.proofs():
             status, answer = self._called(body, timeout_s, proof)
@@ -335,7 +354,7 @@ class Connection:
         elif kind == "LAUNCH":
             task = event["launch"]["task"]
             task_id = task["task_id"]["value"]
-            if task_id not in self._known:  # an agent may repeat itself
+            if task_id not in self._known:  # an agent may send it twice
                 self._known.add(task_id)
                 with self._lock:
                     self._tasks[task_id] = task
@@ -362,6 +381,7 @@ class Connection:
     # --- on the sender's thread
 
     def _send_updates(self) -> None:
+        """Send the updates in the order of their numbers, each until the agent has accepted it."""
         connection: HttpConnection | None = None
         while not self._done.is_set():
             ident = self._outbox.get()
@@ -369,14 +389,16 @@ class Connection:
                 with self._lock:
                     update = self._updates.get(ident)
                 if update is None:
-                    break  # acknowledged: a subscription carried it
+                    break  # acknowledged, as it went along with a subscription
                 fresh = connection is None
                 connection = connection or self._settings.connection(10)
                 if self._delivered(connection, update):
                     break
                 connection.close()
                 connection = None
-                if fresh:  # an idle connection may have been closed: that says nothing of the agent
+                # only then: an idle connection may just have been closed, which does not mean that the agent
+                # is gone
+                if fresh:
                     self._done.wait(RETRY_S)
         if connection is not None:
             connection.close()

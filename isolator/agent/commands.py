@@ -1,4 +1,4 @@
-"""The shell commands that Mesos starts executors and monitors with, on a host that has this installation."""
+"""Shell commands with which Mesos starts executors and monitors, on a host that has this installation."""
 
 import os
 import shlex
@@ -8,10 +8,13 @@ from isolator.program import command
 
 
 def executor_command(program: str = "executor") -> str:
-    """What to put into CommandInfo.value. `program`: executor, monitor or keeper.
+    """Return the value of CommandInfo for a program.
 
     The bare interpreter starts in a tenth of the time that a virtual environment's does; the monitor needs
-    site-packages, for NVML. `exec`, so that no shell stays behind.
+    site-packages, for NVML. `exec` leaves no shell behind.
+
+    Args:
+        program: executor, monitor or keeper.
     """
     if program == "monitor":
         return f"exec {shlex.join(command(program))}"

@@ -1,10 +1,10 @@
-"""A task in a container of the host's Docker Engine, driven over its Unix socket; no `docker` command is needed.
+"""Client of the host's Docker Engine for a task in a container, over its Unix socket, without the command
+`docker`.
 
-The executor stays on the host and holds the task's output and its end; the engine holds its processes. What a
-container may do is said here in whole, never left to the engine's defaults: a host whose default runtime is
-NVIDIA's would put cards into every image that asks for them.
-
-Source: the Docker Engine API, 1.40 to 1.51 (api/swagger.yaml of moby); runc 1.1 for what becomes of it.
+The executor stays on the host, and handles the task's output and its end; the engine holds its processes.
+Everything that a container may do is set explicitly, never left to the engine's defaults: a host whose
+default runtime is NVIDIA's would add cards to every image that asks for them. Source: the Docker Engine API,
+1.40 to 1.51 (api/swagger.yaml of moby); runc 1.1 for the effects.
 """
 
 import contextlib
@@ -33,15 +33,17 @@ T = TypeVar("T")
 DEFAULT_SOCKET: Final = "/var/run/docker.sock"
 OLDEST_API: Final = (1, 40)  # Docker 19.03: the first whose binds can leave out what is mounted below them
 TIMEOUT_S: Final = (
-    120.0  # of one answer: a start on a busy host takes long, a start that hangs takes for ever
+    # time limit of one answer: a start on a busy host takes long, and a start that hangs would never end
+    120.0
 )
-BACK_S: Final = 60.0  # how long an engine that restarts may be away
+BACK_S: Final = 60.0  # how long an engine may be away during a restart
 LATE_OOM_S: Final = 0.5
 SIGKILLED: Final = 137
-#: Root of a container keeps what installing and stepping down to a user take. Without MKNOD it makes no node,
-#: without NET_RAW and NET_BIND_SERVICE it forges nothing on the host's network.
+#: Capabilities of a container's root: those for installing software and changing to a user. Without MKNOD it
+#: cannot make nodes, without NET_RAW and NET_BIND_SERVICE it cannot forge traffic on the host's network.
 _ROOTS_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
-CGROUPS_LABEL: Final = "mesos_gpu.cgroups"  # those that came with the container, to be removed after it
+# label with the cgroups made for the container, which are removed after it
+CGROUPS_LABEL: Final = "mesos_gpu.cgroups"
 _NONSENSE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError)
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 _NUMBERS: Final = re.compile(r"\d+:\d+")
@@ -49,49 +51,50 @@ _NUMBERS: Final = re.compile(r"\d+:\d+")
 
 @dataclass(frozen=True, slots=True)
 class ContainerWish:
-    """A container for one task. With neither `command` (for /bin/sh -c) nor `argv` the
-    image's own entrypoint runs.
+    """Settings of a container for one task. Without `command` (for /bin/sh -c) and `argv`, the image's own
+    entrypoint runs.
 
     Raises:
-        BadConfiguration: It cannot be, or would hand the host to the task.
+        BadConfiguration: The settings are invalid, or would give the host to the task.
     """
 
     image: str
-    user: str  # "uid:gid" in numbers: a name would be looked up in the image, which may call root by it
+    user: str  # "uid:gid" in numbers, as a name would be looked up in the image, where it may mean root
     command: str | None = None
     argv: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()  # of the image's own entrypoint, in place of the image's
-    env: Mapping[str, str] = field(default_factory=dict)  # wins over the image's
-    groups: tuple[int, ...] = ()  # supplementary; the image's /etc/group adds none
+    args: tuple[str, ...] = ()  # arguments of the image's own entrypoint, in place of the image's
+    env: Mapping[str, str] = field(default_factory=dict)  # overrides the image's variables
+    groups: tuple[int, ...] = ()  # supplementary groups; the image's /etc/group adds none
     devices: tuple[
         tuple[str, str, str], ...
     ] = ()  # character devices: path on the host, path inside, "rw" or "r"
     binds: tuple[tuple[str, str, bool], ...] = ()  # path on the host, path inside, read-only
-    cpus: float = 0.0  # 0: no more than the host's usual share
-    cpu_limit: float = 0.0  # 0: idle CPUs may be used
+    cpus: float = 0.0  # 0 for the host's usual share
+    cpu_limit: float = 0.0  # 0 if idle CPUs may be used
     mem_mib: int = 0  # 0: no limit
-    pids: int = 0  # processes and threads; 0: no limit
-    cgroup_parent: str | None = None  # below this cgroup, "/mesos/<container>"; None: the engine's own
+    pids: int = 0  # processes and threads; 0 for no limit
+    cgroup_parent: str | None = None  # parent cgroup, "/mesos/<container>"; None for the engine's own
     labels: Mapping[str, str] = field(default_factory=dict)
-    bindings: tuple[PortBinding, ...] | None = None  # on the engine's bridge; None: the host's network
-    options: DockerOptions = field(default_factory=DockerOptions)  # but its labels
-    own_binds: tuple[tuple[str, str, bool], ...] = ()  # of ours: no paths of the task's choice
+    # ports on the engine's bridge; None for the host's network
+    bindings: tuple[PortBinding, ...] | None = None
+    options: DockerOptions = field(default_factory=DockerOptions)  # labels in it are not used
+    own_binds: tuple[tuple[str, str, bool], ...] = ()  # binds of ours, whose paths the task cannot choose
 
     def __post_init__(self) -> None:
         if not _NUMBERS.fullmatch(self.user):
-            raise BadConfiguration(f"user {self.user!r} is not uid:gid", remedy="give both in numbers")
+            raise BadConfiguration(f"user {self.user!r} is not uid:gid", remedy="write both as numbers")
         if sum((self.command is not None, bool(self.argv), bool(self.args))) > 1:
             raise BadConfiguration("a task has command, argv or args, not both", remedy="leave one out")
         for path in (*(inside for _, inside, _ in self.devices), *(bind[1] for bind in self.binds)):
             if not path.startswith("/") or os.path.normpath(path) in ("/", "/dev", "/proc", "/sys"):
                 raise BadConfiguration(
-                    f"nothing can be put at {path!r} of an image", remedy="name another path"
+                    f"nothing can be mounted at {path!r} of an image", remedy="choose another path"
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What an engine says of itself."""
+    """Facts that an engine reports about itself."""
 
     version: str
     cgroup_driver: str  # "cgroupfs" or "systemd"
@@ -100,11 +103,11 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a container ended. `exit_status` as a shell gives it: 128 + N after signal N."""
+    """End of a container; `exit_status` as a shell reports it, 128 + N after signal N."""
 
     exit_status: int
-    oom_killed: bool  # the kernel ended a process of it for want of memory
-    error: str = ""  # what the engine has to say
+    oom_killed: bool  # the kernel ended a process of it for lack of memory
+    error: str = ""  # error message of the engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,26 +121,29 @@ class _State:
 
 
 class DockerEngine:
-    """All methods may be called from any thread; each makes a connection of its own.
+    """Client of one engine; thread-safe, each call makes a connection of its own.
+
+    Args:
+        socket_path: Unix socket of the engine.
+        back_s: Seconds that `wait` waits for an engine that went away.
 
     Raises:
-        Unavailable: From every method: no engine answers, or this process may not talk to it.
-        MesosGpuError: From every method: the engine refused; its own words are in the message.
+        Unavailable: From every method, if no engine answers, or this process may not talk to it.
+        MesosGpuError: From every method, if the engine refuses; the message has its text.
     """
 
     def __init__(self, socket_path: str = DEFAULT_SOCKET, *, back_s: float = BACK_S) -> None:
-        """Nothing is asked yet. `back_s`: how long `wait` gives an engine that went away."""
         self._socket_path, self._back_s = socket_path, back_s
         self._prefix = ""
 
     def facts(self) -> EngineFacts:
-        """Ask for them."""
-        return self._told("GET", "/info", _facts)
+        """Return the engine's facts."""
+        return self._request("GET", "/info", _facts)
 
     def image(self, name: str) -> LocalImage | None:
         """Return an image of this host; None if the host has none of that name."""
         try:
-            return self._told("GET", f"/images/{quoted(name)}/json", local_image)
+            return self._request("GET", f"/images/{quoted(name)}/json", local_image)
         except NotFound:
             return None
 
@@ -164,7 +170,7 @@ class DockerEngine:
             why = error.what.rpartition(f"image {name}: ")[2]
             raise Unavailable(
                 f"the registry of image {name} does not answer the Docker Engine: {why}",
-                remedy="see that this host reaches the registry",
+                remedy="check that this host reaches the registry",
             ) from error
 
     def pull(self, name: str, auth: str = "") -> None:
@@ -184,25 +190,25 @@ class DockerEngine:
                 if "error" in event:
                     raise MesosGpuError(
                         f"image {name} could not be fetched: {event['error']}",
-                        remedy="try again; if it stays, ask who keeps the registry",
+                        remedy="try again; if that does not help, ask the operator of the registry",
                     )
 
     def create(self, name: str, wish: ContainerWish) -> str:
-        """Make a container; a dead one of that name is removed first. Nothing runs yet.
+        """Make a container, not started yet; a dead one of that name is removed first.
 
         Below a `cgroup_parent` the container can have no device that the parent's own device list lacks: runc
         writes each rule to cgroup v1's devices.allow, the kernel refuses with EPERM, and `start` raises with
-        those words. The engine's usual rules (c *:* m, b *:* m, c 10:200 rwm of older ones) are among them.
+        its message. The engine's usual rules (c *:* m, b *:* m, c 10:200 rwm of older ones) are among them.
         With cgroup v2 the parent must hold no process of its own (cgroup-v2.rst, "no internal processes").
 
         Returns:
-            Its id.
+            Id of the container.
 
         Raises:
-            NotFound: The image is not here.
+            NotFound: The image is not on this host.
             Conflict: A container of that name runs.
-            BadConfiguration: A device is none, a bind would hand over the host, the image has nothing to run, or
-                the engine leaves its cgroups to systemd, which puts nothing below another's cgroup.
+            BadConfiguration: A device is not one, a bind would give the host away, the image has no command,
+                or the engine leaves its cgroups to systemd, which puts none below those of others.
         """
         _check_paths(wish)
         if wish.cgroup_parent and self.facts().cgroup_driver != "cgroupfs":
@@ -212,27 +218,30 @@ class DockerEngine:
             )
         with contextlib.suppress(NotFound):
             if self._state(name).running:
-                raise Conflict(f"container {name} runs", remedy="end it first")
+                raise Conflict(f"container {name} is running", remedy="end it first")
             self.remove(name)
         body = creation(wish, _missing_cgroups(wish.cgroup_parent))
         path = f"/containers/create?name={_named(name)}"
-        return self._told("POST", path, lambda told: str(told["Id"]), body)
+        return self._request("POST", path, lambda told: str(told["Id"]), body)
 
     def start(self, name: str) -> int:
-        """Let it run. Attach first: what it writes before is lost.
+        """Start a container; attach first, as earlier output is lost.
 
         Returns:
-            Its init's pid on the host; 0: it has ended already.
+            Pid of its init on the host; 0 if it has ended already.
 
         Raises:
-            BadConfiguration: The image has no such program.
+            BadConfiguration: The image does not have the program.
         """
         self._do("POST", f"/containers/{_named(name)}/start")
         return self._state(name).pid
 
     def attach(self, name: str) -> Output:
-        """Take hold of what it will write. Returns when the engine has it, so that `start` may follow. Copy it in
-        another thread; close it some time after `wait`: an engine that restarts just then may not end it."""
+        """Attach to the container's output, before `start`.
+
+        Copy the output in another thread; close it some time after `wait`, as an engine that restarts at that
+        time may never end it.
+        """
         path = f"/containers/{_named(name)}/attach?stream=1&stdout=1&stderr=1"
 
         def connect() -> tuple[HttpConnection, Response]:
@@ -249,12 +258,13 @@ class DockerEngine:
         return Output(connect, running)
 
     def wait(self, name: str) -> Ended:
-        """Wait until it ends. Rides out a restart of the engine; if that took the container along, `error` says so.
+        """Wait until the container ends, even over a restart of the engine; if that ended the container,
+        `error` says so.
 
         Raises:
-            NotFound: Somebody removed it.
-            Unavailable: The engine went away and did not come back in time: the container may still run.
-            Conflict: It was never started.
+            NotFound: Another program removed the container.
+            Unavailable: The engine went away and did not come back in time; the container may still run.
+            Conflict: The container was never started.
         """
         went_away = False
         while True:
@@ -276,7 +286,7 @@ class DockerEngine:
         return Ended(state.exit_status, state.oom_killed, error)
 
     def _with_oom(self, name: str, state: _State) -> _State:
-        """The engine hears of a lack of memory by another way than of the end, perhaps a moment later."""
+        """Wait for a report of a lack of memory, which may reach the engine a moment later than the end."""
         deadline = time.monotonic() + LATE_OOM_S
         while state.exit_status == SIGKILLED and not state.oom_killed and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -284,48 +294,54 @@ class DockerEngine:
         return state
 
     def signal(self, name: str, number: int) -> None:
-        """Send a signal to its first process; harmless if it has ended. The kernel drops all but SIGKILL and
-        SIGSTOP there that the process has no handler for (pid_namespaces(7))."""
+        """Send a signal to the container's first process; harmless if it has ended.
+
+        The kernel drops signals other than SIGKILL and SIGSTOP if the process has no handler
+        (pid_namespaces(7)).
+        """
         with contextlib.suppress(NotFound, Conflict):
             self._do("POST", f"/containers/{_named(name)}/kill?signal={number:d}")
 
     def remove(self, name: str) -> None:
-        """End and remove it with its anonymous volumes and the cgroups made for it; harmless if it is gone."""
+        """End and remove the container, its anonymous volumes and the cgroups made for it; harmless if it is
+        gone.
+        """
         try:
-            made = self._told("GET", f"/containers/{_named(name)}/json", _cgroups_made)
+            made = self._request("GET", f"/containers/{_named(name)}/json", _cgroups_made)
         except NotFound:
             return
         deadline = time.monotonic() + TIMEOUT_S
         with contextlib.suppress(NotFound):
             while not self._removed(name):
                 if time.monotonic() > deadline:
-                    raise Conflict(f"container {name} does not go away", remedy="see the engine's log")
+                    raise Conflict(f"container {name} cannot be removed", remedy="see the engine's log")
                 time.sleep(0.02)
         for path in reversed(made):
-            with contextlib.suppress(OSError):  # another task's container is below it, or it is gone
+            with contextlib.suppress(OSError):  # another task's container is below it, or the cgroup is gone
                 os.rmdir(path)
 
     def containers(self, label: str) -> dict[str, str]:
-        """Names of all containers that carry the label, also ended ones, with its value: for what a dead owner
-        left."""
+        """Return the names of all containers with a label, also ended ones, with its value, for cleanup after
+        dead executors.
+        """
         filters = quote(json.dumps({"label": [label]}))
 
         def pick(told: Any) -> dict[str, str]:
             return {entry["Names"][0].lstrip("/"): str(entry["Labels"][label]) for entry in told}
 
-        return self._told("GET", f"/containers/json?all=1&filters={filters}", pick)
+        return self._request("GET", f"/containers/json?all=1&filters={filters}", pick)
 
-    # --- talking
+    # --- requests
 
     def _removed(self, name: str) -> bool:
         try:
             self._do("DELETE", f"/containers/{_named(name)}?force=1&v=1")
-        except Conflict:  # somebody else is removing it
+        except Conflict:  # another program is removing it
             return False
         return True
 
     def _state(self, name: str) -> _State:
-        return self._told("GET", f"/containers/{_named(name)}/json", _state)
+        return self._request("GET", f"/containers/{_named(name)}/json", _state)
 
     def _patient_state(self, name: str) -> _State:
         deadline = time.monotonic() + self._back_s
@@ -341,8 +357,10 @@ class DockerEngine:
         with self._answer(method, path) as answer:
             answer.read()
 
-    def _told(self, method: str, path: str, pick: Callable[[Any], T], body: object = None) -> T:
-        """What `pick` takes out of the answer; an answer that has it not is no engine's."""
+    def _request(self, method: str, path: str, pick: Callable[[Any], T], body: object = None) -> T:
+        """Return the part of an answer that `pick` extracts; an answer without it is treated as not from an
+        engine.
+        """
         with self._answer(method, path, body) as answer:
             return pick(parsed(answer.read()))
 
@@ -362,7 +380,7 @@ class DockerEngine:
             if for_ever:
                 connection.wait_for_ever()
             yield answer
-        except (OSError, *_NONSENSE) as error:  # broke off, or talks nonsense
+        except (OSError, *_NONSENSE) as error:  # the answer broke off, or is invalid
             raise self._gone(error) from error
         finally:
             connection.close()
@@ -394,7 +412,9 @@ class DockerEngine:
 
 
 def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The body of /containers/create. Pure but for the host's memory, if the wish has no limit."""
+    """Return the body of a request to /containers/create. Pure, except that it reads the host's memory if
+    none is set.
+    """
     root = wish.user.partition(":")[0].strip("0") == ""
     entrypoint = ["/bin/sh", "-c", wish.command] if wish.command is not None else list(wish.argv)
     return {
@@ -407,7 +427,8 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
         **({"Hostname": wish.options.hostname} if wish.options.hostname else {}),
         **({"StopTimeout": wish.options.stop_timeout_s} if wish.options.stop_timeout_s is not None else {}),
         "Labels": {**wish.labels, CGROUPS_LABEL: json.dumps(cgroups_made)},
-        "Healthcheck": {"Test": ["NONE"]},  # an image's own would start processes that nobody asked for
+        # the image's own would start processes that the job did not request
+        "Healthcheck": {"Test": ["NONE"]},
         **({"ExposedPorts": {_port(each): {} for each in wish.bindings}} if wish.bindings else {}),
         "AttachStdout": True,
         "AttachStderr": True,
@@ -425,7 +446,7 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             "DeviceCgroupRules": [],
             "Mounts": [_mount(*bind) for bind in (*wish.binds, *wish.own_binds)],
             "GroupAdd": [str(group) for group in wish.groups],
-            "UsernsMode": "host",  # the user's numbers are the host's, also where the engine maps others'
+            "UsernsMode": "host",  # uids are the host's, even if the engine maps those of others
             "CgroupnsMode": "private",
             **_network(wish.bindings),
             "IpcMode": "private",
@@ -433,7 +454,7 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             "Init": wish.options.init,
             **({"ExtraHosts": list(wish.options.hosts)} if wish.options.hosts else {}),
             **({"Dns": list(wish.options.dns)} if wish.options.dns else {}),
-            "AutoRemove": False,  # its exit status is asked for after its end
+            "AutoRemove": False,  # its exit status is read after its end
             "RestartPolicy": {"Name": "no"},
             # Its output is in the sandbox already.
             "LogConfig": {
@@ -454,9 +475,10 @@ def _limits(wish: ContainerWish) -> dict[str, Any]:
         or memory
         or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
         "Memory": memory,
-        "MemorySwap": memory,  # with swap: so there is none
-        "CpuShares": max(2, round(wish.cpus * 1024)) if wish.cpus else 0,  # as Mesos: idle CPUs may be used
-        # The engine takes no limit above the number of CPUs.
+        "MemorySwap": memory,  # memory and swap together, so there is no swap
+        # as with Mesos, idle CPUs may be used
+        "CpuShares": max(2, round(wish.cpus * 1024)) if wish.cpus else 0,
+        # The engine refuses limits above the number of CPUs.
         **({"NanoCpus": round(wish.cpu_limit * 1e9)} if 0 < wish.cpu_limit < (os.cpu_count() or 1) else {}),
         "PidsLimit": wish.pids,
         "Ulimits": [{"Name": u.name, "Soft": u.soft, "Hard": u.hard} for u in wish.options.ulimits],
@@ -469,7 +491,8 @@ def _network(bindings: Sequence[PortBinding] | None) -> dict[str, Any]:
     published: dict[str, list[dict[str, str]]] = {}
     for each in bindings:
         published.setdefault(_port(each), []).append({"HostPort": str(each.host_port)})
-    # In a network of its own no port is the host's: without this only root of an engine that adds it could have 80.
+    # In a network of its own the task owns all ports; without this setting, low ports would need a
+    # capability.
     return {
         "NetworkMode": "bridge",
         "PortBindings": published,
@@ -482,33 +505,33 @@ def _port(binding: PortBinding) -> str:
 
 
 def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
-    # What is mounted below the source stays out: a read-only bind is writable there.
+    # Mounts below the source are left out, as they would be writable in a read-only bind.
     options = {"NonRecursive": True, "Propagation": "rprivate"}
     return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only, "BindOptions": options}
 
 
 def _check_paths(wish: ContainerWish) -> None:
-    for outside, _, _ in wish.devices:  # of a directory the engine would take every node in it
+    for outside, _, _ in wish.devices:  # given a directory, the engine would take every node in it
         try:
             is_device = stat.S_ISCHR(os.lstat(outside).st_mode)
         except OSError as error:
             raise BadConfiguration(
-                f"device {outside}: {error.strerror}", remedy="see what made it"
+                f"device {outside}: {error.strerror}", remedy="check the node on the host"
             ) from error
         if not is_device:
-            raise BadConfiguration(f"{outside} is no character device", remedy="name the node itself")
+            raise BadConfiguration(f"{outside} is not a character device", remedy="name the node itself")
     for source, _, _ in wish.binds:
         real = os.path.realpath(source)
         for forbidden in map(os.path.realpath, FORBIDDEN):
             if overlap(real, forbidden):
                 raise BadConfiguration(
-                    f"{source} is not given to a container: it would have the host's {forbidden}",
-                    remedy="bind a directory of the task's own",
+                    f"{source} cannot be mounted in a container: it would have the host's {forbidden}",
+                    remedy="mount a directory of the task's own",
                 )
 
 
 def _missing_cgroups(parent: str | None) -> tuple[str, ...]:
-    """Cgroups on the way to `parent` that runc will make and never remove; outermost first."""
+    """Return the cgroups on the way to `parent` that runc will make and never remove, outermost first."""
     missing = []
     for line in Path("/proc/self/mounts").read_text(errors="surrogateescape").splitlines() if parent else ():
         _, point, kind, _ = line.split(" ", 3)
@@ -520,11 +543,12 @@ def _missing_cgroups(parent: str | None) -> tuple[str, ...]:
 
 
 def _prefix(connection: HttpConnection) -> str:
-    told = parsed(connection.request("GET", "/version", b"", {}).read())
-    spoken = told.get("ApiVersion", "0.0")
+    answer = parsed(connection.request("GET", "/version", b"", {}).read())
+    spoken = answer.get("ApiVersion", "0.0")
     if tuple(map(int, spoken.split("."))) < OLDEST_API:
         raise Unavailable(
-            f"the Docker Engine speaks API {spoken}; 1.40 is needed", remedy="install Docker 19.03 or later"
+            f"the Docker Engine speaks API {spoken}, but 1.40 or newer is needed",
+            remedy="install Docker 19.03 or later",
         )
     return f"/v{spoken}"
 

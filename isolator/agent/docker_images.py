@@ -8,8 +8,9 @@ from urllib.parse import quote
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.jobs.image import ImageConfig
 
-SEE_LOGIN: Final = "see the image's name, and the login for its registry in the job's image_secret"
-#: Words of engines about registries that want another login: some of these come as failures of the engine.
+SEE_LOGIN: Final = "check the image's name, and the login for its registry in the job's image_secret"
+#: Texts of engines about registries that need another login; engines report some of these as failures of
+#: their own.
 _REFUSES: Final = re.compile(
     r"unauthorized|denied: |pull access denied|no basic auth credentials|authentication required|\b403 forbidden\b",
     re.IGNORECASE,
@@ -32,7 +33,7 @@ class LocalImage:
 
 
 def refuses(what: str) -> bool:
-    """Return whether an engine says that a registry wants another login."""
+    """Return whether an engine reports that a registry needs another login."""
     return _REFUSES.search(what) is not None
 
 

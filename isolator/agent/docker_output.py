@@ -1,4 +1,4 @@
-"""What a container writes, as the Docker Engine hands it over: frames of both streams, in one connection."""
+"""Output of a container from the Docker Engine: frames of both streams, in one connection."""
 
 import os
 import threading
@@ -9,28 +9,34 @@ from typing import Final
 from isolator.agent.http import HttpConnection, Response
 
 _PIECE: Final = 1 << 16
-_RESTART_S: Final = 2.0  # a container that still runs so long after its stream's end is another engine's now
+# time after the end of a stream at which a container that still runs belongs to a restarted engine
+_RESTART_S: Final = 2.0
 
 
 class Output:
-    """An attached container's two streams.
+    """Output streams of an attached container; connects at once.
 
-    Frames are as of "Stream format" in the engine's /containers/{id}/attach: one byte that tells the stream (1
+    Frames have the format "Stream format" of the engine's /containers/{id}/attach: one byte for the stream (1
     stdout, 2 stderr), three of zero, the length in four (big-endian), and that many bytes.
+
+    Args:
+        connect: Function that connects to the stream.
+        running: Function that returns whether the container runs; called after a stream's end.
     """
 
     def __init__(
         self, connect: Callable[[], tuple[HttpConnection, Response]], running: Callable[[], bool]
     ) -> None:
-        """Connect now. `running`: whether the container runs; asked after a stream's end."""
         self._connect, self._running = connect, running
         self._lock = threading.Lock()
         self._copies, self._closed = False, threading.Event()
         self._connection, self._answer = connect()
 
     def copy(self, stdout_fd: int, stderr_fd: int) -> None:
-        """Write both streams to two files until the container ends, or `close`. After a restart of the engine it
-        attaches again; what the container wrote meanwhile may be lost, and stderr's file says so.
+        """Write both streams to two files until the container ends, or `close`.
+
+        After a restart of the engine it attaches again; output that the container wrote meanwhile may be
+        lost, as stderr's file says then.
 
         Raises:
             OSError: A file cannot be written.
@@ -54,7 +60,7 @@ class Output:
                     connection.close()
 
     def close(self) -> None:
-        """End `copy`, which may be in another thread, or make that it is never needed."""
+        """End `copy`, which may run in another thread, or keep it from starting."""
         with self._lock:
             self._closed.set()
             self._connection.interrupt()
@@ -82,7 +88,7 @@ def _read(answer: Response, most: int) -> bytes:
     try:
         return answer.read(most)
     except ConnectionError:
-        return b""  # the engine is gone: as its end of the stream
+        return b""  # the engine is gone, which counts as the end of the stream
 
 
 def _write(fd: int, data: bytes) -> None:

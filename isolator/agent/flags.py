@@ -23,11 +23,11 @@ def flags_of(
     Args:
         endpoint: HOST:PORT of the agent.
         prefix: Path of an agent that shares its process with others: /slave(N).
-        authorization: Header Authorization, for an agent that wants one.
+        authorization: Header Authorization, for an agent that needs one.
         tls: Settings of TLS, for an agent that speaks it.
 
     Raises:
-        Unavailable: The agent does not answer, or does not tell.
+        Unavailable: The agent does not answer, or does not show its flags.
     """
     headers = {"Content-Type": "application/json", "Accept": "application/json", **(authorization or {})}
     connection = HttpConnection(endpoint, AGENT_S, tls)
@@ -35,21 +35,21 @@ def flags_of(
         response = connection.post(f"{prefix}/api/v1", b'{"type": "GET_FLAGS"}', headers)
         text = response.read()
         if response.status != 200:
-            said = text[:200].decode(errors="replace")
+            detail = text[:200].decode(errors="replace")
             raise Unavailable(
-                f"the agent {endpoint} does not tell its flags: {response.status} {said}",
+                f"the agent {endpoint} does not show its flags: {response.status} {detail}",
                 remedy="allow the view_flags action to executors in its ACLs; if it asks for credentials, name their "
-                "file by MESOS_GPU_AGENT_CREDENTIALS",
+                "file in MESOS_GPU_AGENT_CREDENTIALS",
             )
         flags = parsed(text)["get_flags"]["flags"]
         return {str(flag["name"]): str(flag["value"]) for flag in flags if "value" in flag}
     except OSError as error:
         raise Unavailable(
-            f"the agent {endpoint} does not answer: {error}", remedy="see that it runs, and its log"
+            f"the agent {endpoint} does not answer: {error}", remedy="check that it runs, and read its log"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise Unavailable(
-            f"what answers at {endpoint} is not a Mesos agent: {error!r}", remedy="name the agent's address"
+            f"the server at {endpoint} is not a Mesos agent: {error!r}", remedy="name the agent's address"
         ) from error
     finally:
         connection.close()

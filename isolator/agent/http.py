@@ -1,8 +1,8 @@
-"""HTTP/1.1 to the agent and to a Docker Engine, as much as they need; bodies by length, in chunks, or to the end.
+"""Minimal HTTP/1.1 client for the agent and for a Docker Engine; bodies by length, in chunks, or to the end.
 
 http.client would do; but with what it imports (email, ssl) it costs 24 ms of CPU, a third of an executor's
-start, which is paid once for each task. `socket` costs 2 ms more than `_socket`, by enumerations that nothing here
-needs. Source: RFC 9112, sections 4 to 7.
+start, which is paid once for each task. `socket` costs 2 ms more than `_socket`, by enumerations that are not
+needed here. Source: RFC 9112, sections 4 to 7.
 """
 
 import _socket
@@ -16,14 +16,17 @@ MAX_LINE: Final = 65536
 
 
 class ProtocolError(OSError):
-    """What answers does not speak HTTP/1.1, or broke off."""
+    """Error: the server does not speak HTTP/1.1, or the connection broke off."""
 
 
 class Response:
-    """An answer. Its body is read in order, by `read` and `readline`."""
+    """An answer, whose body is read in order by `read` and `readline`.
+
+    Args:
+        file: Stream at the status line; status line and header are read at once.
+    """
 
     def __init__(self, file: BufferedReader) -> None:
-        """Read the status line and the header."""
         self._file = file
         words = _line(file).split(None, 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
@@ -41,7 +44,7 @@ class Response:
         self._ended = False
 
     def read(self, most: int | None = None) -> bytes:
-        """`most` bytes, fewer only at the end; None: all that is left."""
+        """Return `most` bytes, fewer only at the end; all that is left without `most`."""
         parts = []
         while most is None or most > 0:
             part = self._some(1 << 16 if most is None else most)
@@ -52,7 +55,7 @@ class Response:
         return b"".join(parts)
 
     def readline(self) -> bytes:
-        """Up to and with the next newline; without one only at the end."""
+        """Return the bytes up to and including the next newline; without one only at the end."""
         line = bytearray()
         while not line.endswith(b"\n") and len(line) < MAX_LINE:
             byte = self._some(1)
@@ -85,12 +88,12 @@ class Response:
         if not self._left:
             self._ended = True
             while _line(self._file):
-                pass  # trailers say nothing that is needed
+                pass  # trailers are not needed
         return not self._ended
 
 
 class _Received(RawIOBase):
-    """What comes to a socket."""
+    """Stream of the bytes that a socket receives."""
 
     def __init__(self, connected: _socket.socket) -> None:
         self._connected = connected
@@ -103,34 +106,38 @@ class _Received(RawIOBase):
 
 
 class HttpConnection:
-    """A connection to HOST:PORT, or to a Unix socket by its path; it is made at the first request."""
+    """Connection to HOST:PORT, or to a Unix socket by its path; it is opened by the first request.
+
+    Args:
+        address: HOST:PORT, or a path that begins with a slash.
+        timeout_s: Seconds of each wait for the other side.
+        tls: TLS settings; None for plain HTTP.
+    """
 
     def __init__(self, address: str, timeout_s: float, tls: AgentTls | None = None) -> None:
-        """`address`: a path if it begins with a slash. `timeout_s`: of each wait for the other side. `tls`: None for
-        plain HTTP."""
         self._address, self._timeout_s, self._tls = address, timeout_s, tls
         self._socket: _socket.socket | None = None
         self._file: BufferedReader | None = None
 
     def connect(self) -> None:
-        """Unless it is.
+        """Connect, unless connected.
 
         Raises:
-            OSError: The other side is not there.
+            OSError: The other side does not answer.
         """
         if self._socket is None or self._file is None:
             self._socket = self._connected()
             self._file = BufferedReader(_Received(self._socket))
 
     def post(self, path: str, body: bytes, header: Mapping[str, str]) -> Response:
-        """`request` by POST."""
+        """Send a POST request, see `request`."""
         return self.request("POST", path, body, header)
 
     def request(self, method: str, path: str, body: bytes, header: Mapping[str, str]) -> Response:
         """Send a request and read the head of its answer.
 
         Raises:
-            OSError: The other side is not there, broke off, or speaks something else.
+            OSError: The other side does not answer, breaks off, or does not speak HTTP.
         """
         self.connect()
         assert self._socket is not None
@@ -159,13 +166,13 @@ class HttpConnection:
         return made
 
     def wait_for_ever(self) -> None:
-        """No time limit on reads any more: an agent promises its executors no heartbeats."""
+        """Set no time limit on reads from now on, as an agent promises its executors no heartbeats."""
         if self._socket is not None:
             self._socket.settimeout(None)
 
     def interrupt(self) -> None:
-        """End a read that another thread is in."""
-        connected = self._socket  # which that thread may close meanwhile
+        """End a read in another thread."""
+        connected = self._socket  # that thread may close it meanwhile
         if connected is not None:
             try:
                 connected.shutdown(_socket.SHUT_RDWR)
@@ -173,7 +180,7 @@ class HttpConnection:
                 return  # it is closed already
 
     def close(self) -> None:
-        """Close; the next request connects anew."""
+        """Close the connection; the next request opens it again."""
         if self._file is not None:
             self._file.close()
         if self._socket is not None:
@@ -182,7 +189,7 @@ class HttpConnection:
 
 
 def _to(host: str, port: int, timeout_s: float) -> _socket.socket:
-    """A connection by TCP. An address of IPv4 is not looked up: that imports Unicode's rules for names."""
+    """Connect by TCP. IPv4 addresses are not looked up, as that imports Unicode's rules for names."""
     if not host.replace(".", "").isdecimal():
         import socket
 

@@ -1,6 +1,6 @@
-"""TLS to the agent: what its operator says of it in the environment of executors.
+"""TLS to the agent, by the settings of its operator in the environment of executors.
 
-Nothing of TLS is imported where there is none: that costs an executor 10 ms of its start.
+Modules for TLS are imported only where it is used: they cost an executor 10 ms of its start.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,14 @@ _OFF: Final = ("", "0", "false", "off", "no")
 
 @dataclass(frozen=True, slots=True)
 class AgentTls:
-    """Whom to believe at the agent's address, and what to show; "": as of the variables above."""
+    """Settings of TLS to the agent; "" for the defaults of the variables above.
+
+    Attributes:
+        cacert: File of trusted certificate authorities.
+        cert: File of the client's certificate.
+        key: File of the client's private key.
+        name: Name that the agent's certificate must have.
+    """
 
     cacert: str = ""
     cert: str = ""
@@ -26,18 +33,18 @@ class AgentTls:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "AgentTls | None":
-        """Read the variables; None: the agent speaks plain HTTP."""
-        said = env.get(TLS) or env.get("LIBPROCESS_SSL_ENABLED", "")
-        if said.strip().lower() in _OFF:
+        """Read the variables; None if the agent speaks plain HTTP."""
+        setting = env.get(TLS) or env.get("LIBPROCESS_SSL_ENABLED", "")
+        if setting.strip().lower() in _OFF:
             return None
         cacert = env.get(CACERT) or env.get("LIBPROCESS_SSL_CA_FILE", "")
         return cls(cacert, env.get(CERT, ""), env.get(KEY, ""), env.get(NAME, ""))
 
     def connect(self, host: str, port: int, timeout_s: float) -> "socket.socket":
-        """Connect, and shake hands.
+        """Connect, and make the TLS handshake.
 
         Raises:
-            OSError: The agent does not answer, or cannot prove that it is the one.
+            OSError: The agent does not answer, or its certificate is not valid for it.
         """
         import socket
         import ssl
@@ -60,7 +67,7 @@ class AgentTls:
                 plain.close()
                 raise
         assert doubt is not None
-        raise OSError(f"the certificate at {host}:{port} is not believed: {doubt.verify_message}")
+        raise OSError(f"the certificate of {host}:{port} is not trusted: {doubt.verify_message}")
 
     def _context(self) -> Any:
         from pathlib import Path

@@ -1,7 +1,8 @@
-"""The archive that a job's submitter sent along: from the scheduler's store into the task's sandbox.
+"""Upload of a job: the archive that its submitter sent along, from the scheduler's store into the task's
+sandbox.
 
-The executor asks for the bytes, which only it can, and checks their digest. It never extracts: a program does that as
-the task's user, where the task will be. What is in the archive is looked at before, as strangers made it.
+The executor requests the bytes, which only it can, and checks their digest. It never extracts: a program does
+that as the task's user, in the task's enclosure. The archive is checked before, as it is untrusted.
 """
 
 import gzip
@@ -26,10 +27,11 @@ from mesos_gpu.wire.mesos.seal import pass_for
 if TYPE_CHECKING:
     from io import BufferedRandom
 
-ARCHIVE: Final = "upload.tar.gz"  # beside the directory that it is extracted into
-CACERT: Final = "MESOS_GPU_SCHEDULER_CACERT"  # of the scheduler's certificate, if not the host's authorities'
+ARCHIVE: Final = "upload.tar.gz"  # file beside the directory into which it is extracted
+# authorities of the scheduler's certificate; by default those of the host
+CACERT: Final = "MESOS_GPU_SCHEDULER_CACERT"
 ANSWER_S: Final = 30.0
-#: A scheduler may be restarted meanwhile.
+#: How long to retry, as a scheduler may be restarted meanwhile.
 PATIENCE_S: Final = 60.0
 AGAIN_S: Final = 1.0
 _PIECE: Final = 1 << 18  # bytes
@@ -38,12 +40,19 @@ _PREFIX: Final = "sha256:"
 
 
 class _Away(OSError):
-    """The scheduler does not answer now, or broke off."""
+    """Error: the scheduler does not answer now, or broke off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for: the archive of a launch, by Mesos' id of its task. `own`: the executor's environment."""
+    """Request for the archive of a launch.
+
+    Attributes:
+        plan: Launch with the upload.
+        task: Mesos' task id.
+        own: Environment of the executor.
+        limits: Limits on what a task may fetch.
+    """
 
     plan: Assignment
     task: str
@@ -52,7 +61,7 @@ class Wanted:
 
     @property
     def digest(self) -> str:
-        """The archive's SHA-256, in hexadecimal digits."""
+        """SHA-256 of the archive, in hexadecimal digits."""
         return (self.plan.upload or "").removeprefix(_PREFIX)
 
 
@@ -63,16 +72,17 @@ def receive(
     aborted: Callable[[], bool],
     patience_s: float = PATIENCE_S,
 ) -> None:
-    """Write the archive to a file, and see that it is the one.
+    """Write the archive to a file, and verify its digest.
 
     Args:
-        wanted: What to ask for.
-        file: New, and nobody's but the executor's to write.
-        aborted: Whether the task is not wanted any more.
-        patience_s: How long a scheduler is asked that does not answer.
+        wanted: Request for the archive.
+        file: New file that only the executor can write.
+        aborted: Function that returns whether the task was killed.
+        patience_s: Seconds for which a scheduler that does not answer is asked again.
 
     Raises:
-        NotStarted: It is not there, too large, or another one; or the scheduler does not answer for long.
+        NotStarted: The archive does not exist, is too large, or has another digest; or the scheduler does not
+            answer for long.
         OSError: The disk is full.
     """
     give_up_at = time.monotonic() + patience_s
@@ -85,7 +95,7 @@ def receive(
             if aborted():
                 raise NotStarted("killed before it was started") from error
             if time.monotonic() >= give_up_at:
-                why = f"the job's files cannot be had from {wanted.plan.scheduler_url}: {error}"
+                why = f"the job's files cannot be fetched from {wanted.plan.scheduler_url}: {error}"
                 raise NotStarted(why, Outcome(infrastructure=True)) from error
         time.sleep(AGAIN_S)
 
@@ -107,12 +117,12 @@ def _receive(wanted: Wanted, file: "BufferedRandom", aborted: Callable[[], bool]
         connection.close()
     file.flush()
     if sums.hexdigest() != wanted.digest:
-        raise _Away(f"what came is not {wanted.plan.upload}")
+        raise _Away(f"the received archive does not have the digest {wanted.plan.upload}")
 
 
 def _too_much(limits: FetchLimits) -> NotStarted:
-    what = f"more than {limits.size_bytes >> 20} MiB, which this host allows or has room for"
-    return NotStarted(f"what was to be fetched is {what}")
+    what = f"more than {limits.size_bytes >> 20} MiB, the most that this host allows or has space for"
+    return NotStarted(f"the files to fetch exceed a limit: {what}")
 
 
 def _ask(connection: HttpConnection, wanted: Wanted) -> Response:
@@ -124,11 +134,11 @@ def _ask(connection: HttpConnection, wanted: Wanted) -> Response:
     except OSError as error:
         raise _Away(error.strerror or str(error)) from error
     if answer.status in _AWAY:
-        raise _Away(f"it says {answer.status}")
+        raise _Away(f"it answers with status {answer.status}")
     if answer.status != 200:
         raise NotStarted(
-            f"the scheduler at {plan.scheduler_url} has not the files that were sent along with the job "
-            f"({plan.upload}; it says {answer.status})"
+            f"the scheduler at {plan.scheduler_url} does not have the files that were uploaded for the job "
+            f"({plan.upload}; it answers with status {answer.status})"
         )
     return answer
 
@@ -149,10 +159,11 @@ def _connection(url: str, own: Mapping[str, str]) -> HttpConnection:
 
 
 def look_through(file: "BufferedRandom", limits: FetchLimits) -> None:
-    """See that nothing in an archive leads out of the directory that it is extracted into, nor that it is too much.
+    """Check that no entry of an archive leaves the directory that it is extracted into, and that it is within
+    the limits.
 
     Raises:
-        NotStarted: Something does, or it is no such archive.
+        NotStarted: An entry does, a limit is exceeded, or it is not a valid archive.
     """
     most = limits.free_bytes + limits.ratio * file.seek(0, 2)
     file.seek(0)
@@ -162,32 +173,37 @@ def look_through(file: "BufferedRandom", limits: FetchLimits) -> None:
             for member in tar:
                 count, size = count + 1, size + member.size
                 if problem := _problem(member):
-                    raise NotStarted(f"the job's archive is not extracted: {problem}")
+                    raise NotStarted(f"the job's archive cannot be extracted: {problem}")
                 if count > limits.files:
-                    raise NotStarted(f"what was to be fetched is more than {limits.files} files")
+                    raise NotStarted(f"the files to fetch exceed a limit: more than {limits.files} files")
                 if size > limits.size_bytes:
                     raise _too_much(limits)
                 if size > most:
-                    raise NotStarted(f"the job's archive grows to more than {limits.ratio} times its size")
+                    raise NotStarted(f"the job's archive expands to more than {limits.ratio} times its size")
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise NotStarted(f"the job's archive cannot be read: {error}") from error
 
 
 def _problem(member: tarfile.TarInfo) -> str:
+    """Return why an entry cannot be extracted; "" if it can."""
     parts = member.name.split("/")
     if member.name.startswith("/") or any(part in ("", ".", "..") for part in parts):
-        return f"{member.name[:200]!r} is no path below a directory"
+        return f"{member.name[:200]!r} is not a path below a directory"
     if parts[0] in TAKEN:
-        return f"{parts[0]} in the sandbox is the agent's or the executor's own"
+        return f"{parts[0]} in the sandbox belongs to the agent or the executor"
     if member.issym():
         target = normpath("/".join((*parts[:-1], member.linkname)))
         out = member.linkname.startswith("/") or target.split("/")[0] == ".."
-        return f"the link {member.name[:200]!r} leads out of it" if out else ""
-    return "" if member.isreg() or member.isdir() else f"{member.name[:200]!r} is neither a file nor a link"
+        return f"the link {member.name[:200]!r} leads out of the archive" if out else ""
+    return (
+        ""
+        if member.isreg() or member.isdir()
+        else f"{member.name[:200]!r} is neither a file, a directory nor a symbolic link"
+    )
 
 
 def extraction(archive: str, directory: str) -> tuple[str, ...]:
-    """The command that extracts an archive; its user owns what it makes."""
+    """Return the command that extracts an archive; its user owns the files that it makes."""
     return (
         "tar", "--extract", "--gzip", "--file", archive, "--directory", directory, "--no-same-owner",
         "--no-same-permissions", "--keep-old-files", "--touch",

@@ -1,1 +1,1 @@
-"""The enclosure of a task: devices, cgroups, and what keeps it from control ports, other tasks and system calls."""
+"""Enclosure of a task: devices, cgroups, and isolation from control ports, other tasks and system calls."""

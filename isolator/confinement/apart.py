@@ -1,8 +1,9 @@
-"""What keeps a task from the other tasks of its user: a domain of Landlock, and a filter of system calls.
+"""Isolation of a task from other tasks of its user: a Landlock domain, and a filter of system calls.
 
-MESOS_GPU_TASK_FILTER on the agent: `auto`, if it is not set: ways to other processes are filtered where neither
-Landlock nor Yama keeps tasks apart; `strict`: always; `off`: neither domain nor filter.
-Sources: landlock(7), seccomp(2), the kernel's Documentation/userspace-api/landlock.rst ("Ptrace restrictions").
+MESOS_GPU_TASK_FILTER on the agent: with `auto`, the default, system calls that reach other processes are
+filtered only where neither Landlock nor Yama isolates tasks; with `strict` always; with `off` there is
+neither domain nor filter. Sources: landlock(7), seccomp(2), the kernel's
+Documentation/userspace-api/landlock.rst ("Ptrace restrictions").
 """
 
 import os
@@ -20,12 +21,12 @@ FILTER: Final = "MESOS_GPU_TASK_FILTER"
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """What keeps a task apart from others.
+    """Isolation of a task from other tasks of its user.
 
     Attributes:
-        domain: Whether it has a domain of Landlock.
-        program: The seccomp filter, as the kernel takes it; empty: no filter.
-        signals, sockets: As of `apart_sys.enter_domain`.
+        domain: Whether it is in a Landlock domain.
+        program: Seccomp filter in the kernel's format; empty for no filter.
+        signals, sockets: Restrictions of the domain, see `apart_sys.enter_domain`.
     """
 
     domain: bool = False
@@ -38,35 +39,37 @@ NOT_APART: Final = Apart()
 
 
 def apart_of(own: Mapping[str, str]) -> Apart:
-    """Read how tasks are kept apart on this host, from what its operator set and what its kernel can do.
+    """Return the isolation of tasks on this host, by its operator's settings and its kernel.
 
     Args:
-        own: The executor's environment.
+        own: Environment of the executor.
 
     Raises:
-        BadConfiguration: `MESOS_GPU_TASK_FILTER` is none of its values.
+        BadConfiguration: `MESOS_GPU_TASK_FILTER` has an invalid value.
     """
-    how = own.get(FILTER) or "auto"
-    if how not in ("auto", "strict", "off"):
-        raise BadConfiguration(f"{FILTER} is {how!r}", remedy="set it to auto, strict or off")
-    if how == "off":
+    setting = own.get(FILTER) or "auto"
+    if setting not in ("auto", "strict", "off"):
+        raise BadConfiguration(f"{FILTER} is {setting!r}", remedy="set it to auto, strict or off")
+    if setting == "off":
         return NOT_APART
     domain = has_landlock()
     apart = domain or has_yama()
     always = (*seccomp.KERNEL, *seccomp.OTHERS)
-    names = always if apart and how == "auto" else (*seccomp.PROCESSES, *always)
+    names = always if apart and setting == "auto" else (*seccomp.PROCESSES, *always)
     return Apart(domain, seccomp.encode(seccomp.compile_filter(names, os.uname().machine)))
 
 
 def apart_on_host_network(own: Mapping[str, str]) -> Apart:
-    """What keeps a container that has all namespaces of its own but the network's: of abstract Unix sockets, which
-    belong to that, it reaches its own only, where the kernel can.
+    """Return the isolation of a container that has all namespaces of its own except the network's.
+
+    Abstract Unix sockets belong to the network namespace; where the kernel supports it, the container reaches
+    only its own.
 
     Args:
-        own: As of `apart_of`.
+        own: Environment of the executor.
 
     Raises:
-        BadConfiguration: As of `apart_of`.
+        BadConfiguration: As for `apart_of`.
     """
     return Apart(domain=True, signals=False) if has_scopes(own) else NOT_APART
 
@@ -84,13 +87,16 @@ def has_scopes(own: Mapping[str, str]) -> bool:
 
 
 def has_landlock() -> bool:
-    """Whether this kernel has a Landlock that can be used, and it is on. The first one (Linux 5.13) keeps whoever is in
-    a domain from moving files between directories, which programs need."""
+    """Return whether this kernel has a usable Landlock that is enabled.
+
+    The first version (Linux 5.13) keeps processes in a domain from moving files between directories, which
+    programs need.
+    """
     return landlock_abi() >= REFER_SINCE
 
 
 def has_yama() -> bool:
-    """Whether processes attach to their own children only."""
+    """Return whether Yama lets processes attach to their own children only."""
     try:
         return int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text()) >= 1
     except FileNotFoundError:

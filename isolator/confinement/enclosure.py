@@ -1,4 +1,5 @@
-"""What keeps one task to its devices and ports: nodes of its own, and cgroups that deny. With undo.
+"""Enclosure that restricts one task to its devices and ports: device nodes of its own, and cgroups that deny.
+With undo.
 
 The traces of an enclosure go into the ledger before `set_up` makes the first of them.
 """
@@ -23,12 +24,12 @@ from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
 
-if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
+if TYPE_CHECKING:  # deferred: few executors need it, and each import slows the start
     from mesos_gpu.model.shares.share import Share
 
-#: On devtmpfs, where nodes work: /run is mounted nodev. It is empty after a boot, as it should be.
+#: Directory of tasks' nodes on devtmpfs, as /run is mounted nodev. It is empty after a boot, as it should be.
 NODES: Final = Path("/dev/mesos_gpu")
-#: The node of a minor that no GPU has (nv.h: GPUs end below 247), to see that the rules deny.
+#: Node with a minor that no GPU has (nv.h: GPUs end below 247), used to verify that the rules deny.
 DENIED: Final = ".denied"
 GATE: Final = ".gate"
 #: Time limit for sealing a sandbox, in seconds: enough for some million files.
@@ -40,16 +41,17 @@ _DENIED_MINOR: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """All that is to be made for one task.
+    """Everything that is to be made to enclose one task.
 
     Attributes:
         container: Mesos' id of the executor's container.
-        isolated: False: an operator has set isolation off, and nothing is made.
-        cgroup: None: what runs the task denies devices by itself (the Docker Engine).
-        helpers: Without `cgroup`, where processes are that do something for the task on the host; they get no card.
-        devices: NVIDIA nodes that are granted.
+        isolated: Whether isolation is on; if an operator has set it off, nothing is made.
+        cgroup: Cgroup of the task; None if the Docker Engine, which runs the task, denies devices itself.
+        helpers: Without `cgroup`, cgroup of processes that do something for the task on the host, without any
+            card.
+        devices: Granted NVIDIA nodes.
         extra: Nodes of the host that every task gets.
-        fence: What denies it ports; None: nothing does.
+        fence: Denied ports; None if none are denied.
         limits: Limits on processes, memory, CPUs and I/O.
     """
 
@@ -66,25 +68,25 @@ class Enclosure:
 
     @property
     def nodes(self) -> Path:
-        """Directory of the task's nodes; in it they are named as below /dev."""
+        """Directory of the task's nodes, in which they are named as below /dev."""
         return self.nodes_root / self.container
 
     @property
     def refused(self) -> Path:
-        """A node that the rules must deny."""
+        """Node that the rules must deny."""
         return self.nodes / DENIED
 
     @property
     def gate(self) -> Path:
-        """Directory of the gate, if it is to have one."""
+        """Directory of the gate, if the task has one."""
         return self.nodes / GATE
 
     def node(self, device: Device) -> Path:
-        """Where the node of a device is on the host."""
+        """Return the path of a device's node on the host."""
         return self.nodes / device.path.removeprefix("/dev/")
 
     def traces(self) -> tuple[Trace, ...]:
-        """What `set_up` leaves behind, in its order."""
+        """Return the traces that `set_up` leaves, in the order in which they are made."""
         traces = [Trace("nodes", str(self.nodes))] if self.isolated else []
         for cgroup in (self.cgroup, self.helpers):
             if cgroup is not None and cgroup.own:
@@ -93,21 +95,21 @@ class Enclosure:
         return tuple(dict.fromkeys((*traces, *fenced, *self.limits.traces())))
 
     def joins(self) -> tuple[str, ...]:
-        """Directories of the cgroups that the task's processes are to join."""
+        """Return the directories of the cgroups that the task's processes are to join."""
         fence = self.fence.cgroup if self.fence is not None else None
         groups = (self.cgroup, self.helpers, fence, *self.limits.own())
         return tuple(dict.fromkeys(str(group.path) for group in groups if group is not None and group.own))
 
     def set_up(self) -> None:
-        """Make the nodes, then the cgroups with their rules. Nodes first: the rules let nobody make any.
+        """Make the nodes, then the cgroups with their rules, which would forbid to make nodes.
 
         Raises:
-            MesosGpuError, OSError: A step fails; what was done before stays, for `undo`.
+            MesosGpuError, OSError: A step failed; what was made before stays, for `undo`.
         """
         if not self.isolated:
             return
         make_directory(self.nodes)
-        self.nodes.chmod(0o700)  # whatever modes the driver's own nodes have, ours are no way around them
+        self.nodes.chmod(0o700)  # so that our nodes cannot be reached, whatever the modes of the driver's own
         for device in (*self.devices, *self.extra):
             _make_node(self.node(device), device.major, device.minor, writable="w" in device.access)
         _make_node(self.refused, self.gpu_major, _DENIED_MINOR)
@@ -116,15 +118,16 @@ class Enclosure:
             self.cgroup.allow(rules_of(self.devices, self.extra))
         if self.helpers is not None and (self.helpers.own or self.helpers.version == "cgroup2"):
             self.helpers.create()
-            # Of v1, what Mesos made denies already, and the engine's are below it.
+            # In version 1, the cgroup that Mesos made denies already, and the engine's are below it.
             self.helpers.allow(rules_of(()))
         if self.fence is not None:
             self.fence.set_up()
         self.limits.set_up()
 
     def verify(self) -> None:
-        """See with the kernel's eyes, from inside the cgroup, that it is so: access(2) asks the device rules, and
-        wakes no driver (fs/namei.c, `inode_permission`).
+        """Verify from inside the cgroup that granted devices are allowed and others are denied.
+
+        access(2) checks the device rules, and wakes no driver (fs/namei.c, `inode_permission`).
 
         Raises:
             MesosGpuError: A granted device is denied, or another is not.
@@ -134,13 +137,13 @@ class Enclosure:
         for device in self.devices:
             if not os.access(self.node(device), os.R_OK | (os.W_OK if "w" in device.access else 0)):
                 raise MesosGpuError(
-                    f"{device.path} ({device.major}:{device.minor}) is granted, and denied by a cgroup above",
-                    remedy="see what else restricts devices: the agent's own cgroup, or another device program",
+                    f"{device.path} ({device.major}:{device.minor}) is granted, but denied by a cgroup above",
+                    remedy="find out what else restricts devices: the agent's own cgroup, or another device program",
                 )
         if os.access(self.refused, os.R_OK | os.W_OK):
             raise MesosGpuError(
                 f"the device rules of {self.cgroup} deny nothing",
-                remedy="see whether another program replaces them; the task was not started",
+                remedy="check whether another program replaces them; the task was not started",
             )
 
 
@@ -154,15 +157,15 @@ def _make_node(path: Path, major: int, minor: int, *, writable: bool = True) -> 
             f"the node {path} ({major}:{minor}) cannot be made: {error.strerror}",
             remedy="run agents as root, in a cgroup that allows it (c 195:* rwm)",
         ) from error
-    path.chmod(mode)  # whatever the umask: the cgroup decides
+    path.chmod(mode)  # regardless of the umask, as the cgroup decides
 
 
 def _remove_directory(path: str, above: int | None = None) -> None:
-    """Remove a directory with all that is in it, following no link. The module shutil, with all that it imports, would
-    cost each task of a GPU some milliseconds.
+    """Remove a directory with its content, without following links, and without the module shutil, whose
+    import takes milliseconds.
 
     Raises:
-        OSError: It cannot be.
+        OSError: It cannot be removed.
     """
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:
@@ -180,7 +183,7 @@ def undo(trace: Trace) -> list[int]:
     """Remove what a trace names; harmless if it was never made, or is gone.
 
     Returns:
-        Processes that would not die and keep it.
+        Pids of processes that use it and could not be killed.
 
     Raises:
         MesosGpuError, OSError: It cannot be removed.
@@ -192,7 +195,7 @@ def undo(trace: Trace) -> list[int]:
             remove_if_empty(Path(trace.what).parent)
         case "cgroup1" | "cgroup2":
             if trace.what.startswith(f"{OWN_CGROUP2}/"):
-                see_cgroup2()  # another's mount namespace had it
+                see_cgroup2()  # it was mounted in another process' mount namespace
             return Cgroup(
                 "cgroup1" if trace.kind == "cgroup1" else "cgroup2", Path(trace.what), own=True
             ).remove()
@@ -209,7 +212,7 @@ def undo(trace: Trace) -> list[int]:
 
             return undo_share(trace)
         case "volume" | "container":
-            pass  # a lease, and a name: they end with the holding
+            pass  # a lease and a name, which end with the holding
         case "docker":
             from isolator.agent.docker_engine import DockerEngine
 
@@ -249,12 +252,12 @@ def seal(sandbox: str, timeout_s: float, ledger: Ledger, log: Callable[[str], No
     from isolator.host.unsealed import seal_sandbox
 
     def end_holders(place: str, deadline: float) -> None:
-        from isolator.devices.holders import end_below  # few sandboxes need it
+        from isolator.devices.holders import end_below  # deferred: few sandboxes need it
 
         try:
             end_below(place, ledger, deadline, log)
-        except (MesosGpuError, OSError) as error:  # the walk may end all the same
-            log(f"holders of directories in {place} cannot be looked for: {error}")
+        except (MesosGpuError, OSError) as error:  # sealing may succeed all the same
+            log(f"processes that hold directories in {place} cannot be searched: {error}")
 
     seal_sandbox(sandbox, timeout_s, end_holders)
 
@@ -271,21 +274,21 @@ def plan(
     share: "Share | None" = None,
     amounts: Amounts = ANY_AMOUNTS,
 ) -> Enclosure:
-    """What to make for a task of this container that is granted these GPUs.
+    """Return the enclosure to make for a task of this container that is granted these GPUs.
 
     Args:
         container: Mesos' id of the executor's container.
-        gpus: UUIDs.
-        inventory: What the node's monitor says.
-        env: The executor's environment.
-        root: Whose /proc and /dev are read.
+        gpus: UUIDs of the GPUs.
+        inventory: Report of the node's monitor.
+        env: Environment of the executor.
+        root: Directory whose /proc and /dev are read.
         denied: Ports and addresses that the task must not reach.
         grant: Ports that the task may bind.
-        share: What it is granted of each GPU; None: all of it.
+        share: Share of each GPU; None for whole GPUs.
         amounts: Amounts of memory and CPUs that the task may use.
 
     Raises:
-        MesosGpuError: A GPU or the driver is not there, or no isolation can be had: the task must not start.
+        MesosGpuError: A GPU or the driver is missing, or the host cannot isolate: the task must not start.
     """
     isolation = facts.isolation_name(env)
     minors: Mapping[GpuId, int] = {}

@@ -1,11 +1,12 @@
-"""The fence of a task, which denies control ports, metadata addresses and ports of other tasks.
+"""Fence of a task, which denies control ports, metadata addresses and ports of other tasks.
 
-It is a cgroup v2 of the task with eBPF programs, which the kernel runs when a socket created in the cgroup connects,
-sends to an address, or is bound to one. Without it, a process that listens at the port of an agent that is being
-restarted, or of a task that is not ready yet, would be taken for that agent or task.
+It is a cgroup v2 of the task with eBPF programs, which the kernel runs when a socket created in the cgroup
+connects, sends to an address, or is bound to one. Without it, a process that listens at the port of an agent
+that is being restarted, or of a task that is not ready yet, would be taken for that agent or task.
 
-It works beside cgroup v1, too: a process is in one cgroup of each hierarchy. Where nobody has mounted v2, this does.
-Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/bpf/libbpf/program_types.rst.
+It works beside cgroup v1, too: a process is in one cgroup of each hierarchy. If version 2 is not mounted,
+this module mounts it. Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and
+Documentation/bpf/libbpf/program_types.rst.
 """
 
 import _socket
@@ -52,7 +53,9 @@ class Fence:
     grant: PortGrant | None = EVERY_PORT
 
     def probes(self) -> tuple[Probe, ...]:
-        """Return what `see_denied` tries: every denied port, but no address at which a real server may answer."""
+        """Return the tests for `see_denied`: every denied port, but no address at which a real server may
+        answer.
+        """
         listens = self.grant is not None
         tries: list[Probe] = [
             (each.port, each.address, True, listens)
@@ -64,20 +67,20 @@ class Fence:
         return tuple(tries)
 
     def traces(self) -> tuple[Trace, ...]:
-        """What `set_up` leaves behind."""
+        """Return the traces that `set_up` leaves."""
         return (Trace(self.cgroup.version, str(self.cgroup.path)),)
 
     def set_up(self) -> None:
-        """Make the cgroup with its programs; the processes are to join it.
+        """Make the cgroup with its programs; the task's processes are to join it.
 
         Raises:
-            MesosGpuError, OSError: A step fails; what was done before stays, for `undo`.
+            MesosGpuError, OSError: A step failed; what was made before stays, for `undo`.
         """
         self.cgroup.create()
         self.put_on(self.cgroup.path)
 
     def put_on(self, directory: Path) -> None:
-        """Attach the programs to that cgroup, beside others'.
+        """Attach the programs to a cgroup, beside programs of others.
 
         Raises:
             MesosGpuError, OSError: The kernel refuses.
@@ -87,6 +90,7 @@ class Fence:
                 bpf_sys.install(fd, program, kind)
 
     def _programs(self) -> Iterator[tuple[bpf_sys.Kind, bytes]]:
+        """Yield the programs with their kinds."""
         for family, bind, *reach in _PROGRAMS:
             program = bpf.encode(bpf.compile_denials(self.denied, family))
             yield from ((kind, program) for kind in reach)
@@ -94,29 +98,30 @@ class Fence:
                 yield bind, bpf.encode(bpf.compile_binds(self.denied, self.grant, family))
 
     def probe4(self) -> tuple[int, str]:
-        """Port and IPv4 address of something that is denied.
+        """Return port and IPv4 address of a destination that is denied.
 
         Raises:
-            Unavailable: Only single addresses of version 6 are.
+            Unavailable: Only single addresses of IPv6 are denied.
         """
         for port, address, reach, _ in self.probes():
             if reach and (address is None or ":" not in address):
                 return port, address or _LOOPBACK[_socket.AF_INET]
         raise Unavailable(
-            "an image cannot see that ports are denied to it: none of IPv4 is",
-            remedy="give the agent an address of version 4",
+            "an image cannot verify that ports are denied, as no IPv4 address is denied",
+            remedy="give the agent an IPv4 address",
         )
 
     def take(self, pid: int, own_cgroup: str = "") -> None:
-        """Put a process behind it that another has started.
+        """Put a process that another program has started behind the fence.
 
         Args:
-            pid: Of the process.
-            own_cgroup: A word that the path of the process' cgroup has if it is of the container alone: there the
-                programs go to that one, which has its limits; "": there is none.
+            pid: Pid of the process.
+            own_cgroup: Part of the path of a cgroup that belongs to the container alone; if the process is in
+                such a cgroup, the programs are attached to that, as it has the limits. "" if there is no such
+                cgroup.
 
         Raises:
-            MesosGpuError, OSError: It cannot be.
+            MesosGpuError, OSError: That failed.
         """
         path = cgroups.membership(pid).get("cgroup2", "/")
         if own_cgroup and own_cgroup in path:
@@ -125,10 +130,10 @@ class Fence:
             (self.cgroup.path / "cgroup.procs").write_text(str(pid))
 
     def stands(self) -> bool:
-        """Whether exactly its programs are on its cgroup.
+        """Return whether exactly the fence's programs are attached to its cgroup.
 
         Raises:
-            MesosGpuError, OSError: It cannot be seen.
+            MesosGpuError, OSError: The programs cannot be read.
         """
         with _opened(self.cgroup.path) as fd:
             return all(bpf_sys.installed(fd, program, kind) for kind, program in self._programs())
@@ -146,16 +151,16 @@ def _opened(directory: Path) -> Iterator[int]:
 def fence_for(
     container: str, denied: Sequence[Denial], root: Path = Path("/"), *, grant: PortGrant = EVERY_PORT
 ) -> Fence | None:
-    """The fence of a container's task; None: nothing is denied to it.
+    """Return the fence of a container's task; None if nothing is denied to it.
 
     Args:
         container: Mesos' id of the executor's container.
-        denied: Ports and addresses that the task must not reach, as of `control_ports`.
-        root: Whose /proc is read.
+        denied: Ports and addresses that the task must not reach, from `control_ports`.
+        root: Directory whose /proc is read.
         grant: Ports that the task may bind on the host's network.
 
     Raises:
-        Unavailable: As of `see_cgroup2`.
+        Unavailable: As for `see_cgroup2`.
     """
     if not denied and not grant.reserved:
         return None
@@ -165,10 +170,10 @@ def fence_for(
 
 
 def see_cgroup2() -> None:
-    """Have cgroup v2 mounted, in this mount namespace.
+    """Mount cgroup version 2 in this mount namespace, unless it is mounted.
 
     Raises:
-        Unavailable: It cannot be.
+        Unavailable: It cannot be mounted.
     """
     if "cgroup2" in cgroups.mounted():
         return
@@ -176,31 +181,33 @@ def see_cgroup2() -> None:
         view.mount_cgroup2()
     except OSError as error:
         raise Unavailable(
-            f"tasks cannot be kept from the control ports: no cgroup v2 is mounted, nor can be: {error.strerror}",
-            remedy=f"run agents as root on Linux 4.18 or newer; or give it up: {SETTING}=off",
+            f"tasks cannot be kept from the control ports: cgroup v2 is not mounted, and cannot be: {error.strerror}",
+            remedy=f"run agents as root on Linux 4.18 or newer; or do without: {SETTING}=off",
         ) from error
 
 
 def see_denied(probe: Probe) -> None:
-    """See from inside that a denied port is: by TCP and UDP, IPv4 and IPv6, to reach it and to listen at it. Where the
-    kernel would let it through, an empty datagram goes out, or a connection is begun and given up.
+    """Verify from inside the cgroup that a port is denied, by TCP and UDP, IPv4 and IPv6, for reaching it and
+    listening at it.
+
+    If the kernel lets a try through, an empty datagram is sent, or a connection is begun and given up.
 
     Args:
-        probe: Something that is denied.
+        probe: Port that must be denied.
 
     Raises:
-        PermissionError: It is not; why that may be.
+        PermissionError: It is not denied; the text names a possible cause.
     """
     port, address, reach, listen = probe
     tries = tuple(bind for bind, wanted in ((False, reach), (True, listen)) if wanted)
     ways = tuple(product((_socket.SOCK_STREAM, _socket.SOCK_DGRAM), tries))
     for family, loopback in _LOOPBACK.items():
-        target = loopback if address is None else _as_told(address, family)
+        target = loopback if address is None else _written_for(address, family)
         for kind, bind in ways if target else ():
-            if (said := _tried(family, kind, (target, port), bind=bind)) != errno.EPERM:
+            if (number := _tried(family, kind, (target, port), bind=bind)) != errno.EPERM:
                 import socket
 
-                how = "nothing" if not said else os.strerror(said)
+                how = "nothing" if not number else os.strerror(number)
                 names = f"{socket.AddressFamily(family).name}, {socket.SocketKind(kind).name}"
                 what = f"{names}, {'listening' if bind else 'reaching'}: {how}"
                 raise PermissionError(
@@ -210,16 +217,18 @@ def see_denied(probe: Probe) -> None:
                 )
 
 
-def _as_told(address: str, family: int) -> str:
-    """Write an address as a socket of that family is told it; "": that family has no such address."""
+def _written_for(address: str, family: int) -> str:
+    """Return an address in the form for a socket of a family; "" if the family has no such address."""
     if family == _socket.AF_INET6:
         return address if ":" in address else f"::ffff:{address}"
     return "" if ":" in address else address
 
 
 def _tried(family: int, kind: int, target: tuple[str, int], *, bind: bool) -> int:
-    """The error number of reaching for it, or of listening there; 0: none; EPERM where this host does not speak that
-    family at all."""
+    """Return the error number of reaching for an address, or of listening there; 0 for none.
+
+    EPERM if this host does not support the family at all.
+    """
     try:
         made = _socket.socket(family, kind)
     except OSError:
@@ -239,20 +248,20 @@ def _tried(family: int, kind: int, target: tuple[str, int], *, bind: bool) -> in
 
 
 def trial(name: str, port: int, grant: PortGrant) -> None:
-    """Make a fence, see from inside that it denies, and remove it.
+    """Make a fence, verify from inside that it denies, and remove it.
 
     Args:
-        name: Of its cgroup.
-        port: That it is to deny.
+        name: Name of its cgroup.
+        port: Port to deny.
         grant: Ports that may be bound inside the fence.
 
     Raises:
-        MesosGpuError, OSError: It cannot be made, or denies nothing.
+        MesosGpuError, OSError: It cannot be made, or does not deny.
     """
     fence = fence_for(name, (Denial(port),), grant=grant)
     assert fence is not None
     import json
-    import subprocess  # it costs each executor what only the trial of a host need pay
+    import subprocess  # deferred: needed only for the trial of a host
 
     code = "from isolator.confinement.fence import _join_and_see; _join_and_see(sys.argv[1], sys.argv[2])"
     try:

@@ -50,10 +50,10 @@ class NotExecuted(OSError):
 
 
 class Inner:
-    """The executor's end of an inner process.
+    """Executor's end of an inner process.
 
     Attributes:
-        line: Socket to the inner process.
+        line: Socket to the inner process, not used before.
         pid: Process id in the executor's pid namespace; 0 if unknown.
         number: Descriptor number of the socket in the inner process.
         name: Process id in the pid namespace of the process that forked the inner process.
@@ -62,10 +62,9 @@ class Inner:
     __slots__ = ("_children", "_lock", "_owed", "line", "name", "number", "pid")
 
     def __init__(self, line: _socket.socket, pid: int = 0, number: int = 0, name: int = 0) -> None:
-        """Take over a socket that has not been used yet."""
         self.line, self.pid, self.number, self.name = line, pid, number, name
         self._lock, self._children = _thread.allocate_lock(), list[int]()
-        self._owed = 0  # answers that are still to come; more than one after a timeout
+        self._owed = 0  # number of answers that are still to come; more than one after a timeout
 
     @classmethod
     def of(cls, line: int, pid: int, number: int) -> "Inner":

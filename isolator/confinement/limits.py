@@ -27,15 +27,15 @@ CONTROLLERS: Final = ("pids", "memory", "cpu", "io")
 OPTIONAL: Final = ("memory", "cpu", "io")
 _MIN_PIDS: Final = 16  # a shell, a program and its threads
 _NAMES: Final = {"pids": "the number of processes", "memory": "memory", "cpu": "CPUs", "io": "I/O"}
-#: Files that some kernels lack: without accounting of swap, and without a scheduler of I/O that has weights.
+#: Files that kernels may lack if they do not account swap, or have no I/O scheduler with weights.
 _MAY_LACK: Final = ("memory.swappiness", "memory.swap.max", "io.weight")
 _PERIOD_US: Final = 100_000
-_MIN_QUOTA_US: Final = 1_000  # of the kernel
+_MIN_QUOTA_US: Final = 1_000  # smallest quota of the kernel
 #: Weight of one CPU in version 2; equals 1024 shares of version 1.
 _WEIGHT: Final = 100
 _SHARES: Final = 1024
-#: By file that weighs: most weight that the kernel takes. The cgroup above those of all tasks has it: it competes with
-#: the services of the host as one of them.
+#: Largest weight that the kernel takes, by file. The cgroup above those of all tasks gets it, as it competes
+#: with the services of the host like one of them.
 _MAX_WEIGHTS: Final = {"cpu.weight": "10000", "cpu.shares": "262144", "io.weight": "default 10000"}
 
 Settings = tuple[tuple[str, str], ...]
@@ -64,12 +64,13 @@ ANY_AMOUNTS: Final = Amounts()
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Limit that one controller holds.
+    """Limit that one controller enforces.
 
     Attributes:
         controller: Name, one of `CONTROLLERS`.
-        cgroup: Cgroup that holds the limit; None if no hierarchy has the controller.
-        settings: Files of the cgroup with the values to write, in order; empty if the agent has set the limit.
+        cgroup: Cgroup that has the limit; None if no hierarchy has the controller.
+        settings: Files of the cgroup with the values to write, in order; empty if the agent has set the
+            limit.
     """
 
     controller: str
@@ -109,7 +110,7 @@ class TaskLimits:
 
     def own(self) -> tuple[Cgroup, ...]:
         """Return the cgroups that `set_up` makes for the task, which its processes join."""
-        made = (each.cgroup for each in self.limits if each.cgroup is not None and each.cgroup.own)
+        made = (limit.cgroup for limit in self.limits if limit.cgroup is not None and limit.cgroup.own)
         return tuple(dict.fromkeys(made))
 
     def traces(self) -> tuple[Trace, ...]:
@@ -224,7 +225,8 @@ def unlimited_of(env: Mapping[str, str]) -> frozenset[str]:
     names = frozenset(name.strip() for name in env.get(UNLIMITED, "").split(",") if name.strip())
     if unknown := sorted(names - {*OPTIONAL}):
         raise BadConfiguration(
-            f"{UNLIMITED} names {unknown[0]!r}", remedy=f"name {', '.join(OPTIONAL)}, separated by commas"
+            f"{UNLIMITED} names {unknown[0]!r}",
+            remedy=f"list some of {', '.join(OPTIONAL)}, separated by commas",
         )
     return names
 
@@ -258,7 +260,7 @@ def limits_for(
     amounts = replace(amounts, pids=pids_of(env))
     unlimited = unlimited_of(env)
     of_version_2 = _controllers(points)
-    own: Cgroup | None = None  # of version 2, which all its controllers share
+    own: Cgroup | None = None  # cgroup of version 2, which all its controllers share
     limits: list[Limit] = []
     for controller in CONTROLLERS:
         if controller in given and controller != "pids":
@@ -358,7 +360,7 @@ def _hand_down(controller: str, path: Path) -> None:
         if (above / "cgroup.type").exists() and (above / "cgroup.procs").read_text().strip():
             raise MesosGpuError(
                 f"{_NAMES[controller]} of the task cannot be limited: processes are in {above}, and the kernel gives "
-                "controllers to the children of cgroups without processes alone",
+                "controllers only to the children of cgroups without processes",
                 remedy="start the agent in a cgroup below: in a container move all processes there first; or let tasks "
                 f"of this host run without that limit: {_setting_without(controller)} on the agent",
             )
@@ -371,9 +373,9 @@ def _setting_without(controller: str) -> str:
 
 def _remedy(controller: str) -> str:
     if controller == "pids":
-        return f"see what else uses the controller pids there; {_setting_without(controller)} on the agent for no limit"
-    boot = " and a kernel that has the controller (cgroup_enable=memory)" if controller == "memory" else ""
+        return f"see what else uses the controller pids; {_setting_without(controller)} on the agent for no limit"
+    boot = " and on a kernel with the controller (cgroup_enable=memory)" if controller == "memory" else ""
     return (
-        f"run agents as root, where cgroups can be written,{boot or ' and a kernel that has the controller'}; or let "
+        f"run agents as root, where cgroups can be written,{boot or ' and on a kernel with the controller'}; or let "
         f"tasks of this host run without that limit: {_setting_without(controller)} on the agent"
     )

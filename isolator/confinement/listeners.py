@@ -64,14 +64,16 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Proof of which sockets belong to a task. The caller must close it when the task has ended, because its descriptor
-    keeps the task's network namespace alive.
+    """Proof of which sockets belong to a task. The caller must close it when the task has ended, because its
+    descriptor keeps the task's network namespace alive.
 
     Attributes:
-        cgroups: Ids of the cgroups that contain only processes of the task; None if the operator has set the proof off.
-        problem: Why no socket can be proved to be the task's; "" if sockets can be proved.
+        cgroups: Ids of the cgroups that contain only processes of the task; None if the operator has set the
+            proof off.
+        problem: Reason why no socket can be proved to be the task's; "" if sockets can be proved.
         network: Descriptor of the task's network namespace; -1 if the task is in the caller's namespace.
-        inside: Container port by host port, for a task on a bridge; None if the task is on the host's network.
+        inside: Container port by host port, for a task on a bridge; None if the task is on the host's
+            network.
     """
 
     cgroups: frozenset[int] | None
@@ -154,7 +156,8 @@ class Listeners:
             end = _other_end(line)
             if end is None or end.state == _LISTEN:
                 raise ConnectionResetError(errno.ECONNRESET, "the connection was ended at once")
-            # A connection that is not accepted yet belongs to its listening socket: closing that resets the connection.
+            # A connection that is not accepted yet belongs to its listening socket, which resets the
+            # connection if it is closed.
             holders = [end] if end.cgroup is not None else listening(line.getpeername()[1])
         if why := self._stranger(port, holders) or (
             "" if holders else f"nothing listens at port {port} any more"
@@ -190,13 +193,13 @@ class Listeners:
     def _stranger(self, port: int, holders: Collection[Found]) -> str:
         """Return an error message on the first listener that is not the task's; "" if all are the task's."""
         assert self.cgroups is not None
-        for each in holders:
-            if each.cgroup is None:
-                return f"the kernel does not say which task listens at port {port}: use Linux 5.9 or newer on the host"
-            if each.cgroup not in self.cgroups:
+        for listener in holders:
+            if listener.cgroup is None:
+                return f"the kernel does not report which task listens at port {port}: use Linux 5.9 or newer there"
+            if listener.cgroup not in self.cgroups:
                 return (
-                    f"another process of the host, of uid {each.uid}, listens at port {port}, and not the job: end "
-                    "that process, or run the job again to get another port"
+                    f"another process of the host, of uid {listener.uid}, listens at port {port} instead of the job: "
+                    "end that process, or run the job again to get another port"
                 )
         return ""
 
@@ -215,10 +218,10 @@ def is_wanted(own: Mapping[str, str]) -> bool:
     Raises:
         BadConfiguration: `MESOS_GPU_PORT_PROOF` is neither "on" nor "off".
     """
-    said = own.get(PROOF) or "on"
-    if said not in ("on", "off"):
-        raise BadConfiguration(f"{PROOF} is {said!r}", remedy="set it to on or off")
-    return said == "on" and own.get("MESOS_GPU_ISOLATION") != "off"
+    setting = own.get(PROOF) or "on"
+    if setting not in ("on", "off"):
+        raise BadConfiguration(f"{PROOF} is {setting!r}", remedy="set it to on or off")
+    return setting == "on" and own.get("MESOS_GPU_ISOLATION") != "off"
 
 
 def listeners_of(
@@ -238,13 +241,15 @@ def listeners_of(
     if bindings is not None:
         inside = {each.host_port: each.container_port for each in bindings if each.protocol == "tcp"}
     if pid is None:
-        return Listeners(frozenset(), "its process cannot be seen", inside=inside)
+        return Listeners(frozenset(), "the process of the job is not visible", inside=inside)
     try:
         ids = _ids_of(pid) if proves else None
         network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC) if inside is not None else -1
     except OSError as error:
-        return Listeners(frozenset(), f"its process cannot be seen: {error.strerror}", inside=inside)
-    why = f"it has no cgroup of version 2 of its own; see mesos-gpu doctor, or set {PROOF}=off on its agent"
+        return Listeners(
+            frozenset(), f"the process of the job is not visible: {error.strerror}", inside=inside
+        )
+    why = f"the job has no cgroup of version 2 of its own; see mesos-gpu doctor, or set {PROOF}=off on its agent"
     return Listeners(ids, why if ids is not None and not ids else "", network, inside)
 
 
@@ -264,14 +269,14 @@ def _ids_of(pid: int) -> frozenset[int]:
 def own_addresses() -> list[str]:
     """Return the IPv4 addresses of the interfaces in this thread's network namespace, without loopback addresses."""
     addresses = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for _, name in socket.if_nameindex():
             try:
-                said = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                reply = fcntl.ioctl(control, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:  # the interface has no IPv4 address
                 continue
-            addresses.append(socket.inet_ntoa(said[20:24]))
-    return [each for each in addresses if not each.startswith("127.")]
+            addresses.append(socket.inet_ntoa(reply[20:24]))
+    return [address for address in addresses if not address.startswith("127.")]
 
 
 def _enter(network: int) -> None:

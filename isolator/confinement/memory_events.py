@@ -22,7 +22,7 @@ def note_lacks(memory: Cgroup) -> None:
         memory: Cgroup that limits the memory of the task, before the task starts.
     """
     if memory not in _events:
-        with contextlib.suppress(OSError):  # a kernel that reports nothing
+        with contextlib.suppress(OSError):  # the kernel does not report this
             _events[memory] = event_of(str(memory.path), os.EFD_NONBLOCK)
 
 
@@ -34,7 +34,7 @@ def has_lacked(memory: Cgroup) -> bool | None:
         count = os.eventfd_read(event)
     except BlockingIOError:
         return False
-    os.eventfd_write(event, count)  # for the next question
+    os.eventfd_write(event, count)  # keeps the count for the next call
     return True
 
 

@@ -1,8 +1,8 @@
-"""A filter of system calls as a classic BPF program, assembled here. Pure.
+"""Assembler of a filter of system calls as a classic BPF program. Pure.
 
 Layouts and numbers: include/uapi/linux/{filter,seccomp,audit}.h, arch/x86/entry/syscalls/syscall_{64,32}.tbl,
-include/uapi/asm-generic/unistd.h, arch/arm/tools/syscall.tbl; seccomp(2). The program gets struct seccomp_data
-{nr, arch, instruction_pointer, args[6]} and returns what is to become of the call.
+include/uapi/asm-generic/unistd.h, arch/arm/tools/syscall.tbl; seccomp(2). The program gets struct
+seccomp_data {nr, arch, instruction_pointer, args[6]} and returns the verdict on the call.
 """
 
 import struct
@@ -21,17 +21,17 @@ _NR, _ARCH = 0, 4
 _X32: Final = 0x40000000  # __X32_SYSCALL_BIT
 _SWAPPED: Final = 0 if sys.byteorder == "little" else 4
 
-#: Ways to another process of the same user: its memory, its open files, and what they are.
+#: Calls that reach another process of the same user: its memory, its open files, and information on them.
 PROCESSES: Final = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")
-#: Keys are the user's, over all its tasks; programs and faults in the kernel's own paths are no task's business.
+#: Calls on keys, which all tasks of a user share, and on programs and page faults in the kernel.
 KERNEL: Final = ("add_key", "request_key", "keyctl", "bpf", "userfaultfd")
 #: Calls that change limits and priorities of other processes of the same user, which Landlock does not prevent. Denied
 #: if they name another process, group or user; a program may change its own by the id 0. Calls for CPU affinity and
 #: scheduling policy are not included: libraries use them with ids of own threads, which a filter cannot recognize.
 OTHERS: Final = ("prlimit64", "setpriority", "ioprio_set")
 _PRIO_USER, _IOPRIO_WHO_USER = 2, 3  # linux/resource.h, linux/ioprio.h
-#: Of ptrace, what begins to trace a process that did not ask for it (linux/ptrace.h). Debuggers of programs that they
-#: start use PTRACE_TRACEME.
+#: Requests of ptrace that begin to trace a process that did not ask for it (linux/ptrace.h). Debuggers of
+#: programs that they start use PTRACE_TRACEME.
 ATTACHES: Final = (16, 0x4206)  # PTRACE_ATTACH, PTRACE_SEIZE
 
 _GENERIC: Final = {
@@ -54,7 +54,7 @@ _ARM: Final = {
     "kcmp": 378, "bpf": 386, "userfaultfd": 388, "pidfd_getfd": 438,
     "prlimit64": 369, "setpriority": 97, "ioprio_set": 314,
 }  # fmt: skip
-#: What programs of a machine may enter the kernel as, by AUDIT_ARCH_*; the first is its own.
+#: System call numbers by machine and ABI (AUDIT_ARCH_*) of its programs; the first ABI is the machine's own.
 ENTRIES: Final[Mapping[str, Mapping[int, Mapping[str, int]]]] = {
     "x86_64": {0xC000003E: _X86_64, 0x40000003: _I386},
     "aarch64": {0xC00000B7: _GENERIC, 0x40000028: _ARM},
@@ -63,7 +63,11 @@ ENTRIES: Final[Mapping[str, Mapping[int, Mapping[str, int]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A BPF instruction, struct sock_filter. `true`, `false`: how many instructions to jump over."""
+    """A BPF instruction, struct sock_filter.
+
+    Attributes:
+        true, false: Number of instructions to skip.
+    """
 
     code: int
     value: int
@@ -82,15 +86,15 @@ class Instruction:
 def compile_filter(denied: Iterable[str], machine: str) -> tuple[Instruction, ...]:
     """Return the program that denies system calls with EPERM.
 
-    Of ptrace only the requests `ATTACHES` are denied, of the calls in `OTHERS` only those that name other processes.
-    Calls by an unknown ABI, such as x32, are all denied.
+    For ptrace, only the requests `ATTACHES` are denied; for the calls in `OTHERS`, only those that name other
+    processes. Calls by an unknown ABI, such as x32, are all denied.
 
     Args:
         denied: Names of calls.
-        machine: As uname(2) has it.
+        machine: Machine name as in uname(2).
 
     Returns:
-        No instruction for a machine whose numbers are not known here.
+        The program; empty for a machine whose numbers are not known here.
     """
     names, program = tuple(denied), [Instruction(LOAD, _ARCH)]
     if machine not in ENTRIES:
@@ -141,13 +145,14 @@ _BODIES: Final[Mapping[str, Sequence[Instruction]]] = {
 
 
 def encode(program: Sequence[Instruction]) -> bytes:
-    """Encode a program as the kernel takes it: 8 bytes an instruction, struct sock_filter, in this machine's byte
-    order."""
+    """Encode a program for the kernel: 8 bytes per instruction, struct sock_filter, in this machine's byte
+    order.
+    """
     return b"".join(struct.pack("=HBBI", i.code, i.true, i.false, i.value) for i in program)
 
 
 def listing(program: Sequence[Instruction]) -> str:
-    """The program for people."""
+    """Return the program as text for people."""
     return "\n".join(f"{place:4}: {instruction}" for place, instruction in enumerate(program)) + "\n"
 
 

@@ -1,9 +1,11 @@
-"""Assembler of eBPF programs for rules on devices (BPF_PROG_TYPE_CGROUP_DEVICE), and on addresses and ports that a task
-must not reach or bind (BPF_PROG_TYPE_CGROUP_SOCK_ADDR). Pure.
+"""Assembler of eBPF programs that control devices, destinations of sockets, and ports that sockets bind.
+Pure.
 
-Layouts and numbers: the kernel's include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
-A program gets its context in r1 and returns 1 to allow, 0 to deny: struct bpf_cgroup_dev_ctx {access_type, major,
-minor}, or struct bpf_sock_addr {user_family, user_ip4, user_ip6[4], user_port…}, addresses and port in network order.
+Programs on devices are of type BPF_PROG_TYPE_CGROUP_DEVICE, the others BPF_PROG_TYPE_CGROUP_SOCK_ADDR.
+Layouts and numbers: the kernel's include/uapi/linux/bpf.h and
+Documentation/bpf/standardization/instruction-set.rst. A program gets its context in r1 and returns 1 to
+allow, 0 to deny: struct bpf_cgroup_dev_ctx {access_type, major, minor}, or struct bpf_sock_addr {user_family,
+user_ip4, user_ip6[4], user_port…}, addresses and port in network order.
 """
 
 import _socket
@@ -18,7 +20,7 @@ from isolator.host.port_ranges import PortGrant
 
 DEV_BLOCK: Final = 1
 DEV_CHAR: Final = 2
-#: Bits of the upper half of access_type.
+#: Bits of an access in the upper half of access_type.
 ACCESS: Final = {"m": 1, "r": 2, "w": 4}
 _ALL: Final = 7
 
@@ -26,7 +28,7 @@ LOAD_WORD: Final = 0x61  # BPF_LDX | BPF_MEM | BPF_W
 MOVE: Final = 0xBC  # BPF_ALU | BPF_MOV | BPF_X, 32 bits
 MOVE_VALUE: Final = 0xB4  # BPF_ALU | BPF_MOV | BPF_K
 AND_VALUE: Final = 0x54
-XOR_VALUE: Final = 0xA4  # a comparison of 32 bits that kernels before 5.1 have, too
+XOR_VALUE: Final = 0xA4  # compares 32 bits, also on kernels before 5.1
 SHIFT_RIGHT: Final = 0x74
 TO_BIG_ENDIAN: Final = 0xDC  # BPF_ALU | BPF_END | BPF_TO_BE
 SHIFT_LEFT_64: Final = 0x67  # BPF_ALU64 | BPF_LSH | BPF_K
@@ -43,7 +45,12 @@ _MAPPED: Final = bytes(10) + b"\xff\xff"  # first bytes of an IPv4 address that 
 
 
 class Instruction(NamedTuple):
-    """An eBPF instruction. `dst`, `src`: registers; `off`: bytes of a load, instructions of a jump."""
+    """An eBPF instruction.
+
+    Attributes:
+        dst, src: Registers.
+        off: Bytes of a load, or instructions of a jump.
+    """
 
     code: int
     dst: int = 0
@@ -71,7 +78,7 @@ class Instruction(NamedTuple):
 
 
 def compile_rules(rules: Sequence[Rule]) -> tuple[Instruction, ...]:
-    """The program that decides as `rules.allows` does: the first rule that covers a request allows it."""
+    """Assemble the program that decides like `rules.allows`: the first rule that covers a request allows it."""
     head = (
         Instruction(LOAD_WORD, dst=2, src=1, off=0),
         Instruction(MOVE, dst=3, src=2),
@@ -85,7 +92,7 @@ def compile_rules(rules: Sequence[Rule]) -> tuple[Instruction, ...]:
 
 
 def _rule(rule: Rule) -> list[Instruction]:
-    """Falls through to the next rule unless all of it fits. A jump's `off` is from the instruction after it."""
+    """Assemble one rule: allow a request that fits, else fall through to the next rule."""
     fit: list[Instruction] = [
         Instruction(JUMP_UNLESS, dst=2, imm=DEV_CHAR if rule.kind == "c" else DEV_BLOCK)
     ]
@@ -104,7 +111,9 @@ def _rule(rule: Rule) -> list[Instruction]:
 
 
 def _returning(fit: list[Instruction], verdict: int) -> list[Instruction]:
-    """That verdict if all of it fits; else on to what comes behind."""
+    """Return `verdict` if all conditions fit, else continue after these instructions; aim their jumps, which
+    count from the next instruction.
+    """
     end = len(fit) + 1
     aimed = [
         Instruction(i.code, i.dst, i.src, end - place, i.imm) if i.code in _JUMPS else i
@@ -199,7 +208,8 @@ def _words(network: str, family: int) -> list[tuple[int, int, int]] | None:
     """Split a network into the 32-bit words to compare in a program for sockets of `family`.
 
     Returns:
-        Register, value and mask of each word whose mask is not 0; None if the network has no address of that family.
+        Register, value and mask of each word whose mask is not 0; None if the network has no address of that
+            family.
     """
     of, packed, bits = split_network(network)
     if of == _socket.AF_INET and family == _socket.AF_INET6:
@@ -213,13 +223,16 @@ def _words(network: str, family: int) -> list[tuple[int, int, int]] | None:
 
 
 def encode(program: Sequence[Instruction]) -> bytes:
-    """Encode a program as the kernel takes it: 8 bytes an instruction, struct bpf_insn, in this machine's byte
-    order. dst_reg:4 and src_reg:4 are bit fields: the first is the low half on a little-endian machine."""
+    """Encode a program for the kernel: 8 bytes per instruction, struct bpf_insn, in this machine's byte
+    order.
+
+    dst_reg:4 and src_reg:4 are bit fields: the first is the low half on a little-endian machine.
+    """
     dst, src = (0, 4) if sys.byteorder == "little" else (4, 0)
     pack = struct.Struct("=BBhi").pack
     return b"".join([pack(i.code, i.dst << dst | i.src << src, i.off, i.imm) for i in program])
 
 
 def listing(program: Sequence[Instruction]) -> str:
-    """The program for people, in the verifier's own notation; goldens of the tests are such listings."""
+    """Return the program as text in the verifier's notation; tests compare such listings."""
     return "\n".join(f"{place:4}: {instruction}" for place, instruction in enumerate(program)) + "\n"

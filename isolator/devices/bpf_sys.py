@@ -1,7 +1,8 @@
-"""bpf(2), as far as programs of cgroups need it: load, attach, replace, detach, query.
+"""System call bpf(2) for programs of cgroups: load, attach, replace, detach, query.
 
-Numbers and layouts: include/uapi/linux/bpf.h. Every call passes a buffer of the size of a recent kernel's whole
-`union bpf_attr`: kernels 6.17 to 7.2 write results of BPF_PROG_QUERY beyond the size that they are told.
+Numbers and layouts: include/uapi/linux/bpf.h. Every call passes a buffer of the size of a recent kernel's
+whole `union bpf_attr`: kernels 6.17 to 7.2 write results of BPF_PROG_QUERY beyond the size that they are
+given.
 """
 
 import ctypes
@@ -14,8 +15,8 @@ from typing import Any, Final
 
 from mesos_gpu.errors import MesosGpuError
 
-NAME: Final = b"mesos_gpu"  # of our programs: how they are known among others'
-ATTR_SIZE: Final = 256  # more than any kernel has; the rest must be zero, and is
+NAME: Final = b"mesos_gpu"  # name of our programs, which distinguishes them from others
+ATTR_SIZE: Final = 256  # more than any kernel uses; the rest must be zero, and is
 PROG_LOAD, PROG_ATTACH, PROG_DETACH = 5, 8, 9
 PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
 F_ALLOW_MULTI, F_REPLACE = 2, 4
@@ -27,17 +28,23 @@ _SYSCALL: Final = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "ppc64": 361, 
 
 
 class BpfError(MesosGpuError):
-    """The kernel refused a program: the task must not run."""
+    """Error: the kernel refused a program, so the task must not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a program decides on. `told`: whether the kernel must know `attach` already when it is loaded."""
+    """Kind of an eBPF program on a cgroup.
+
+    Attributes:
+        what: Operation that it decides on, in words.
+        off: Setting that does without the program.
+        told: Whether the kernel must know `attach` already when the program is loaded.
+    """
 
     what: str
     program: int  # enum bpf_prog_type
     attach: int  # enum bpf_attach_type
-    off: str  # the setting that does without
+    off: str
     told: bool = True
 
 
@@ -53,7 +60,11 @@ SENDMSG6: Final = Kind("sendmsg", _SOCK_ADDR, 15, _NO_PORTS)
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A program on a cgroup. `tag`: the kernel's digest of its instructions."""
+    """Program that is attached to a cgroup.
+
+    Attributes:
+        tag: Digest of its instructions by the kernel.
+    """
 
     id: int
     name: str
@@ -80,10 +91,10 @@ def _call(command: int, layout: str, *values: Any) -> int:
 
 
 def load(program: bytes, *, name: bytes = NAME, kind: Kind = DEVICE) -> int:
-    """Have the kernel verify and keep a program; a file descriptor of it.
+    """Load a program into the kernel; return its file descriptor.
 
     Raises:
-        BpfError: The verifier or a missing right; with the verifier's own words.
+        BpfError: The verifier refuses it, with the verifier's message, or a right is missing.
     """
     instructions = ctypes.create_string_buffer(program, len(program))
     licence = ctypes.create_string_buffer(b"Apache-2.0")
@@ -107,20 +118,21 @@ def load(program: bytes, *, name: bytes = NAME, kind: Kind = DEVICE) -> int:
         try:
             return attempt(log)
         except OSError:
-            said = log.value.decode(errors="replace").strip()
-            raise _explained("load", kind, error, said) from error
+            verifier_log = log.value.decode(errors="replace").strip()
+            raise _explained("load", kind, error, verifier_log) from error
 
 
 def attach(cgroup: int, program: int, *, replace: int | None = None, kind: Kind = DEVICE) -> None:
-    """Attach beside others' programs, all of which must then allow; with `replace`, in that one's place, at once.
+    """Attach a program beside those of others, all of which must then allow; or replace one atomically.
 
     Args:
         cgroup: File descriptor of the cgroup's directory.
-        program: Of the program.
-        replace: Of the program that goes.
+        program: File descriptor of the program.
+        replace: File descriptor of the program to replace.
 
     Raises:
-        OSError: As bpf(2): EPERM if another program was attached to stay alone, EINVAL for `replace` before 5.6.
+        OSError: As bpf(2): EPERM if another program was attached exclusively, EINVAL for `replace` before
+            Linux 5.6.
     """
     if replace is None:
         _call(PROG_ATTACH, "=IIII", cgroup, program, kind.attach, F_ALLOW_MULTI)
@@ -132,13 +144,13 @@ def detach(cgroup: int, program: int, kind: Kind = DEVICE) -> None:
     """Remove one program from a cgroup.
 
     Raises:
-        OSError: As bpf(2): ENOENT if it is not there.
+        OSError: As bpf(2): ENOENT if it is not attached.
     """
     _call(PROG_DETACH, "=III", cgroup, program, kind.attach)
 
 
 def query(cgroup: int, kind: Kind = DEVICE) -> tuple[Attached, ...]:
-    """The programs attached to this cgroup itself, oldest first.
+    """Return the programs attached to this cgroup itself, oldest first.
 
     Raises:
         OSError: As bpf(2).
@@ -154,15 +166,15 @@ def query(cgroup: int, kind: Kind = DEVICE) -> tuple[Attached, ...]:
             with closing(_Fd(open_program(ident))) as fd:
                 attached.append(_about(ident, fd.number))
         except FileNotFoundError:
-            continue  # gone since
+            continue  # removed meanwhile
     return tuple(attached)
 
 
 def open_program(ident: int) -> int:
-    """A file descriptor of the program with that id.
+    """Return a file descriptor of the program with an id.
 
     Raises:
-        OSError: As bpf(2): ENOENT if there is none.
+        OSError: As bpf(2): ENOENT if there is no such program.
     """
     return _call(PROG_GET_FD_BY_ID, "=I", ident)
 
@@ -175,21 +187,22 @@ def _about(ident: int, program: int) -> Attached:
 
 
 def installed(cgroup: int, program: bytes, kind: Kind = DEVICE) -> bool:
-    """Whether exactly this program is our one program of the cgroup.
+    """Return whether exactly this program is our only one on the cgroup.
 
     Raises:
         BpfError, OSError: The kernel refuses.
     """
     with closing(_Fd(load(program, kind=kind))) as wanted:
-        ours = [each for each in query(cgroup, kind) if each.name == NAME.decode()]
-        return [each.tag for each in ours] == [_about(0, wanted.number).tag]
+        ours = [attached for attached in query(cgroup, kind) if attached.name == NAME.decode()]
+        return [attached.tag for attached in ours] == [_about(0, wanted.number).tag]
 
 
 def install(cgroup: int, program: bytes, kind: Kind = DEVICE) -> None:
-    """Make `program` our one program of the cgroup; others' stay. There is no moment without one of ours.
+    """Make `program` our only one on the cgroup, without a moment without any of ours; programs of others
+    stay.
 
     Raises:
-        BpfError: The kernel refuses; what was attached before is still there.
+        BpfError: The kernel refuses; the programs before are still attached.
     """
     with closing(_Fd(load(program, kind=kind))) as new:
         try:
@@ -208,14 +221,15 @@ def install(cgroup: int, program: bytes, kind: Kind = DEVICE) -> None:
 
 
 def _swap(cgroup: int, new: int, old: list[int], kind: Kind) -> None:
+    """Attach a program, and detach our old ones."""
     if len(old) == 1:
         try:
             attach(cgroup, new, replace=old[0], kind=kind)
             return
         except OSError as error:
-            if error.errno != errno.EINVAL:  # a kernel before 5.6 cannot replace
+            if error.errno != errno.EINVAL:  # kernels before 5.6 cannot replace
                 raise
-    attach(cgroup, new, kind=kind)  # all must allow: with both attached, only what both allow is allowed
+    attach(cgroup, new, kind=kind)  # with both attached, only what both allow is allowed
     for program in old:
         detach(cgroup, program, kind)
 
@@ -232,7 +246,7 @@ def _explained(what: str, kind: Kind, error: OSError, log: str) -> BpfError:
     since = "4.15" if kind is DEVICE else "4.18"
     remedies: dict[int | None, str] = {
         errno.EPERM: "run as root with CAP_BPF and CAP_NET_ADMIN (before 5.8: CAP_SYS_ADMIN); if another program was "
-        "attached to this cgroup without BPF_F_ALLOW_MULTI, it must go",
+        "attached to this cgroup without BPF_F_ALLOW_MULTI, remove it",
         errno.ENOSYS: f"use a kernel with CONFIG_BPF_SYSCALL, or {kind.off}",
         errno.EINVAL: f"use a kernel with CONFIG_CGROUP_BPF ({since} or newer), or {kind.off}",
     }

@@ -64,7 +64,7 @@ def host_spec(driver: DriverFacts, cards: Sequence[Card], volume: Library | None
         volume: Driver volume on this host; None if containers must bring the driver's libraries.
 
     Raises:
-        NotFound: No GPUs: a spec without devices is refused by those who read it.
+        NotFound: There are no GPUs; container engines refuse a spec without devices.
     """
     by_uuid = [(str(card.id), [card.minor]) for card in sorted(cards, key=lambda card: card.id)]
     minors = {card.index: card.minor for card in cards if card.index is not None}
@@ -79,12 +79,12 @@ def task_spec(
     """Describe all GPUs of one task as one device, named as the task.
 
     Raises:
-        NotFound: No GPUs.
-        BadConfiguration: CDI has no such names.
+        NotFound: There are no GPUs.
+        BadConfiguration: The task's name is not allowed in CDI.
     """
     if not _DEVICE_NAME.fullmatch(task):
         raise BadConfiguration(
-            f"CDI cannot name a device {task!r}", remedy="choose the GPUs of that task by --gpu"
+            f"CDI cannot name a device {task!r}", remedy="select the GPUs of that task with --gpu"
         )
     return _spec(TASK_KIND, driver, [(task, sorted(card.minor for card in cards))], volume)
 
@@ -117,7 +117,9 @@ def _spec(
 
 
 def _environment(volume: Library) -> list[str]:
-    """Variables of our own launches but PATH: a spec replaces an image's own, and `PROGRAMS_AT` is in every PATH."""
+    """Return the variables of our own launches except PATH, as a spec would replace the image's;
+    `PROGRAMS_AT` is in every PATH.
+    """
     variables: Mapping[str, str] = container_environment(ImageConfig(), compat=False, data=volume.data)
     return [f"{name}={value}" for name, value in variables.items() if name != "PATH"]
 

@@ -1,7 +1,7 @@
-"""Which cgroups a process is in, by names that nobody but root can give.
+"""Cgroups of a process by names that only root can give.
 
-A user of the host may have been given a part of a hierarchy (`Delegate=`, systemd.resource-control(5); cgroups(7)), and
-makes cgroups there with any name, that of a task's container, too.
+A user of the host may have been given a part of a hierarchy (`Delegate=`, systemd.resource-control(5);
+cgroups(7)), and can make cgroups there with any name, even that of a task's container.
 """
 
 import os
@@ -14,14 +14,19 @@ from isolator.host import processes
 
 
 class CgroupNames:
-    """Names of the cgroups of processes: of those that are root's, or of who runs this, with all above them."""
+    """Lookup of trusted cgroup names: those of cgroups that, with all above them, belong to root or this
+    process' user.
+
+    Owners of directories are looked up once, and only where a name fits.
+    """
 
     def __init__(self) -> None:
-        """Whose a directory is, is looked at once, and only where a name fits."""
         self._ours: dict[Path, bool] = {}
 
     def of(self, pid: int, names: Collection[str]) -> set[str]:
-        """Which of `names` cgroups of the process and those above them have; empty: it has none, or has ended."""
+        """Return which of `names` the trusted cgroups of a process, or those above them, have; empty if the
+        process has ended.
+        """
         fit: set[str] = set()
         for version, path in paths_of(pid).items():
             _root, *parts = path.split("/")
@@ -30,7 +35,9 @@ class CgroupNames:
         return fit
 
     def _is_ours(self, version: cgroups.Version, parts: Sequence[str]) -> bool:
-        """Whether nobody else has that cgroup, nor one above it. False, too, if it is gone, or not seen from here."""
+        """Return whether a cgroup and all above it belong to root or this user; False if it is gone or not
+        visible.
+        """
         mount = self._mounts.get(version)
         if mount is None:
             return False
@@ -50,7 +57,7 @@ class CgroupNames:
 
 
 def paths_of(pid: int) -> Mapping[cgroups.Version, str]:
-    """The path of a process in each hierarchy; empty: it has ended."""
+    """Return the cgroup path of a process in each hierarchy; empty if it has ended."""
     try:
         paths = cgroups.membership(pid)
         if {*paths.values()} <= {"/"} and (thread := processes.living_thread(pid)) != pid:

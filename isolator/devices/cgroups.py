@@ -1,6 +1,8 @@
-"""Cgroups that control devices, v1 and v2, also both at once (hybrid): where they are, and whose.
+"""Cgroups that control devices, of version 1 and 2, also both at once (hybrid): mount points, membership,
+rules.
 
-Sources: the kernel's Documentation/admin-guide/cgroup-v1/devices.rst and cgroup-v2.rst; proc(5) for mountinfo.
+Sources: the kernel's Documentation/admin-guide/cgroup-v1/devices.rst and cgroup-v2.rst; proc(5) for
+mountinfo.
 """
 
 import contextlib
@@ -18,22 +20,27 @@ from isolator.devices.rules import Rule
 from mesos_gpu.errors import MesosGpuError, Unavailable
 
 Version = Literal["cgroup1", "cgroup2"]
-OWN_ROOT: Final = "mesos_gpu"  # under the mount: cgroups of tasks that Mesos gave none
+OWN_ROOT: Final = "mesos_gpu"  # directory below the mount point for cgroups of tasks that Mesos gave none
 REMOVE_S: Final = 5.0
-BELOW: Final = "task"  # in a cgroup that Mesos gave to the container, which has the executor, too
+# the task's cgroup below the one that Mesos gave to the container, which contains the executor, too
+BELOW: Final = "task"
 _ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """A directory of a cgroup hierarchy. `own`: we made it, and remove it."""
+    """Directory of a cgroup hierarchy.
+
+    Attributes:
+        own: Whether we made it, and remove it.
+    """
 
     version: Version
     path: Path
     own: bool
 
     def create(self) -> None:
-        """Make it, if it is ours; harmless if it is there.
+        """Make it if it is ours; harmless if it exists.
 
         Raises:
             OSError: As mkdir(2).
@@ -45,7 +52,7 @@ class Cgroup:
         """Let its processes use exactly what the rules allow.
 
         Raises:
-            MesosGpuError: The kernel refuses, or holds other rules afterwards.
+            MesosGpuError: The kernel refuses, or has other rules afterwards.
         """
         if self.version == "cgroup2":
             fd = os.open(self.path, os.O_DIRECTORY)
@@ -57,10 +64,10 @@ class Cgroup:
             _write_list(self.path, rules)
 
     def allows_exactly(self, rules: Sequence[Rule]) -> bool:
-        """Whether that is what its processes may use, as far as this cgroup decides.
+        """Return whether its processes may use exactly what the rules allow, as far as this cgroup decides.
 
         Raises:
-            MesosGpuError, OSError: It cannot be read.
+            MesosGpuError, OSError: Its rules cannot be read.
         """
         if self.version == "cgroup1":
             return _accesses(_read_list(self.path)) == _accesses(map(str, rules))
@@ -71,13 +78,13 @@ class Cgroup:
             os.close(fd)
 
     def remove(self) -> list[int]:
-        """Kill all in it with SIGKILL and remove it, if it is ours; harmless if it is gone.
+        """Kill all processes in it with SIGKILL and remove it, if it is ours; harmless if it is gone.
 
         Returns:
-            Processes that would not die in time: then it is still there.
+            Pids of processes that survive for too long; it still exists then.
 
         Raises:
-            Unavailable: Those that are in it cannot be seen from this pid namespace.
+            Unavailable: Its processes are not visible from this pid namespace.
         """
         deadline = time.monotonic() + REMOVE_S
         while self.own and not _rmdir_tree(self.path):
@@ -86,9 +93,11 @@ class Cgroup:
                 if left:
                     return left
                 raise Unavailable(
-                    f"{self.path} is in use by another pid namespace", remedy="end what is in it"
+                    f"{self.path} is in use by processes of another pid namespace",
+                    remedy="end these processes",
                 )
-            with contextlib.suppress(OSError):  # v2 since Linux 5.14: whoever forks meanwhile, too
+            # version 2 since Linux 5.14: kills also what is forked meanwhile
+            with contextlib.suppress(OSError):
                 (self.path / "cgroup.kill").write_text("1")
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
@@ -100,7 +109,7 @@ class Cgroup:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory with its parent, which another's `remove_if_empty` may take away in between."""
+    """Make a directory and its parent, which another process' `remove_if_empty` may remove meanwhile."""
     while True:
         try:
             path.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -110,14 +119,15 @@ def make_directory(path: Path) -> None:
 
 
 def remove_if_empty(path: Path) -> None:
-    """Remove the directory above the tasks' cgroups with the last of them, so that an idle host keeps nothing of
-    ours."""
+    """Remove the directory above the tasks' cgroups with the last of them, so that an idle host keeps none of
+    ours.
+    """
     with contextlib.suppress(OSError):
         path.rmdir()
 
 
 def pids_below(path: Path) -> list[int]:
-    """Processes in a cgroup and below it, as far as this pid namespace can see them."""
+    """Return the processes in a cgroup and below it that are visible in this pid namespace."""
     pids: list[int] = []
     for directory, _, _ in os.walk(path):
         with contextlib.suppress(OSError):
@@ -126,7 +136,9 @@ def pids_below(path: Path) -> list[int]:
 
 
 def _rmdir_tree(path: Path) -> bool:
-    """Whether it is gone; one with processes in it cannot be removed (EBUSY)."""
+    """Remove a cgroup and those below it; return whether it is gone. One with processes cannot be removed
+    (EBUSY).
+    """
     try:
         for directory, _, _ in os.walk(path, topdown=False):
             os.rmdir(directory)
@@ -136,34 +148,35 @@ def _rmdir_tree(path: Path) -> bool:
 
 
 def _write_list(path: Path, rules: Sequence[Rule]) -> None:
-    """Bring cgroup v1's list to the rules. What is allowed and stays is never denied meanwhile; nothing that is not
-    wanted is ever added."""
-    wanted = _accesses(map(str, rules))
+    """Change the list of a cgroup of version 1 to the rules, without ever denying what stays, or allowing
+    more.
+    """
+    allowed = _accesses(map(str, rules))
     try:
-        have = _accesses(_read_list(path))
-        if "a *:*" in have:
+        current = _accesses(_read_list(path))
+        if "a *:*" in current:
             (path / "devices.deny").write_text("a")
-            have = {}
-        for device, access in wanted.items():
-            _tell(path / "devices.allow", device, access - have.get(device, frozenset()))
-        for device, access in have.items():
-            # The kernel takes away only what was given in the same words: 195:0 out of 195:* stays.
-            _tell(path / "devices.deny", device, access - wanted.get(device, frozenset()))
-        have = _accesses(_read_list(path))
+            current = {}
+        for device, access in allowed.items():
+            _tell(path / "devices.allow", device, access - current.get(device, frozenset()))
+        for device, access in current.items():
+            # The kernel removes only entries with the same text: 195:0 cannot be removed from 195:*.
+            _tell(path / "devices.deny", device, access - allowed.get(device, frozenset()))
+        current = _accesses(_read_list(path))
     except OSError as error:
         raise MesosGpuError(
             f"the devices cgroup {path} cannot be set: {error}",
             remedy="run as root; a cgroup above it must allow what the task is granted",
         ) from error
-    if have != wanted:
+    if current != allowed:
         raise MesosGpuError(
-            f"the devices cgroup {path} holds {have}, not {wanted}",
-            remedy="see what else changes this host's device cgroups",
+            f"the devices cgroup {path} allows {current}, not {allowed}",
+            remedy="find out which other program changes this host's device cgroups",
         )
 
 
 def _accesses(lines: Iterable[str]) -> dict[str, frozenset[str]]:
-    """ "c 1:3 rwm" as {"c 1:3": {r, w, m}}."""
+    """Parse rules: "c 1:3 rwm" becomes {"c 1:3": {r, w, m}}."""
     access_by_device: dict[str, frozenset[str]] = {}
     for line in lines:
         device, _, access = line.rpartition(" ")
@@ -190,7 +203,7 @@ def mount_points(root: Path = Path("/")) -> dict[str, Path]:
     for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
-        if kind in ("cgroup", "cgroup2"):  # few lines, on a host with containers
+        if kind in ("cgroup", "cgroup2"):  # rare among the many mounts of a host with containers
             point = Path(unescaped(before.split()[4]))
             for name in options.split()[-1].split(",") if kind == "cgroup" else ("",):
                 points.setdefault(name, point)
@@ -198,7 +211,7 @@ def mount_points(root: Path = Path("/")) -> dict[str, Path]:
 
 
 def mounted(root: Path = Path("/")) -> dict[Version, Path]:
-    """Where hierarchies that can control devices are mounted: of v1 the one with `devices`."""
+    """Return the mount points of hierarchies that can control devices; for version 1 the one with `devices`."""
     points = mount_points(root)
     versions: dict[Version, str] = {"cgroup1": "devices", "cgroup2": ""}
     return {version: points[name] for version, name in versions.items() if name in points}
@@ -232,14 +245,14 @@ def cgroups_of(pid: int | Literal["self"], root: Path = Path("/")) -> dict[str, 
 
 
 def unescaped(text: str) -> str:
-    """A path as /proc/self/mountinfo writes it, as it is (proc_pid_mountinfo(5))."""
+    """Return a path of /proc/self/mountinfo without its escapes (proc_pid_mountinfo(5))."""
     for code, character in _ESCAPES.items():
         text = text.replace(code, character)
     return text
 
 
 def membership(pid: int | Literal["self"] = "self", root: Path = Path("/")) -> dict[Version, str]:
-    """The path of a process in each hierarchy that can control devices (cgroups(7), /proc/PID/cgroup).
+    """Return the path of a process in each hierarchy that can control devices (cgroups(7), /proc/PID/cgroup).
 
     Raises:
         OSError: There is no such process.
@@ -256,14 +269,14 @@ def membership(pid: int | Literal["self"] = "self", root: Path = Path("/")) -> d
 def cgroup_of(
     container: str, version: Version, root: Path = Path("/"), *, pid: int | Literal["self"] = "self"
 ) -> Cgroup:
-    """The cgroup for a container's task: the one that Mesos gave to the container, in which its executor then is;
+    """Return the cgroup of a container's task: the one that Mesos gave to the container, with its executor;
     else one of our own.
 
     Args:
-        container: Mesos' id of it.
-        version: Which hierarchy.
-        root: Whose /proc is read.
-        pid: The executor.
+        container: Mesos' id of the container.
+        version: Version of the hierarchy.
+        root: Directory whose /proc is read.
+        pid: Pid of the executor.
 
     Raises:
         Unavailable: That hierarchy is not mounted.

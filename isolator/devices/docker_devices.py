@@ -1,4 +1,4 @@
-"""What a container of the Docker Engine has of a driver's devices, seen from outside."""
+"""Verification, from outside, of the NVIDIA devices in a container of the Docker Engine."""
 
 import contextlib
 import os
@@ -12,21 +12,24 @@ from isolator.devices import cgroups
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError
 
-PAUSES_S: Final = (0.01, 0.05, 0.2, 0.0)  # a process that is just ending is in no cgroup of its own any more
-MAX_NODES: Final = 4096  # in /dev; the engine makes some twenty, and one for each device
+# pauses between tries; a process that is just ending is in no cgroup of its own any more
+PAUSES_S: Final = (0.01, 0.05, 0.2, 0.0)
+MAX_NODES: Final = 4096  # most entries of /dev; the engine makes some twenty, and one for each device
 
 
 def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[int]) -> None:
-    """See for oneself what a started container has of a driver's devices: another of this host's tools (a hook of
-    the runtime, a plugin of containerd) may have added some.
+    """Verify that a started container has exactly the granted devices of a driver.
+
+    Another tool of this host (a hook of the runtime, a plugin of containerd) may have added some.
 
     Args:
-        pid: Of its first process, on the host. One that has ended has nothing.
-        expected: Major and minor of each device that it is granted.
-        majors: Of the driver.
+        pid: Pid of the container's first process on the host; one that has ended is accepted.
+        expected: Major and minor number of each granted device.
+        majors: Major numbers of the driver.
 
     Raises:
-        MesosGpuError: /dev, or the device list of its cgroup (v1; v2 has no list to read), has more or less.
+        MesosGpuError: /dev, or the device list of its cgroup (version 1; version 2 has no list to read), has
+            more or less.
     """
     want = frozenset(expected)
     for pause_s in PAUSES_S:
@@ -37,12 +40,12 @@ def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[i
     place, devices = next(iter(wrong.items()))
     raise MesosGpuError(
         f"{place} of the container has the devices {sorted(devices)}, not {sorted(want)}",
-        remedy="see what else adds devices to containers on this host (OCI hooks, NRI plugins, CDI)",
+        remedy="find out which other program adds devices to containers on this host (OCI hooks, NRI plugins, CDI)",
     )
 
 
 def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int, int]]]:
-    """The devices by where they are seen; empty if the process has ended."""
+    """Return the devices in /dev and in the device cgroup; empty if the process has ended."""
     try:
         have = {"/dev": _nodes(Path(f"/proc/{pid}/root/dev"), majors)}
         mount, path = cgroups.mounted().get("cgroup1"), cgroups.membership(pid).get("cgroup1")
@@ -54,7 +57,8 @@ def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int
 
 
 def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
-    """Find the nodes of these majors in a container's /dev, where its root user may have made whatever it likes.
+    """Return the nodes of these majors in a container's /dev, in which its root user may have made any
+    entries.
 
     Raises:
         MesosGpuError: It has more entries than are looked at.
@@ -62,7 +66,7 @@ def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int
     numbers_present = set(_of(directory, majors))
     with contextlib.suppress(
         FileNotFoundError, NotADirectoryError
-    ):  # also a link, which would lead to the host's
+    ):  # NotADirectoryError also for a link, which would lead to the host's
         numbers_present |= set(_of(directory / "nvidia-caps", majors))
     return frozenset(numbers_present)
 
@@ -84,7 +88,7 @@ def _of(directory: Path, majors: Collection[int]) -> Iterator[tuple[int, int]]:
 
 
 def _listed(path: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
-    """-1: any."""
+    """Return the devices of these majors in a cgroup's list; -1 for any number."""
     allowed = set()
     for line in path.read_text().splitlines():
         kind, numbers, access = line.split()

@@ -1,4 +1,4 @@
-"""What this host is: its driver's device numbers, its GPUs' minors, its cgroups. Readers take a root.
+"""Facts of this host: device numbers of its driver, minors of its GPUs, its cgroups. Readers take a root.
 
 Lean: the executor imports it.
 """
@@ -20,7 +20,7 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos import report
 
-if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
+if TYPE_CHECKING:  # deferred: few executors need it, and each import slows the start
     from mesos_gpu.model.shares.share import Share
 
 MODPROBE_S: Final = 60.0
@@ -29,10 +29,15 @@ ISOLATIONS: Final = ("auto", "cgroup1", "cgroup2", "off")
 
 
 def read_driver(root: Path = Path("/"), env: Mapping[str, str] | None = None) -> DriverFacts:
-    """Read /proc/devices; MESOS_GPU_OPTIONAL_DEVICES in `env` may name `modeset` and `caps/N`, by commas.
+    """Read the driver's device numbers from /proc/devices, and the optional devices that an operator has
+    enabled.
+
+    Args:
+        env: Environment whose MESOS_GPU_OPTIONAL_DEVICES may list `modeset` and `caps/N`, separated by
+            commas.
 
     Raises:
-        BadConfiguration: That variable holds something else.
+        BadConfiguration: That variable has another value.
     """
     text = _text(root / "proc/devices")
     majors: dict[str, int] = {}
@@ -50,13 +55,13 @@ def read_driver(root: Path = Path("/"), env: Mapping[str, str] | None = None) ->
         else:
             raise BadConfiguration(
                 f"MESOS_GPU_OPTIONAL_DEVICES names {word.strip()!r}",
-                remedy="name modeset, or caps/N, by commas",
+                remedy="list modeset and caps/N, separated by commas",
             )
     return DriverFacts(majors, tuple(caps), modeset)
 
 
 def load_driver(root: Path = Path("/")) -> None:
-    """Have the kernel modules loaded and their nodes made, if NVIDIA's own tool is there (nvidia-modprobe(1)).
+    """Load the kernel modules and make their nodes, if NVIDIA's own tool is installed (nvidia-modprobe(1)).
 
     Raises:
         Unavailable: The tool fails.
@@ -67,12 +72,12 @@ def load_driver(root: Path = Path("/")) -> None:
     )
     if tool is None:
         return
-    import subprocess  # it costs each executor what only the first task after a boot need pay
+    import subprocess  # deferred: needed only by the first task after a boot
 
     try:
         done = subprocess.run([tool, "-c", "0", "-u"], capture_output=True, timeout=MODPROBE_S, text=True)
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{tool} hangs", remedy="see dmesg; a reboot may be due") from None
+        raise Unavailable(f"{tool} hangs", remedy="see dmesg; the host may need a reboot") from None
     if done.returncode:
         raise Unavailable(
             f"{tool} failed: {done.stderr.strip()}", remedy="see dmesg for why the driver does not load"
@@ -80,8 +85,11 @@ def load_driver(root: Path = Path("/")) -> None:
 
 
 def minors_of_driver(root: Path = Path("/")) -> dict[GpuId, int]:
-    """UUID to minor as the driver's own text files have it (/proc/driver/nvidia/gpus/*/information); a card that
-    nobody has opened yet has no UUID there, and is left out."""
+    """Return the minor of each GPU by UUID, from the driver's text files
+    (/proc/driver/nvidia/gpus/*/information).
+
+    A card that was never opened has no UUID there, and is left out.
+    """
     minors = {}
     for path in sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
         text = _text(path)
@@ -93,7 +101,7 @@ def minors_of_driver(root: Path = Path("/")) -> dict[GpuId, int]:
 
 
 def write_inventory(directory: Path, inventory: Inventory) -> None:
-    """Note for this host's executors which GPUs there are, in one step."""
+    """Write the inventory of GPUs for this host's executors, atomically."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     body = {"boot_id": boot_id(), "report": json.loads(report.encode(inventory))}
     part = directory / f".inventory.{os.getpid()}"
@@ -102,17 +110,19 @@ def write_inventory(directory: Path, inventory: Inventory) -> None:
 
 
 def read_inventory(directory: Path, *, shares: bool = True) -> Inventory:
-    """What the monitor noted since this boot: minors of an earlier boot mean nothing. `shares`: whether with what is
-    said of shares of cards.
+    """Return the inventory that the monitor wrote since this boot, as minors of an earlier boot mean nothing.
+
+    Args:
+        shares: Whether to read what it has on shares of cards.
 
     Raises:
-        Unavailable: Nothing was noted since this boot.
+        Unavailable: None was written since this boot.
         Damaged: The file is not what the monitor writes.
     """
     path = directory / "inventory.json"
     missing = Unavailable(
         f"the node monitor has not written {path} since this host booted",
-        remedy="see that it runs: mesos-gpu nodes",
+        remedy="check that it runs: mesos-gpu nodes",
     )
     try:
         body = parsed(path.read_text())
@@ -123,29 +133,34 @@ def read_inventory(directory: Path, *, shares: bool = True) -> Inventory:
         raise missing from None
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged(
-            f"{path} cannot be read: {error}", remedy="remove it: the monitor writes it anew"
+            f"{path} cannot be read: {error}", remedy="remove it: the monitor writes it again"
         ) from error
 
 
 def minors(gpus: tuple[GpuId, ...], inventory: Inventory, root: Path = Path("/")) -> dict[GpuId, int]:
-    """The minor of each granted GPU, now.
+    """Return the current minor of each granted GPU.
 
     Raises:
-        MesosGpuError: One is not there or not healthy, or NVML and the driver's files disagree: nothing is granted.
+        MesosGpuError: A GPU is missing or not healthy, or NVML and the driver's files disagree: nothing is
+            granted.
     """
-    known = {gpu.id: gpu for gpu in inventory.gpus}
-    said = minors_of_driver(root) if inventory.source == "nvml" else {}
+    cards = {gpu.id: gpu for gpu in inventory.gpus}
+    driver_minors = minors_of_driver(root) if inventory.source == "nvml" else {}
     minor_by_gpu = {}
     for uuid in gpus:
-        gpu = known.get(uuid)
+        gpu = cards.get(uuid)
         if gpu is None:
-            raise Unavailable(f"{uuid} is not on this host now", remedy="none is needed: it is placed again")
+            raise Unavailable(
+                f"{uuid} is not on this host now", remedy="none needed: the task is placed again"
+            )
         if gpu.health.value not in ("ok", "suspect"):
-            raise Unavailable(f"{uuid} is {gpu.health.value}: {gpu.reason}", remedy="it is placed again")
-        if said.get(uuid, gpu.minor) != gpu.minor:
+            raise Unavailable(
+                f"{uuid} is {gpu.health.value}: {gpu.reason}", remedy="none needed: the task is placed again"
+            )
+        if driver_minors.get(uuid, gpu.minor) != gpu.minor:
             raise MesosGpuError(
-                f"{uuid} is minor {gpu.minor} for NVML and {said[uuid]} for the driver",
-                remedy="restart the node monitor; if it stays so, reboot",
+                f"{uuid} has minor {gpu.minor} by NVML, but {driver_minors[uuid]} by the driver",
+                remedy="restart the node monitor; if that does not help, reboot",
             )
         minor_by_gpu[uuid] = gpu.minor
     return minor_by_gpu
@@ -158,12 +173,13 @@ def granted_devices(
     inventory: Inventory,
     root: Path = Path("/"),
 ) -> tuple[Device, ...]:
-    """The NVIDIA nodes of a task that holds these GPUs, or a share of each.
+    """Return the NVIDIA nodes of a task that holds these GPUs, or a share of each.
 
     Raises:
-        Unavailable: It holds a MIG instance that is not there now.
+        Unavailable: It holds a MIG instance that does not exist now.
     """
-    if share is None or not share.instance or inventory.source == "simulated":  # no driver numbers those
+    # simulated instances have no device numbers
+    if share is None or not share.instance or inventory.source == "simulated":
         return nvidia_devices(driver, minors.values())
     return nvidia_devices(driver, minors.values(), _capabilities(share.instance, minors, inventory, root))
 
@@ -177,14 +193,18 @@ def _capabilities(
         for each in gpu.sharing.instances if gpu.sharing is not None and gpu.id in minors else ():
             if instance in (each.uuid, f"{each.profile}@{each.start}"):
                 return capability_minors(minors[gpu.id], each.gpu_instance, each.compute_instance, root)
-    raise Unavailable(f"the MIG instance {instance} is not on this host now", remedy="it is placed again")
+    raise Unavailable(
+        f"the MIG instance {instance} is not on this host now", remedy="none needed: the task is placed again"
+    )
 
 
 def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path("/")) -> tuple[Device, ...]:
-    """Nodes of the host that every task gets: MESOS_GPU_EXTRA_DEVICES, paths by commas (/dev/infiniband/uverbs0).
+    """Return the nodes of the host that every task gets: paths in MESOS_GPU_EXTRA_DEVICES, such as
+    /dev/infiniband/uverbs0.
 
     Raises:
-        BadConfiguration: One is no character device below /dev, or is NVIDIA's: those are granted, never given.
+        BadConfiguration: A path is not a character device below /dev, or is a device of NVIDIA, which only
+            grants give.
     """
     devices = []
     for path in filter(None, env.get("MESOS_GPU_EXTRA_DEVICES", "").split(",")):
@@ -193,10 +213,10 @@ def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path
         except OSError as error:
             raise _bad_extra(path, error.strerror or str(error)) from error
         if not path.startswith("/dev/") or ".." in path or not stat.S_ISCHR(status.st_mode):
-            raise _bad_extra(path, "it is no character device below /dev")
+            raise _bad_extra(path, "it is not a character device below /dev")
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
         if major in driver.nvidia_majors:
-            raise _bad_extra(path, "it is NVIDIA's")
+            raise _bad_extra(path, "it is a device of NVIDIA")
         devices.append(Device(path, major, minor))
     return tuple(devices)
 
@@ -204,33 +224,36 @@ def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path
 def _bad_extra(path: str, why: str) -> BadConfiguration:
     return BadConfiguration(
         f"MESOS_GPU_EXTRA_DEVICES names {path}: {why}",
-        remedy="name character devices below /dev, none of NVIDIA's",
+        remedy="list character devices below /dev, but none of NVIDIA",
     )
 
 
 def isolation_name(env: Mapping[str, str] | None = None) -> Isolation:
-    """How tasks of this host are kept from GPUs that are not theirs: cgroup1, cgroup2 or off.
+    """Return how tasks of this host are kept from GPUs of others: cgroup1, cgroup2 or off.
 
-    `env`: its MESOS_GPU_ISOLATION decides; without it: cgroup1 if the devices controller is mounted, else cgroup2.
+    Args:
+        env: Environment whose MESOS_GPU_ISOLATION decides; without it, cgroup1 if the devices controller is
+            mounted, else cgroup2.
 
     Raises:
-        BadConfiguration: Another value.
-        Unavailable: What is asked for cannot be had here.
+        BadConfiguration: It has an invalid value.
+        Unavailable: The kind that it names is not available on this host.
     """
-    wish = (os.environ if env is None else env).get("MESOS_GPU_ISOLATION") or "auto"
-    if wish not in ISOLATIONS:
+    setting = (os.environ if env is None else env).get("MESOS_GPU_ISOLATION") or "auto"
+    if setting not in ISOLATIONS:
         raise BadConfiguration(
-            f"MESOS_GPU_ISOLATION is {wish!r}", remedy=f"set it to one of {', '.join(ISOLATIONS)}"
+            f"MESOS_GPU_ISOLATION is {setting!r}", remedy=f"set it to one of {', '.join(ISOLATIONS)}"
         )
-    if wish == "off":
+    if setting == "off":
         return "off"
-    there = cgroups.mounted()
+    mounts = cgroups.mounted()
     versions: tuple[cgroups.Version, ...] = ("cgroup1", "cgroup2")
     for version in versions:
-        if version in there and wish in ("auto", version):
+        if version in mounts and setting in ("auto", version):
             return version
     raise Unavailable(
-        f"MESOS_GPU_ISOLATION={wish}: {'no cgroups that control devices' if wish == 'auto' else wish} mounted here",
+        f"MESOS_GPU_ISOLATION={setting}: "
+        f"{'no cgroups that control devices' if setting == 'auto' else setting} mounted here",
         remedy="mount cgroup2 on /sys/fs/cgroup; or, to run tasks that can use every GPU, set MESOS_GPU_ISOLATION=off",
     )
 

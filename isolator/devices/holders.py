@@ -1,8 +1,9 @@
-"""Processes of tasks that hold what an ended task left: a socket, or a directory of its sandbox.
+"""Processes of tasks that hold remains of an ended task: a socket, or a directory of its sandbox.
 
-A task may pass descriptors on to another task (SCM_RIGHTS), which outlives it. The processes of that other task are
-found by their descriptors, killed by pidfd, and reported in the output of their task. Executors, and processes outside
-of this agent's tasks, are never killed. A descriptor that waits in the queue of a Unix socket is in no process.
+A task may pass descriptors on to another task (SCM_RIGHTS), which outlives it. The processes of that other
+task are found by their descriptors, killed by pidfd, and reported in the output of their task. Executors, and
+processes outside of this agent's tasks, are never killed. A descriptor that waits in the queue of a Unix
+socket is in no process.
 """
 
 import contextlib
@@ -26,19 +27,19 @@ from mesos_gpu.wire.plain import clean
 _PATH: Final = os.O_PATH | os.O_DIRECTORY
 _MAX_HANDLE_SZ: Final = 128  # linux/fs.h
 _AT_EMPTY_PATH: Final = 0x1000  # linux/fcntl.h
-_DEATH_S: Final = 5.0  # a process that hangs in a system call of another file system is not waited for longer
+_DEATH_S: Final = 5.0  # longest wait for a process that hangs in a system call of another file system
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process with a descriptor of what an ended task left.
+    """Process with a descriptor that belonged to an ended task.
 
     Attributes:
-        pid: Process id.
+        pid: Id of the process.
         name: Name of its program.
-        holding: The task that it belongs to; None for a process outside of this agent's tasks.
+        holding: Holding of its task; None for a process outside of this agent's tasks.
     """
 
     pid: int
@@ -52,7 +53,11 @@ class Holder:
 
 
 def holder_of(pid: int, tasks: Mapping[int, Holding]) -> Holder:
-    """Return a process with its name and its task. `tasks`: by process id."""
+    """Return a process with its name and its task.
+
+    Args:
+        tasks: Holdings of tasks by pids of their processes.
+    """
     try:
         name = clean(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
     except OSError:
@@ -96,9 +101,10 @@ def end(
 
     Args:
         holders: Processes to kill.
-        holds: Whether the process of an id holds what it is killed for: the id may be another process' by now.
-        reason: What they held, and why they are killed for that.
-        deadline: When to stop waiting for their ends, in seconds of `time.monotonic`.
+        holds: Function that returns whether a pid still holds the descriptor, as the pid may have been
+            reused.
+        reason: Reason for the log: what the processes held.
+        deadline: Time limit for their ends, on the clock `time.monotonic`.
         log: Log of this program.
 
     Returns:
@@ -133,13 +139,13 @@ def end(
 def end_below(place: str, ledger: Ledger, deadline: float, log: Callable[[str], None]) -> None:
     """Kill the processes of other tasks that hold a directory below the place of an ended task's directories.
 
-    The paths of their descriptors show nothing: the directories were moved out of the mounts by which they were
-    opened (d_path in fs/d_path.c). A file handle leads from each to its path in this mount namespace.
+    The paths of their descriptors show nothing: the directories were moved out of the mounts by which they
+    were opened (d_path in fs/d_path.c). A file handle leads from each to its path in this mount namespace.
 
     Args:
         place: Path of the directory, whose name is the container of the ended task.
         ledger: Ledger of this host, which names its tasks.
-        deadline: When to stop, in seconds of `time.monotonic`.
+        deadline: Time limit, on the clock `time.monotonic`.
         log: Log of this program.
 
     Raises:
@@ -177,7 +183,9 @@ def _descriptors_of(pid: int, deadline: float) -> Iterator[str]:
 
 
 def _directories_of(pid: int, deadline: float) -> Iterator[str]:
-    """Yield the paths of what may be a directory that a process has open, is in, or has as its root."""
+    """Yield the paths of a process' descriptors, working directories and root directories, which may be
+    directories.
+    """
     with contextlib.suppress(*_GONE, PermissionError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             yield f"/proc/{pid}/task/{thread}/cwd"
@@ -191,7 +199,7 @@ def _refers_below(path: str, top: int) -> bool:
         if not os.readlink(path).startswith("/"):
             return False  # a pipe, a socket or the like
         fd = os.open(path, _PATH)
-    except OSError:  # it is gone, no directory, or on a file system that fails
+    except OSError:  # gone, no directory, or on a file system that fails
         return False
     try:
         return _device_of(fd) == _device_of(top) and _is_below(fd, top)
@@ -240,4 +248,4 @@ def _report(holder: Holder, text: str, log: Callable[[str], None]) -> None:
             with Sandbox(sandbox) as place, os.fdopen(place.append("stderr", linked=shown), "wb") as stream:
                 stream.write(f"[mesos-gpu] {text}\n".encode())
         except OSError as error:
-            log(f"this cannot be written to the output of {holder.holding.task}: {error}")
+            log(f"the line above cannot be written to the output of {holder.holding.task}: {error}")

@@ -22,11 +22,12 @@ from isolator.host.beneath import open_below_root
 from isolator.host.sandbox import Sandbox
 
 MAX_LAYERS: Final = 200  # Docker builds 127 at most; the options of mount(2) name each of them
-UPPER, WORK, MERGED = "upper", "work", "merged"  # in the directory of a root
-STAGE: Final = "stage"  # there, too: where a mount gets its flags
-#: Of the host's /proc, for reading only: its switches ask for the uid 0, and for no capability.
+UPPER, WORK, MERGED = "upper", "work", "merged"  # directories of a root
+STAGE: Final = "stage"  # in the same directory: place where a mount gets its flags
+#: Directories of the host's /proc that are made read-only: their switches check for uid 0, and for no
+#: capability.
 READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
-#: Paths of /proc and /sys that show facts of the whole host; they are covered.
+#: Paths of /proc and /sys that show facts of the whole host, and are covered.
 HIDDEN_PROC: Final = (
     "acpi",
     "asound",
@@ -40,10 +41,10 @@ HIDDEN_PROC: Final = (
     "timer_stats",
 )
 HIDDEN_SYS: Final = ("firmware", "devices/virtual/powercap")
-#: Of the host's /etc, copied: the task has the host's network.
+#: Files of the host's /etc that are copied, as the task has the host's network.
 NAMES: Final = ("hosts", "hostname", "resolv.conf")
 MAX_NAMES_BYTES: Final = 1 << 20
-_PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}  # by uname(2)
+_PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}  # by machine of uname(2)
 _MNT_DETACH: Final = 2
 _MS_MOVE: Final = 8192
 _MS_PRIVATE: Final = 1 << 18
@@ -64,11 +65,11 @@ class RootOrder:
         layers: Directories of the layers, the lowest first.
         sandbox: The task's directory on the host.
         inside: Path of the sandbox in the image.
-        mounts: Path on the host, path in the image, whether it is read-only; first those of the job, then those of the
-            executor, which are mounted before.
+        mounts: Path on the host, path in the image, and whether it is read-only; first those of the job, then
+            those of the executor, which are mounted before.
         identities: Device and inode of each mount of the job, in the order of `mounts`.
         shm_mib: Size of its /dev/shm in MiB; 0 for half of the memory.
-        directory: Directory where the command begins; made if it is not there.
+        directory: Directory in which the command starts; made if it does not exist.
     """
 
     place: str
@@ -82,10 +83,13 @@ class RootOrder:
 
 
 class ImageRoot:
-    """The root of a task while it is assembled."""
+    """Root of a task while it is assembled.
+
+    Args:
+        order: Fields of a `RootOrder`.
+    """
 
     def __init__(self, order: Mapping[str, Any]) -> None:
-        """Nothing is mounted yet. `order`: fields of a `RootOrder`."""
         self._order = order
         self._merged = f"{order['place']}/{MERGED}"
         self._root = -1
@@ -101,20 +105,20 @@ class ImageRoot:
         lower = ":".join(f"/proc/self/fd/{fd}" for fd in opened)
         options = f"lowerdir={lower},upperdir={order['place']}/{UPPER},workdir={order['place']}/{WORK}"
         if len(options) > _MAX_OPTIONS:
-            raise OSError(errno.E2BIG, f"{len(opened)} layers are more than this kernel mounts")
+            raise OSError(errno.E2BIG, f"{len(opened)} layers are more than this kernel can mount")
         view.mount("overlay", self._merged, "overlay", _PLAIN, options)
         for fd in opened:
             os.close(fd)
         self._root = os.open(self._merged, _DIRECTORY | os.O_CLOEXEC)
 
     def fill(self) -> None:
-        """Put what the task gets beside the image where it belongs.
+        """Mount /dev, /proc, /sys, the sandbox and all mounts of the task in the image.
 
         Raises:
-            OSError: The image has something else there, or the kernel refuses; its text names the path.
+            OSError: The image has something in the way, or the kernel refuses; the text names the path.
         """
         order = self._order
-        # First: what the image links elsewhere leads into the image, and to nothing that is mounted.
+        # First, so that links of the image lead into the image, and to nothing that is mounted.
         for name in NAMES:
             self._copy_name(name)
         os.close(self._point(order["directory"], is_file=False))
@@ -124,26 +128,27 @@ class ImageRoot:
         view.mount("tmpfs", "/dev/shm", "tmpfs", _PASSIVE, f"mode=1777{size}")  # nosec B108 # the task's own
         view.mount("/dev", self._directory_of("dev"), "none", view.MS_BIND | view.MS_REC)
         count = len(order["identities"])
-        # Those of the executor first: links of an image lead none of them into what other tasks write to.
+        # Those of the executor first, so that links of an image lead none of them into files that other tasks
+        # write.
         own = [
             (target, self._bind(source, target, (), read_only=read_only))
             for source, target, read_only in order["mounts"][count:]
         ]
         self._bind(order["sandbox"], order["inside"], (), read_only=False)
-        for (source, target, read_only), known in zip(order["mounts"], order["identities"], strict=False):
-            self._bind(source, target, known, read_only=read_only)
+        for (source, target, read_only), identity in zip(order["mounts"], order["identities"], strict=False):
+            self._bind(source, target, identity, read_only=read_only)
         for target, status in own:
             self._see_shown(target, status)
 
     def enter(self) -> None:
-        """Change the root of this process to it; the host's is out of reach then.
+        """Change the root of this process to the assembled one; the host's is out of reach then.
 
         Raises:
             OSError: The kernel refuses.
         """
         number = _PIVOT_ROOT.get(os.uname().machine)
         if number is None:
-            raise OSError(errno.ENOSYS, f"no image is run on {os.uname().machine}")
+            raise OSError(errno.ENOSYS, f"images are not supported on {os.uname().machine}")
         os.fchdir(self._root)
         if _libc.syscall(number, b".", b"."):
             raise OSError(ctypes.get_errno(), f"pivot_root: {os.strerror(ctypes.get_errno())}")
@@ -153,10 +158,10 @@ class ImageRoot:
         view.mount("none", "/", "none", view.MS_REC | _MS_PRIVATE)
         os.close(self._root)
 
-    # --- what is in it
+    # --- content of the root
 
     def _fill_proc(self) -> None:
-        """Mount a /proc that shows the task those processes that it may trace, which are its own."""
+        """Mount a /proc that shows the task only processes that it may trace, which are its own."""
         proc = self._directory_of("proc")
         try:
             view.mount("proc", proc, "proc", _PASSIVE, "hidepid=ptraceable")
@@ -172,7 +177,7 @@ class ImageRoot:
             _cover(f"{proc}/{name}")
 
     def _fill_sys(self) -> None:
-        """Show the host's /sys and its cgroups, for reading only; nothing else that is mounted there."""
+        """Mount the host's /sys and its cgroups read-only, but nothing else that is mounted there."""
         sys = self._directory_of("sys")
         view.mount("/sys", sys, "none", view.MS_BIND)
         view.mount("none", sys, "none", _READ_ONLY | _PASSIVE)
@@ -194,7 +199,8 @@ class ImageRoot:
             status = os.fstat(outside)
             if identity and [status.st_dev, status.st_ino] != [*identity]:
                 raise OSError(errno.ESTALE, f"{source} was exchanged for another")
-            # A remount would take off what the file system that it is from has (ST_* are as MS_*).
+            # A remount would drop flags of the file system of the source unless they are repeated (ST_* are
+            # as MS_*).
             kept = os.fstatvfs(outside).f_flag & (view.MS_RDONLY | _PASSIVE)
             flags = _PLAIN | kept | (view.MS_RDONLY if read_only else 0)
             self._mount_at(target, outside, flags, is_file=not stat.S_ISDIR(status.st_mode))
@@ -205,6 +211,7 @@ class ImageRoot:
         return status
 
     def _mount_at(self, target: str, outside: int, flags: int, *, is_file: bool) -> None:
+        """Mount an open path of the host at a path of the image."""
         stage = f"{self._order['place']}/{STAGE}"  # only root reaches it
         if is_file:
             os.close(os.open(stage, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -214,7 +221,7 @@ class ImageRoot:
         view.mount("none", stage, "none", view.MS_REMOUNT | view.MS_BIND | flags)
         inside = self._point(target, is_file=is_file)
         try:
-            # A mount there would hide the image from checks.
+            # A mount over the root would hide the image from checks.
             if os.path.samestat(os.fstat(inside), os.fstat(self._root)):
                 raise OSError(errno.EEXIST, "that is a link to the root of the image")
             view.mount(stage, f"/proc/self/fd/{inside}", "none", _MS_MOVE)
@@ -223,7 +230,7 @@ class ImageRoot:
         (os.unlink if is_file else os.rmdir)(stage)
 
     def _see_shown(self, target: str, status: os.stat_result) -> None:
-        """See that no mount of the job hides one of the executor."""
+        """Check that no mount of the job hides one of the executor."""
         try:
             inside = open_below_root(target, self._root, os.O_PATH)
         except FileNotFoundError:
@@ -236,7 +243,9 @@ class ImageRoot:
                 os.close(inside)
 
     def _directory_of(self, name: str) -> str:
-        """Return the path of a directory right below the root; it replaces what is no directory."""
+        """Return the path of a directory right below the root, made in place of anything that is no
+        directory.
+        """
         path = f"{self._merged}/{name}"
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(os.lstat(path).st_mode):
@@ -246,15 +255,16 @@ class ImageRoot:
         return path
 
     def _point(self, path: str, *, is_file: bool) -> int:
-        """Open a path of the image, which is made if it is not there; links are followed in the image."""
+        """Open a path of the image, made if it does not exist; links are followed in the image."""
         try:
             return self._made(path, is_file=is_file)
         except OSError as error:
             raise OSError(error.errno, f"{path}: {error.strerror}") from error
 
     def _made(self, path: str, *, is_file: bool) -> int:
+        """Open a path of the image, and make it and its parents if they do not exist."""
         inside = self._order["inside"] + "/"
-        if path.startswith(inside):  # made as in every sandbox
+        if path.startswith(inside):  # a path in the sandbox is made as in every sandbox
             with Sandbox(self._order["sandbox"]) as sandbox:
                 sandbox.make_point(path.removeprefix(inside).split("/"), is_file=is_file)
         with contextlib.suppress(FileNotFoundError):
@@ -264,7 +274,7 @@ class ImageRoot:
         try:
             if os.fstat(directory).st_dev != os.fstat(self._root).st_dev:
                 raise OSError(errno.ENOENT, "no mount point is made in what is mounted", path)
-            if _is_link(name, directory):  # of an image, to what it does not have
+            if _is_link(name, directory):  # a link of the image to a path that it does not have
                 os.unlink(name, dir_fd=directory)
             if is_file:
                 os.close(
@@ -279,7 +289,7 @@ class ImageRoot:
         return open_below_root(path, self._root, os.O_PATH)
 
     def _copy_name(self, name: str) -> None:
-        """Have a file of the host's /etc in the image's, if the host has it."""
+        """Copy a file of the host's /etc into the image's, if the host has it."""
         try:
             with open(f"/etc/{name}", "rb") as file:
                 text = file.read(MAX_NAMES_BYTES)
@@ -303,7 +313,7 @@ def _is_link(name: str, directory: int) -> bool:
 
 
 def _cover(path: str) -> None:
-    """Put something empty over a directory or file, if it is there."""
+    """Cover a directory or file by an empty one, if it exists."""
     if os.path.isdir(path):
         view.mount("tmpfs", path, "tmpfs", _PASSIVE | view.MS_RDONLY, "mode=755,size=4k")
     elif os.path.exists(path):

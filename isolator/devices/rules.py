@@ -1,7 +1,7 @@
-"""Which devices a task may use: driver facts and granted GPUs to an ordered rule set. Pure.
+"""Rules on devices that a task may use, from facts of the driver and the granted GPUs. Pure.
 
-Everything is denied but what a rule allows, as in the kernel's own lists: a request is allowed if one rule has
-its type, major and minor and all of its accesses (security/device_cgroup.c, `match_exception`).
+Everything is denied unless a rule allows it, as in the kernel's own lists: a request is allowed if one rule
+has its type, major and minor and all of its accesses (security/device_cgroup.c, `match_exception`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +10,10 @@ from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
 
-#: What a driver that is not loaded would have (Documentation/admin-guide/devices.txt of the kernel); a loaded one
-#: says its own in /proc/devices.
+#: Major number of a driver that is not loaded (Documentation/admin-guide/devices.txt of the kernel); a loaded
+#: one has its own in /proc/devices.
 DEFAULT_MAJOR: Final = 195
-#: Of /dev/nvidiactl's major: before 550 the driver registered one name for all its minors.
+#: Names of /dev/nvidiactl's major: before 550 the driver registered one name for all its minors.
 _GPU_NAMES: Final = ("nvidia", "nvidia-frontend", "nvidiactl")
 # kernel-open/common/inc/nv.h and nvidia-uvm/uvm_common.h of NVIDIA's open modules.
 CONTROL_MINOR: Final = 255
@@ -24,32 +24,42 @@ UVM_TOOLS_MINOR: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """The NVIDIA driver's device numbers. `majors`: name to major of all character devices of /proc/devices."""
+    """Device numbers of the NVIDIA driver.
+
+    Attributes:
+        majors: Major numbers of all character devices of /proc/devices, by name.
+        caps: Minors under /dev/nvidia-caps that an operator gives to tasks.
+        modeset: Whether tasks with a GPU get nvidia-modeset.
+    """
 
     majors: Mapping[str, int] = field(default_factory=dict)
-    caps: tuple[int, ...] = ()  # minors under /dev/nvidia-caps that an operator wants tasks to have
-    modeset: bool = False  # whether tasks with a GPU get nvidia-modeset
+    caps: tuple[int, ...] = ()
+    modeset: bool = False
 
     @property
     def loaded(self) -> bool:
-        """Whether the kernel module is there."""
+        """Whether the kernel module is loaded."""
         return any(name in self.majors for name in _GPU_NAMES)
 
     @property
     def gpu_major(self) -> int:
-        """The major number of /dev/nvidiaN, /dev/nvidiactl and /dev/nvidia-modeset."""
+        """Major number of /dev/nvidiaN, /dev/nvidiactl and /dev/nvidia-modeset."""
         return next((self.majors[name] for name in _GPU_NAMES if name in self.majors), DEFAULT_MAJOR)
 
     @property
     def nvidia_majors(self) -> frozenset[int]:
-        """Every major that an NVIDIA driver has, known by name: nobody gets them by another way."""
+        """All major numbers of the NVIDIA driver; tasks get devices with these by a grant only."""
         majors = {major for name, major in self.majors.items() if name.startswith("nvidia")}
         return frozenset(majors | {self.gpu_major})
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A character device as a task sees it. `access`: "rw", or "r" of a capability, which is only shown."""
+    """A character device as a task sees it.
+
+    Attributes:
+        access: "rw", or "r" for a capability, which is only read.
+    """
 
     path: str
     major: int
@@ -59,9 +69,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An allowance. `access`: of r (read), w (write), m (mknod); None: any major, any minor."""
+    """An allowance.
 
-    kind: str  # "c" or "b"
+    Attributes:
+        kind: "c" for character or "b" for block devices.
+        major: Major number; None for any.
+        minor: Minor number; None for any.
+        access: Letters of r (read), w (write), m (mknod).
+    """
+
+    kind: str
     major: int | None
     minor: int | None
     access: str
@@ -72,7 +89,7 @@ class Rule:
         return f"{self.kind} {major}:{minor} {self.access}"
 
     def covers(self, kind: str, major: int, minor: int, access: str) -> bool:
-        """Whether it allows that request."""
+        """Return whether the rule allows a request."""
         return (
             self.kind == kind
             and self.major in (None, major)
@@ -81,8 +98,8 @@ class Rule:
         )
 
 
-#: What every program expects (the OCI runtime specification's default devices). They may be made, too: Mesos makes
-#: them in the container of an image.
+#: Devices that every program expects (default devices of the OCI runtime specification). They may be made,
+#: too, as Mesos makes them in the container of an image.
 STANDARD: Final = (
     Device("/dev/null", 1, 3),
     Device("/dev/zero", 1, 5),
@@ -97,16 +114,16 @@ _TERMINALS: Final = (Rule("c", 5, 1, "rwm"), Rule("c", 5, 2, "rwm"), Rule("c", 1
 def nvidia_devices(
     facts: DriverFacts, minors: Iterable[int], instance: Sequence[int] = ()
 ) -> tuple[Device, ...]:
-    """The NVIDIA nodes of a task that holds the GPUs with these minors: none at all for a task that holds none.
+    """Return the NVIDIA nodes of a task that holds the GPUs with these minors; none for a task without GPUs.
 
     Args:
-        facts: The driver's numbers.
-        minors: Of the GPUs.
-        instance: For a task that holds one MIG instance of them, minors of that one's capabilities: it gets these, to
-            be read, and no others.
+        facts: Numbers of the driver.
+        minors: Minor numbers of the GPUs.
+        instance: Minors of the capabilities of a MIG instance, for a task that holds one: it may read these,
+            and gets no others.
 
     Raises:
-        BadConfiguration: A minor that is a control device's: no GPU has it.
+        BadConfiguration: A minor is that of a control device, which no GPU has.
     """
     granted = sorted(set(minors))
     if not granted:
@@ -134,10 +151,10 @@ def nvidia_devices(
 
 
 def rules_of(devices: Sequence[Device], extra: Sequence[Device] = ()) -> tuple[Rule, ...]:
-    """What a task with these NVIDIA devices may use. NVIDIA nodes can be opened, and not made.
+    """Return the rules for a task with these NVIDIA devices, whose nodes can be opened, but not made.
 
     Args:
-        devices: From `nvidia_devices`.
+        devices: Result of `nvidia_devices`.
         extra: Further nodes of the host that its operator gives to every task.
     """
     return (
@@ -148,5 +165,5 @@ def rules_of(devices: Sequence[Device], extra: Sequence[Device] = ()) -> tuple[R
 
 
 def allows(rules: Iterable[Rule], kind: str, major: int, minor: int, access: str) -> bool:
-    """What the kernel would decide."""
+    """Return whether the kernel would allow a request by these rules."""
     return any(rule.covers(kind, major, minor, access) for rule in rules)

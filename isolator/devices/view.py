@@ -1,7 +1,8 @@
-"""What a task sees of /dev: a mount namespace of its own, in which /dev holds the devices that it may use.
+"""A task's view of the host's file system: a mount namespace in which /dev holds only the devices that it may
+use.
 
-It is set up by the process that becomes the task, and vanishes with its last process: nothing is to be undone.
-Sources: mount_namespaces(7), mount(2), mount_setattr(2).
+It is set up by the process that becomes the task, and vanishes with its last process, so nothing must be
+undone. Sources: mount_namespaces(7), mount(2), mount_setattr(2).
 """
 
 import contextlib
@@ -31,7 +32,7 @@ _KEPT: Final = (
     "shm",
     "mqueue",
     "hugepages",
-)  # of the host's /dev: shared memory is between processes of a host
+)  # directories of the host's /dev that stay: processes of a host share memory by them
 #: Directories that all users of a host write to.
 PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")  # nosec B108 # a task gets its own there
 #: Directories of the system that may contain further ones (hier(7)): lock files, spools, crash reports.
@@ -70,7 +71,8 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def enter(*, ipc: bool = False) -> None:
-    """A mount namespace of this process' own; mounts of the host still come in, and none goes out.
+    """Enter a mount namespace of this process' own; later mounts of the host still appear in it, but not the
+    other way round.
 
     Args:
         ipc: Whether shared memory, semaphores and queues of System V, and POSIX queues, are its own as well.
@@ -83,12 +85,12 @@ def enter(*, ipc: bool = False) -> None:
 
 
 def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
-    """Put a fresh /dev over the host's: standard devices, terminals, shared memory, and these nodes.
+    """Mount a new /dev over the host's: standard devices, terminals, shared memory, and these nodes.
 
     Args:
-        nodes: Of each the path to see below /dev, and the path on the host of the node that it is.
-        own: Whether shared memory and queues are the task's own: room is left for `make_private`, queues are of the
-            namespace that was entered.
+        nodes: Path of each node below /dev, and path of the node on the host.
+        own: Whether shared memory and queues are the task's own: `make_private` mounts the memory later,
+            queues are of the namespace that was entered.
 
     Raises:
         OSError: The kernel refuses.
@@ -103,7 +105,8 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
     mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     for device in STANDARD:
         os.mknod(device.path, stat.S_IFCHR, os.makedev(device.major, device.minor))
-        os.chmod(device.path, 0o666)  # nosec B103 # null, zero and the like: anybody's, as on the host
+        # nosec B103 # null, zero and the like may be used by all, as on the host
+        os.chmod(device.path, 0o666)
     for name, target in (_LINKS | ({"log": log} if log else {})).items():
         os.symlink(target, f"/dev/{name}")
     os.mkdir("/dev/pts")
@@ -127,16 +130,15 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
 def make_private(mib: int, sandbox: str) -> dict[str, int]:
     """Mount an empty tmpfs over /tmp, /var/tmp, /dev/shm and the directories that `writable_by_all` finds.
 
-    All mount points share one tmpfs, which ends with the mount namespace.
-
-    A sandbox that is below one of them is seen there still.
+    All mount points share one tmpfs, which ends with the mount namespace. A sandbox below one of them stays
+    visible.
 
     Args:
-        mib: Its size, MiB; 0: half of the memory, as the kernel has it.
-        sandbox: The task's directory.
+        mib: Size in MiB; 0 for half of the memory, the kernel's default.
+        sandbox: Sandbox of the task.
 
     Returns:
-        What was in their place, by name, held open.
+        Directories that were covered, by name, as open descriptors.
 
     Raises:
         OSError: The kernel refuses.
@@ -154,7 +156,7 @@ def make_private(mib: int, sandbox: str) -> dict[str, int]:
         path = f"{first}/{place.replace('/', '-')}"
         os.mkdir(path)
         os.chmod(path, 0o1777)  # nosec B103 # sticky, and of this task alone
-    for place in reversed(covered):  # the first goes over itself, last
+    for place in reversed(covered):  # the first one covers itself, so it is mounted last
         mount(f"{first}/{place.replace('/', '-')}", place, "none", MS_BIND)
     if any(real.startswith(f"{place}/") for place in covered):
         Path(real).mkdir(parents=True)
@@ -174,7 +176,7 @@ def writable_by_all(roots: Iterable[str] = SYSTEM) -> list[str]:
         below = _directories(root)
         for path, status in [*below, *(inner for at, _ in below for inner in _directories(at))]:
             if status.st_mode & 0o002 and not path.startswith(
-                tuple(f"{each}/" for each in (*PRIVATE, *places))
+                tuple(f"{root_path}/" for root_path in (*PRIVATE, *places))
             ):
                 places[path] = None
     return [path for path in places if path not in PRIVATE]
@@ -195,12 +197,12 @@ def _directories(path: str) -> list[tuple[str, os.stat_result]]:
 
 
 def hide(places: Iterable[str], sandbox: str) -> None:
-    """Put an empty file system that nobody writes to over directories in which others' files are. A sandbox that is
-    below one of them is seen there still.
+    """Mount an empty read-only file system over directories with files of others; a sandbox below one of them
+    stays visible.
 
     Args:
-        places: Directories, without symbolic links; those that are not there (any more) have nothing to see.
-        sandbox: The task's directory.
+        places: Directories, without symbolic links; those that do not exist are skipped.
+        sandbox: Sandbox of the task.
 
     Raises:
         OSError: The kernel refuses.
@@ -217,7 +219,7 @@ def hide(places: Iterable[str], sandbox: str) -> None:
 
 
 def mount_volume(build: str) -> None:
-    """Put a driver volume at /usr/local/nvidia, read-only, without set-user-ID programs and device nodes.
+    """Mount a driver volume at /usr/local/nvidia, read-only, without set-user-ID programs and device nodes.
 
     Raises:
         OSError: The kernel refuses.
@@ -236,17 +238,18 @@ def mount_paths(
     covered: Mapping[str, int] | None = None,
     identities: Iterable[Sequence[int]] = (),
 ) -> None:
-    """Put paths of the host where the task has them, without set-user-ID programs and device nodes.
+    """Mount paths of the host for the task, without set-user-ID programs and device nodes.
 
     Args:
-        mounts: Path on the host, without symbolic links; where it goes, absolute and there, or relative and in the
+        mounts: Path on the host, without symbolic links; target, absolute and existing, or relative to the
             sandbox, where it is made; whether it is read-only.
-        sandbox: The task's directory.
-        covered: From `make_private`: sources are looked up below what was there, targets are made if need be.
-        identities: Device and inode that each source must be; none: whatever they are.
+        sandbox: Sandbox of the task.
+        covered: Result of `make_private`: sources are looked up below the covered directories, targets are
+            made if need be.
+        identities: Device and inode that each source must have; empty for no check.
 
     Raises:
-        OSError: The kernel refuses, or one of them was exchanged for another; its text names the path.
+        OSError: The kernel refuses, or a path was exchanged for another; the text names the path.
     """
     sandbox = os.path.realpath(sandbox)
     for (source, target, read_only), identity in zip_longest(mounts, identities):
@@ -274,11 +277,12 @@ def _mount_path(
     with held(source, {} if source.startswith(sandbox + "/") else covered) as outside:
         status = os.fstat(outside)
         if identity is not None and [status.st_dev, status.st_ino] != [*identity]:
-            raise OSError(errno.ESTALE, "it was exchanged for another")
+            raise OSError(errno.ESTALE, "the source was exchanged for another file")
         is_file = not stat.S_ISDIR(status.st_mode)
-        # Of the file system that it is from: a remount would take off what is not named again (ST_* are as MS_*).
+        # Flags of the source's file system: a remount would drop those that are not repeated (ST_* are as
+        # MS_*).
         kept = os.fstatvfs(outside).f_flag & (MS_RDONLY | _PASSIVE)
-        # In the sandbox; or where nothing of the task has been yet, and all that is there is ours.
+        # In the sandbox, or where no process of the task has been yet and everything is ours.
         for place in (sandbox, *covered):
             if target.startswith(place + "/"):
                 with Sandbox(place) as above:
@@ -287,16 +291,17 @@ def _mount_path(
         with held(target) as inside:
             mount(f"/proc/self/fd/{outside}", f"/proc/self/fd/{inside}", "none", MS_BIND)
     flags = MS_REMOUNT | MS_BIND | _PLAIN | kept | (MS_RDONLY if read_only else 0)
-    with held(target) as mounted:  # what is on top there now; if that is no mount, the kernel refuses
+    with held(target) as mounted:  # the topmost mount; if the path is no mount, the kernel refuses
         mount("none", f"/proc/self/fd/{mounted}", "none", flags)
 
 
 @contextlib.contextmanager
 def held(path: str, covered: Mapping[str, int] | None = None) -> Iterator[int]:
-    """A file of that path, which has no symbolic link in it; of one that is covered, below what is held of that.
+    """Open a file by a path without symbolic links; below a covered directory, by that directory's
+    descriptor.
 
     Raises:
-        OSError: It has one by now, or is gone.
+        OSError: The path has a symbolic link by now, or is gone.
     """
     for place, below in (covered or {}).items():
         if path.startswith(place + "/"):
@@ -306,14 +311,16 @@ def held(path: str, covered: Mapping[str, int] | None = None) -> Iterator[int]:
         fd = os.open(path, os.O_PATH)
     try:
         if os.readlink(f"/proc/self/fd/{fd}") != path:
-            raise OSError(errno.ELOOP, "it has become a symbolic link")
+            raise OSError(errno.ELOOP, "the path has become a symbolic link")
         yield fd
     finally:
         os.close(fd)
 
 
 def _make_room(parent: str, name: str) -> None:
-    """A mount point that the host does not have: its parent's entries again, on a file system with one more."""
+    """Make a mount point that the host does not have, on a file system with the parent's entries and one
+    more.
+    """
     before = os.open(parent, os.O_DIRECTORY)
     mount("tmpfs", parent, "tmpfs", _PLAIN, "mode=755,size=64k")
     for entry in os.scandir(before):
@@ -332,22 +339,22 @@ def _make_room(parent: str, name: str) -> None:
 
 
 def mount_cgroup2() -> None:
-    """Mount the hierarchy of cgroup v2 for ourselves, on a host where nobody has.
+    """Mount the hierarchy of cgroup version 2 for our own use, on hosts where it is not mounted.
 
     Raises:
-        OSError: The kernel has none (before 4.5), or refuses.
+        OSError: The kernel does not have it (before 4.5), or refuses.
     """
     os.makedirs(OWN_CGROUP2, mode=0o700, exist_ok=True)
     mount("none", OWN_CGROUP2, "cgroup2", _PASSIVE)
 
 
 def freeze_cgroups(*, hides: bool = False) -> None:
-    """Make cgroups read-only in all their mounts: not even a root task moves itself out of its cgroup, or changes its
-    limits.
+    """Make cgroups read-only in all their mounts, so that not even a root task leaves its cgroup, or changes
+    its limits.
 
     Args:
-        hides: Whether cgroups of version 2 are out of sight, too. With a descriptor of one of them, also of a read-only
-            mount, root starts a process in it (clone3(2), CLONE_INTO_CGROUP).
+        hides: Whether to hide cgroups of version 2, too. With a descriptor of one of them, even of a
+            read-only mount, root can start a process in it (clone3(2), CLONE_INTO_CGROUP).
 
     Raises:
         OSError: The kernel refuses.

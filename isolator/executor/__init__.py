@@ -1,1 +1,1 @@
-"""The executor: one for each task."""
+"""Executor: the process that runs one task on a host."""

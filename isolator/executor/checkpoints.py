@@ -1,6 +1,7 @@
-"""A task tells that it has kept its work: it touches a file in its sandbox, and the executor sees when.
+"""Detection of checkpoints: a task that has saved its work touches a file in its sandbox, and the executor
+reports when.
 
-What it tells is believed within bounds: not of the time before its start, not of the future, and not all the time.
+The file's time is believed within bounds: not before the task's start, not in the future, and not too often.
 """
 
 import time
@@ -9,12 +10,19 @@ from typing import Final
 
 from isolator.host.sandbox import CHECKPOINT, Sandbox
 
-AGAIN_S: Final = 30.0  # from one report to the next, at least
-SLACK_S: Final = 2.0  # that a file's time may be off: some file systems keep whole seconds
+AGAIN_S: Final = 30.0  # least time between two reports
+SLACK_S: Final = 2.0  # tolerance for a file's time: some file systems keep whole seconds
 
 
 class Checkpoints:
-    """Looks for what a task tells of them."""
+    """Watch of the file by which one task reports checkpoints; to be made right before the task starts.
+
+    Args:
+        sandbox: Sandbox directory of the executor.
+        below: Path of the task's own sandbox below it.
+        say: Function that logs a line.
+        now: Clock in seconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -23,34 +31,29 @@ class Checkpoints:
         say: Callable[[str], None],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """The task is about to start.
-
-        Args:
-            sandbox: The executor's directory.
-            below: Where the task's own is, there.
-            say: Takes lines for the executor's log.
-            now: Seconds since the epoch.
-        """
         self._sandbox, self._below, self._say, self._now = sandbox, below, say, now
         self._seen, self._told_at = now() - SLACK_S, 0.0
         self._complained = False
 
     def look(self, *, last: bool = False) -> float | None:
-        """How long ago it kept its work, seconds, if that is to be told now; None: there is nothing new. `last`: it has
-        ended, and is not looked at again."""
+        """Return how many seconds ago the task saved its work, if that is to be reported now, else None.
+
+        Args:
+            last: Whether the task has ended, so that this is the last look.
+        """
         now = self._now()
         if not last and 0 <= now - self._told_at < AGAIN_S:
             return None
         try:
             with Sandbox(self._sandbox) as place, place.enter(*self._below) as own:
                 at = own.changed_at(CHECKPOINT)
-        except OSError:  # it has told nothing
+        except OSError:  # the task has not touched the file
             return None
         if at is None or at <= self._seen:
             return None
         if at > now + SLACK_S:
             if not self._complained:
-                self._say(f"{CHECKPOINT} in the sandbox is of the future: that is not told")
+                self._say(f"the time of {CHECKPOINT} in the sandbox is in the future: not reported")
             self._complained = True
             return None
         self._seen, self._told_at = at, now

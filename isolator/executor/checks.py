@@ -1,10 +1,9 @@
-"""Health checks made by the executor, and the check that changes no health.
+"""Health checks that the executor makes, and the check whose result is only shown.
 
-COMMAND checks run in the task. MESOS_HTTP(S) and MESOS_TCP checks connect to the host's loopback address, or to the
-address of a container on a bridge, and send data only to servers that are proved to be the task's.
-
-Source: Mesos 1.11's docs/health-checks.md and src/checks (127.0.0.1 whatever the host's name; no certificate is
-verified).
+COMMAND checks run in the task. MESOS_HTTP(S) and MESOS_TCP checks connect to the host's loopback address, or
+to the address of a container on a bridge, and send data only to servers that are proved to be the task's.
+Source: Mesos 1.11's docs/health-checks.md and src/checks (127.0.0.1 whatever the host's name; no certificate
+is verified).
 """
 
 import os
@@ -25,12 +24,27 @@ from mesos_gpu.wire.hosts.checked import encode_checked
 if TYPE_CHECKING:
     from isolator.confinement.inner_calls import Inner
 
-DEATH_S: Final = 0.2  # until a process that is killed is gone, usually
-MAX_WORDS: Final = 300  # of what a failing command said last, for its user to read
+DEATH_S: Final = 0.2  # time that a killed process usually takes to be gone
+MAX_WORDS: Final = 300  # most bytes of a failing command's last output that are shown to the user
 
 
 class Checker:
-    """All checks of the one task."""
+    """All checks of the one task.
+
+    Args:
+        checks: Health checks, each with its port on this task.
+        task: Mesos' task id.
+        pid: Pid of the task's first process as this process sees it. If None, or not the task's, COMMAND
+            checks fail.
+        report: Function that is called on another thread if the health or the number of counted failures
+            changed.
+        listeners: Proof of which sockets belong to the task; closed by `stop`.
+        now: Clock in seconds.
+        denied: Ports that the task, and so its checks, must not reach.
+        inner: Inner process of the task, from which commands are forked; None if the task has none.
+        shown: Check that changes no health, with its port; empty if the task has none.
+        post: Function that gets an event CHECKED, on another thread, if the result of that check changed.
+    """
 
     def __init__(
         self,
@@ -46,27 +60,14 @@ class Checker:
         shown: Sequence[HealthCheck] = (),
         post: Callable[[Event], None] | None = None,
     ) -> None:
-        """See where the task is; nothing is checked yet. Up to two seconds go by until its program runs.
-
-        Args:
-            checks: Those of the executor, each with the port that it has on this task.
-            task: Mesos' task id.
-            pid: Of the task's first process, as this one sees it; None, or that of another: COMMAND checks fail.
-            report: Is called on another thread when there is news: another answer, or one more failure that counts.
-            listeners: Proof of which sockets belong to the task; closed by `stop`.
-            now: Seconds, on any clock.
-            denied: Ports that the task must not reach, by its checks neither.
-            inner: Inner process of the task, from which commands are forked; None if the task has none.
-            shown: Check that changes no health, with its port; empty if the task has none.
-            post: Takes an event CHECKED, on another thread, when that result is another.
-        """
+        """Prepare the checks; may take up to two seconds, until the task's program runs."""
         self._report, self._now, self._denied, self._listeners = report, now, denied, listeners
         self._health, self._shown, self._post = TaskHealth.begin(checks, now()), tuple(shown), post
         self._checked: Checked | None = None
         self._prober: Prober | None = None
         self._place: Place | None = None
-        self._commands: dict[int, Command] = {}  # the last of each check
-        self._why = "its process cannot be seen from here"
+        self._commands: dict[int, Command] = {}  # last command of each check
+        self._why = "its process is not visible to the executor"
         if pid is not None and any(check.protocol is Protocol.COMMAND for check in (*checks, *shown)):
             try:
                 self._place = Place(pid, task, inner.session if inner is not None else None)
@@ -74,7 +75,7 @@ class Checker:
                 self._why = error.strerror or str(error)
 
     def start(self) -> None:
-        """Begin; once."""
+        """Start the checks; to be called once."""
         self._prober = Prober()
         for index, check in enumerate((*self._health.checks, *self._shown)):
             self._prober.add(
@@ -86,7 +87,7 @@ class Checker:
             )
 
     def stop(self) -> None:
-        """End all that is under way, and forget the task: no report after this. Twice is harmless."""
+        """End all checks that are under way; no report follows. May be called twice."""
         if self._prober is not None:
             self._prober.stop()
         if self._place is not None:
@@ -96,18 +97,19 @@ class Checker:
         self._prober = self._place = None
 
     def _attempt(self, index: int, check: HealthCheck) -> Attempt:
+        """Start one attempt of a check."""
         if check.protocol is Protocol.COMMAND:
             if self._place is None:
                 raise OSError(0, f"the task cannot be joined: {self._why}")
             last = self._commands.get(index)
             if last is not None and not last.gone():
-                raise OSError(0, f"the check before it, process {last.pid}, would not die")
+                raise OSError(0, f"process {last.pid} of the previous check could not be killed")
             self._commands[index] = Command(*self._place.start(check.command or "false"))
             return self._commands[index]
         if check.port is None:
-            raise OSError(0, "the task has no port for it")
+            raise OSError(0, "the task has no port for this check")
         if check.port in self._denied:
-            raise OSError(0, f"port {check.port} commands the cluster, and is not for tasks")
+            raise OSError(0, f"port {check.port} controls the cluster, and tasks may not reach it")
         listeners, port = self._listeners, check.port
         ip, inner = listeners.place_of(port, ipv6=check.ip_protocol is IpProtocol.IPV6)
         with listeners.entered():
@@ -130,27 +132,24 @@ class Checker:
 
 
 class Command:
-    """`Attempt` by a process that was just started, in a session of its own. Its exit code 0 is healthy."""
+    """`Attempt` by a command that was just started in a session of its own; exit code 0 is healthy.
+
+    Args:
+        output: Descriptor of the command's output; closed when the command has ended.
+    """
 
     def __init__(self, process: Running, output: int) -> None:
-        """Follow a running command.
-
-        Args:
-            process: The command.
-            output: Descriptor from which its output is read; closed when the command has ended.
-        """
         self._process, self._file, self.pid = process, output, process.pid
         self.wants, self.looks = READ, True
         self._said = b""
         os.set_blocking(output, False)
 
     def fileno(self) -> int:
-        """The descriptor of its output, as `Attempt.fileno` says."""
+        """Return the descriptor of the command's output, as `Attempt.fileno`."""
         return self._file
 
     def go_on(self) -> Finding | None:
-        """Read on, as `Attempt.go_on` says. That it has ended is seen by looking: its output may be held open by
-        others."""
+        """Read on, as `Attempt.go_on`; poll the process, as others may hold its output open after its end."""
         self._hear()
         code = self._process.poll()
         if code is None:
@@ -159,8 +158,8 @@ class Command:
         if code == 0:
             return Finding(True, code=0)
         how = f"exit code {code}" if code > 0 else f"signal {-code}"
-        said = self._said.decode(errors="replace").strip()
-        return Finding(False, f"{how}: {said}" if said else how, code if code > 0 else None)
+        output = self._said.decode(errors="replace").strip()
+        return Finding(False, f"{how}: {output}" if output else how, code if code > 0 else None)
 
     def _hear(self) -> None:
         while self.wants == READ:
@@ -173,7 +172,7 @@ class Command:
                 self.wants = NOTHING
 
     def close(self) -> None:
-        """Close, as `Attempt.close` says: what it started goes with it, in its session and below it."""
+        """Kill the command and all that it started, in its session and below it, as `Attempt.close`."""
         below = self._process.processes()
         self._process.close()
         processes.send(below, signal.SIGKILL)
@@ -189,7 +188,9 @@ class Command:
 
 
 def _is_collected(pid: int) -> bool:
-    """Whether a process that is killed is gone; one whose parent is dead comes to this process to be collected."""
+    """Return whether a killed process is gone; processes without a parent become children of this one, which
+    reaps them.
+    """
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

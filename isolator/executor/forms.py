@@ -1,4 +1,4 @@
-"""The way in which a task is run, by what its job asks for and by what its host can do."""
+"""Choice of the way in which a task is run, by what its job requests and its host supports."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,11 +13,11 @@ from mesos_gpu.model.tasks.assignment import Assignment
 
 
 def settle(plan: Assignment, enclosure: Enclosure) -> Assignment:
-    """Return the launch with the engine that runs its image here.
+    """Return the launch with the engine that runs its image on this host.
 
-    Mesos' containerizer isolates an image by the cgroup that the agent gives to the executor. Where the agent gives
-    none that controls devices, as with cgroups of version 2 only, the executor runs the image itself. So it does if the
-    image has a login, which the agent would write to its disk and show in its state.
+    Mesos' containerizer isolates an image by the cgroup that the agent gives to the executor. The executor
+    runs the image itself where the agent gives no cgroup that controls devices, as with cgroups of version 2
+    only, and for images with a login, which the agent would write to its disk and show in its state.
     """
     if plan.image is None or plan.container_engine != "mesos" or not enclosure.isolated:
         return plan
@@ -32,14 +32,14 @@ def run_for(
     inventory: Inventory,
     own: Mapping[str, str],
 ) -> Run:
-    """Return the run of a launch that is settled; nothing runs yet.
+    """Return the run of a settled launch, not started yet.
 
     Args:
         plan: Launch of the task.
-        launcher: The process that becomes a task which the executor runs itself.
+        launcher: Process that becomes a task which the executor runs itself.
         connection: Connection to the agent.
         inventory: Cards of this host.
-        own: The executor's environment.
+        own: Environment of the executor.
     """
     if plan.image is None:
         return HostRun(launcher)

@@ -1,7 +1,7 @@
-"""The life of the one task in its executor, as a table: what each event leads to in each state. Pure.
+"""State machine of the one task in its executor: the table of what each event leads to in each state. Pure.
 
-`step` says what is to be done and waits for nothing; `isolator.executor.main` carries it out. An event of a thread
-that is at work, of the agent or of a timer reaches the table through one queue, so no two are ever handled at once.
+`step` returns actions and waits for nothing; `isolator.executor.main` carries them out. Events of worker
+threads, of the agent and of timers reach the table through one queue, so no two are ever handled at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,99 +10,101 @@ from typing import Any, Final, NamedTuple
 
 from mesos_gpu.model.tasks.assignment import Outcome
 
-UNHEALTHY: Final = "unhealthy: "  # how a message begins that says why health checks ended a task
+UNHEALTHY: Final = "unhealthy: "  # prefix of the message of tasks that health checks ended
 
 
 class State(Enum):
-    """Where the task stands. Which threads are at work follows from it."""
+    """State of the task; it determines which threads are at work."""
 
-    WAITING = "waiting"  # for the launch
-    PREPARING = "preparing"  # its claim, its enclosure
+    WAITING = "waiting"  # no task was launched yet
+    PREPARING = "preparing"  # makes the claim and the enclosure
     FETCHING = "fetching"
-    CANCELLING = "cancelling"  # the end is wanted before the start: what is at work comes to an end
-    AT_BARRIER = "at_barrier"  # a gang's member, ready: it waits for the scheduler's word
-    STARTING = "starting"  # an image may be pulled meanwhile
-    ABORTING = "aborting"  # the end is wanted while it is started
+    CANCELLING = "cancelling"  # killed before the start: the step at work comes to an end
+    AT_BARRIER = "at_barrier"  # member of a gang, ready: it waits for the scheduler's signal to start
+    STARTING = "starting"  # the image may have to be pulled
+    ABORTING = "aborting"  # killed during the start
     RUNNING = "running"
-    KILLING = "killing"  # SIGTERM, the grace, SIGKILL
-    DYING = "dying"  # SIGKILL is sent, the end of the command is not seen yet
-    UNDOING = "undoing"  # what is left of it is ended, what was made for it removed, the claim released
-    REPORTED = "reported"  # the last update is sent, and not acknowledged
+    KILLING = "killing"  # SIGTERM was sent; SIGKILL follows after the grace period
+    DYING = "dying"  # SIGKILL was sent; the end of the command is awaited
+    # remaining processes are killed, what was made for the task is undone, the claim is released
+    UNDOING = "undoing"
+    REPORTED = "reported"  # the last update is sent, but not acknowledged
     LEAVING = "leaving"  # the connection to the agent is being closed
     DONE = "done"  # the process ends
 
 
 class Kind(Enum):
-    """Kinds of events."""
+    """Kind of an event."""
 
     LAUNCH = "launch"
-    GO = "go"  # the scheduler's word that all members of the gang are in their places
+    GO = "go"  # the scheduler's signal that all members of the gang are ready
     KILL = "kill"
-    SHUTDOWN = "shutdown"  # by the agent, by SIGTERM, or because the agent is gone for good
+    SHUTDOWN = "shutdown"  # from the agent, by SIGTERM, or because the agent is gone for good
     ACKNOWLEDGED = "acknowledged"  # the last update
     GONE = "gone"  # the connection to the agent has ended
-    CLAIMED = "claimed"  # the ledger has its GPUs and all that will be made; what comes before its start takes a while
-    SET_UP = "set_up"  # its enclosure stands; files are to be fetched
-    READY = "ready"  # to be started
-    IN_PLACE = "in_place"  # ready, as a gang's member
-    NOT_STARTED = "not_started"  # the command cannot run, and the verdict says whose fault that is
-    BROKEN = "broken"  # what was at work has failed, and not by the job's fault
+    # the claim is in the ledger, with all traces; the steps before the start will take a while
+    CLAIMED = "claimed"
+    SET_UP = "set_up"  # the enclosure is set up, and files are to be fetched
+    READY = "ready"  # the task can be started
+    IN_PLACE = "in_place"  # the task can be started, as a member of a gang
+    NOT_STARTED = "not_started"  # the command cannot run; the verdict says whose fault that is
+    BROKEN = "broken"  # a step has failed, not by the job's fault
     STARTED = "started"
-    CHECKS_READY = "checks_ready"  # its health checks can begin
-    HEALTH = "health"  # another answer of a health check, or one more failure that counts
-    UNHEALTHY = "unhealthy"  # its health checks have failed too often
-    RESIZE = "resize"  # the scheduler wants it to have more or less of its cards
-    RESIZED = "resized"  # what came of that
-    NOTICE = "notice"  # the scheduler says that it is to end, or that it goes on
-    NOTICED = "noticed"  # the task can read that
+    CHECKS_READY = "checks_ready"  # the health checks can begin
+    HEALTH = "health"  # another result of a health check, or one more failure that counts
+    UNHEALTHY = "unhealthy"  # the health checks have failed too often
+    RESIZE = "resize"  # the scheduler changes the share of the cards
+    RESIZED = "resized"  # the result of a RESIZE
+    NOTICE = "notice"  # the scheduler announces the task's end, or cancels that
+    NOTICED = "noticed"  # the task can read the notice
     LISTENING = "listening"  # the set of ports at which the task is proved to listen has changed
     CHECKED = "checked"  # another result of the check that is only shown
-    CHANNEL = "channel"  # the scheduler calls for a command in the task
-    CHECKPOINT = "checkpoint"  # the task says that it has kept its work
-    OVER_DISK = "over_disk"  # its sandbox holds more than was asked for
+    CHANNEL = "channel"  # the scheduler has a session for the task (exec, attach)
+    CHECKPOINT = "checkpoint"  # the task reports that it has saved its work
+    OVER_DISK = "over_disk"  # its sandbox or a volume exceeds its size
     ENDED = "ended"  # the command
-    TERMINATED = "terminated"  # SIGKILL is sent to what outlived the grace
+    TERMINATED = "terminated"  # SIGKILL was sent to processes that outlived the grace period
     UNDONE = "undone"
-    TIMED_OUT = "timed_out"  # it has run for its timeout_s
-    DEATH_OVERDUE = "death_overdue"  # the command outlives SIGKILL, as one that waits in a driver does
-    OVERDUE = "overdue"  # the agent is gone, and the task's end takes too long
+    TIMED_OUT = "timed_out"  # the task has run for its timeout_s
+    DEATH_OVERDUE = "death_overdue"  # the command survives SIGKILL, as one that waits in a driver does
+    OVERDUE = "overdue"  # the agent is gone, and ending the task takes too long
 
 
 class Action(Enum):
-    """What an executor is asked to do."""
+    """Action of the executor."""
 
     PREPARE = "prepare"
     FETCH = "fetch"
-    START = "start"  # and wait for its end
+    START = "start"  # start the command, and wait for its end
     ABORT_FETCH = "abort_fetch"
     ABORT_START = "abort_start"
-    CHECK = "check"  # begin with health checks
-    DISMISS_CHECKS = "dismiss_checks"  # they do not begin
-    TERMINATE = "terminate"  # end health checks, then the command
+    CHECK = "check"  # start the checks
+    DISMISS_CHECKS = "dismiss_checks"  # close checks that are no longer needed
+    TERMINATE = "terminate"  # end the checks, then the command
     UNDO = "undo"
     SAY_STARTING = "say_starting"
     SAY_RUNNING = "say_running"
     SAY_HEALTH = "say_health"
-    RESIZE = "resize"  # its share of its cards
+    RESIZE = "resize"  # change the share of its cards
     SAY_RESIZED = "say_resized"
-    NOTICE = "notice"  # have the task read it
+    NOTICE = "notice"  # write the notice for the task
     SAY_NOTICED = "say_noticed"
     SAY_LISTENING = "say_listening"
     SAY_CHECKED = "say_checked"
-    OPEN_CHANNEL = "open_channel"  # go to where the command waits
+    OPEN_CHANNEL = "open_channel"  # run the session that waits at the scheduler
     SAY_CHECKPOINT = "say_checkpoint"
     SAY_KILLING = "say_killing"
     SAY_END = "say_end"
-    REFUSE_TASK = "refuse_task"  # another one than the executor's
-    LIMIT_TIME = "limit_time"  # TIMED_OUT after the task's timeout_s
-    LIMIT_DYING = "limit_dying"  # DEATH_OVERDUE after a while
-    LIMIT_STAY = "limit_stay"  # OVERDUE after the grace and a while
+    REFUSE_TASK = "refuse_task"  # a second task is refused: an executor runs one
+    LIMIT_TIME = "limit_time"  # TIMED_OUT follows after the task's timeout_s
+    LIMIT_DYING = "limit_dying"  # DEATH_OVERDUE follows after a while
+    LIMIT_STAY = "limit_stay"  # OVERDUE follows after the grace period and a while
     LEAVE = "leave"  # close the connection
-    COMPLAIN = "complain"  # the event should not have come: a line in the log
+    COMPLAIN = "complain"  # log the event as unexpected
 
 
 class Verdict(NamedTuple):
-    """How a task ended, for its last update; `state` is one of Mesos' terminal ones."""
+    """Result of a task for its last update; `state` is one of Mesos' terminal states."""
 
     state: str
     message: str
@@ -110,9 +112,13 @@ class Verdict(NamedTuple):
 
 
 class End(NamedTuple):
-    """A wish for the end of a task that runs: the state and message to report, and seconds from SIGTERM to SIGKILL.
+    """Reason to end a running task.
 
-    `unhealthy`: why its health checks ended it; "": they did not.
+    Attributes:
+        state: State to report.
+        message: Message to report.
+        grace_s: Seconds from SIGTERM to SIGKILL.
+        unhealthy: Reason given by health checks, or "".
     """
 
     state: str
@@ -122,25 +128,25 @@ class End(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a task asked for that the table needs. In seconds; `timeout_s` None: it may run for ever."""
+    """Time limits of a task's job, in seconds; `timeout_s` = None for a job without a limit."""
 
     kill_grace_s: float = 0.0
     timeout_s: float | None = None
 
 
 class Event(NamedTuple):
-    """Something that happened, with what is known of it.
+    """Event of a task, with its details.
 
     Attributes:
-        task_id: Which task an event of the agent speaks of; "": the executor's own.
-        message: Why, of UNHEALTHY and OVER_DISK; of HEALTH what failing checks say.
-        grace_s: From SIGTERM to SIGKILL, of KILL and SHUTDOWN; None: the task's own.
-        verdict: Of ENDED, NOT_STARTED and BROKEN; of UNDONE, if undoing has failed.
-        terms: Of READY and IN_PLACE.
-        healthy: Of HEALTH.
-        exit_code: Of the process, of GONE.
-        payload: What an action needs and the table does not: the TaskInfo of LAUNCH, the checker of CHECKS_READY, what
-            a scheduler or its executor says.
+        task_id: Task that an event of the agent is about; "" for the executor's own.
+        message: Reason, for UNHEALTHY and OVER_DISK; output of failing checks, for HEALTH.
+        grace_s: Seconds from SIGTERM to SIGKILL, for KILL and SHUTDOWN; None for the task's own.
+        verdict: Result of the task, for ENDED, NOT_STARTED and BROKEN, and for UNDONE if the undo has failed.
+        terms: Time limits, for READY and IN_PLACE.
+        healthy: Result of health checks, for HEALTH.
+        exit_code: Exit code of the process, for GONE.
+        payload: Data for the action that the table does not read: the TaskInfo of LAUNCH, the checker of
+            CHECKS_READY, messages of the scheduler or for it.
     """
 
     kind: Kind
@@ -155,14 +161,14 @@ class Event(NamedTuple):
 
 
 class Life(NamedTuple):
-    """All that an executor remembers of its task.
+    """State of the executor's task.
 
     Attributes:
-        healthy: What health checks said last; None: nothing, or nothing yet.
-        end: The first wish for the end; None: nobody wants it.
-        verdict: How it ended; None: it has not.
-        exit_code: Of the process.
-        kept: Events for a state that is to come, in their order, one of a kind.
+        healthy: Last result of health checks, or None.
+        end: First reason to end the task, or None.
+        verdict: Result of the task; None while it has none.
+        exit_code: Exit code of the process.
+        kept: Deferred events for a later state, in their order, at most one of each kind.
     """
 
     state: State = State.WAITING
@@ -176,7 +182,7 @@ class Life(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """Something to do, in the order of effects: the action, the event that led to it, and the life after that."""
+    """Action to carry out, with the event that caused it and the life after that event."""
 
     action: Action
     event: Event
@@ -184,13 +190,13 @@ class Effect(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A pair of the table that something follows from.
+    """Transition of the table.
 
     Attributes:
-        to: The next state; it may be the same.
-        does: Actions, in their order.
-        verdict: How the task's last update is found, if it ends here.
-        kept: Whether the event is handed once more to the first later state that does not keep it.
+        to: Next state; it may be the same.
+        does: Actions in their order.
+        verdict: Function that gives the task's result, if the task ends by this transition.
+        kept: Whether the event is deferred to the first later state that does not defer it.
     """
 
     to: State
@@ -200,13 +206,13 @@ class Move(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """A pair that may occur and that nothing follows from."""
+    """Entry for an event that may occur in a state and changes nothing."""
 
     why: str
 
 
 class Refused(NamedTuple):
-    """A pair that cannot occur unless the executor is wrong: nothing but a line in its log follows."""
+    """Entry for an event that cannot occur in a state unless the executor has a bug; it is logged."""
 
     why: str
 
@@ -214,34 +220,34 @@ class Refused(NamedTuple):
 S, K, A = State, Kind, Action
 
 NO_TASK: Final = Ignored("no task was launched")
-NOT_AWAITED: Final = Ignored("the command does not wait for the scheduler's word")
-ENDS_ALREADY: Final = Ignored("the first wish for the end is the one that counts")
-OVER: Final = Ignored("what it speaks of is over")
-NOT_RUNNING: Final = Ignored("who waits at a channel is told that nobody came")
-ASKED_AGAIN: Final = Ignored("the scheduler asks again until it is answered")
-NOT_AT_WORK: Final = Refused("nothing that is at work in this state reports it")
+NOT_AWAITED: Final = Ignored("the command does not wait for the scheduler's signal")
+ENDS_ALREADY: Final = Ignored("only the first reason to end the task counts")
+OVER: Final = Ignored("the event is about something that has ended")
+NOT_RUNNING: Final = Ignored("the scheduler reports to the client that its session was not opened")
+ASKED_AGAIN: Final = Ignored("the scheduler repeats the request until it is answered")
+NOT_AT_WORK: Final = Refused("no step of this state reports this event")
 
 
 def _own(life: Life, event: Event) -> Verdict:
-    """The event says how the task ended."""
+    """Return the result that the event carries."""
     assert event.verdict is not None
     return event.verdict
 
 
 def _killed(life: Life, event: Event) -> Verdict:
-    """The end was wanted before there was anything to kill."""
+    """Return the result of a task that was killed before it had a process."""
     assert life.end is not None
     return Verdict(life.end.state, life.end.message, Outcome())
 
 
 def _killed_in_words_of(life: Life, event: Event) -> Verdict:
-    """Give the words of an end that the task could not start to come to: they say how."""
+    """Return the event's result with the state of the kill: the message says how the start failed."""
     assert life.end is not None
     return _own(life, event)._replace(state=life.end.state)
 
 
 def _as_wanted(life: Life, event: Event) -> Verdict:
-    """The end that was wanted, and how the command took it, if that was seen."""
+    """Return the result by the reason for the kill, with the command's exit status if that was seen."""
     assert life.end is not None
     how = event.verdict.outcome if event.kind is K.ENDED and event.verdict is not None else Outcome()
     outcome = Outcome(how.exit_status, how.signal, unhealthy=life.end.unhealthy)
@@ -418,7 +424,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.GONE: Move(S.KILLING, (A.LIMIT_STAY,), kept=True),
             K.CHECKS_READY: Move(S.KILLING, (A.DISMISS_CHECKS,)),
             K.CHECKPOINT: Move(S.KILLING, (A.SAY_CHECKPOINT,)),
-            K.ENDED: Move(S.KILLING, kept=True),  # its children have the rest of the grace
+            K.ENDED: Move(S.KILLING, kept=True),  # its children may use the rest of the grace period
             K.TERMINATED: Move(S.DYING, (A.LIMIT_DYING,)),
             K.OVERDUE: Move(S.DONE),
             **_FAILS,
@@ -501,19 +507,19 @@ assert len(TABLE) == len(State) * len(Kind), "each pair is in the table"
 
 
 def step(life: Life, event: Event) -> tuple[Life, tuple[Effect, ...]]:
-    """The life after one event, and what is to be done, in that order. Events of another task change nothing."""
+    """Return the life after one event, and the actions in their order; events of another task change nothing."""
     if event.task_id not in ("", life.task_id) and event.kind is not K.LAUNCH:
         return life, ()
     life, effects = _after(life, event)
     while (ripe := _ripe(life)) is not None:
-        kept = tuple(each for each in life.kept if each is not ripe)
+        kept = tuple(deferred for deferred in life.kept if deferred is not ripe)
         life, more = _after(life._replace(kept=kept), ripe)
         effects += more
     return life, effects
 
 
 def _ripe(life: Life) -> Event | None:
-    """The first of the kept events that the state does not keep."""
+    """Return the first deferred event that the current state does not defer, or None."""
     for event in life.kept:
         pair = TABLE[life.state, event.kind]
         if not (isinstance(pair, Move) and pair.kept):
@@ -522,22 +528,25 @@ def _ripe(life: Life) -> Event | None:
 
 
 def _after(life: Life, event: Event) -> tuple[Life, tuple[Effect, ...]]:
+    """Return the life and the actions after one event, deferred events aside."""
     pair = TABLE[life.state, event.kind]
     if isinstance(pair, Ignored):
         return life, ()
     if isinstance(pair, Refused):
         return life, (Effect(A.COMPLAIN, event, life),)
-    life = _told(life, event, moves=pair.to is not life.state)
+    life = _with_details(life, event, moves=pair.to is not life.state)
     if pair.verdict is not None:
         life = life._replace(verdict=pair.verdict(life, event))
-    if pair.kept and not any(each.kind is event.kind for each in life.kept):
+    if pair.kept and not any(deferred.kind is event.kind for deferred in life.kept):
         life = life._replace(kept=(*life.kept, event))
     life = life._replace(state=pair.to)
     return life, tuple(Effect(action, event, life) for action in pair.does)
 
 
-def _told(life: Life, event: Event, *, moves: bool) -> Life:
-    """The life with what an event says. A wish for the end counts where it `moves` the task to another state."""
+def _with_details(life: Life, event: Event, *, moves: bool) -> Life:
+    """Return the life with the details of an event; `moves`: whether the event changes the state, so that its
+    kill counts.
+    """
     kind = event.kind
     if kind is K.LAUNCH:
         return life._replace(task_id=event.task_id) if moves else life
@@ -555,7 +564,7 @@ def _told(life: Life, event: Event, *, moves: bool) -> Life:
 
 
 def _end_of(life: Life, event: Event) -> End | None:
-    """The end that an event wants; None: it wants none."""
+    """Return the reason to end the task that an event gives, or None."""
     grace_s = life.terms.kill_grace_s if event.grace_s is None else event.grace_s
     kind, why = event.kind, event.message
     if kind is K.KILL:
@@ -574,7 +583,7 @@ def _end_of(life: Life, event: Event) -> End | None:
 
 
 def arrows() -> Iterator[tuple[State, tuple[Kind, ...], State]]:
-    """Each pair of different states with all kinds of events that lead from the one to the other, in their order."""
+    """Yield each pair of different states with all kinds of events that lead from one to the other."""
     ways: dict[tuple[State, State], list[Kind]] = {}
     for (state, kind), pair in TABLE.items():
         if isinstance(pair, Move) and pair.to is not state:
@@ -584,7 +593,7 @@ def arrows() -> Iterator[tuple[State, tuple[Kind, ...], State]]:
 
 
 def mermaid() -> str:
-    """The table as a state diagram of Mermaid, without what changes no state."""
+    """Return the table as a state diagram of Mermaid, without events that change no state."""
     lines = [
         f"    {a.value} --> {b.value}: {', '.join(kind.value for kind in kinds)}" for a, kinds, b in arrows()
     ]

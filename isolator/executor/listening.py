@@ -28,7 +28,7 @@ class Watch:
             ports: TCP ports of the host that the task was given.
         """
         self._listeners, self._ports = listeners, ports
-        self._said = Listening()  # the value in the executor's first status update
+        self._said = Listening()  # value in the executor's first status update
         self._begun = time.monotonic()
         self._next_at = 0.0
 

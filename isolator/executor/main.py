@@ -1,7 +1,7 @@
-"""The executor: one for each task. Claim the GPUs, run the command, tell how it ended, let go.
+"""Main loop of the executor of one task: claim the GPUs, run the command, report its end, release the claim.
 
-Threads post events into one queue; one loop takes them to the table (`life`) and carries out what follows. It starts
-once for every task, so it stays lean: the standard library and plain nouns only.
+Threads post events into one queue; one loop passes them to the table (`life`) and carries out the actions. An
+executor starts for every task, so it stays lean: it imports only the standard library and plain data classes.
 """
 
 import os
@@ -29,35 +29,43 @@ from mesos_gpu import __version__
 from mesos_gpu.wire.hosts.program import encode_program
 from mesos_gpu.wire.mesos import assignment as wire
 
-if TYPE_CHECKING:  # its module costs each executor what only one with health checks need pay
+if TYPE_CHECKING:  # deferred: only tasks with health checks need it, and each import slows the start
     from isolator.executor.checks import Checker
 
-LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
-STDERR: Final = 2  # of the container, whose file the task gets
-DEATH_S: Final = 10.0  # after SIGKILL, until the end of the command is no longer waited for
-LAST_S: Final = 25.0  # beyond the grace: what ending and undoing take at most, when processes hang
-MAX_WAIT_S: Final = 3600.0  # a timer may be further off than a wait can be long
+LOG: Final = "executor.log"  # in the sandbox, as stdout and stderr belong to the task
+STDERR: Final = 2  # stderr of the container, whose file the task gets
+DEATH_S: Final = 10.0  # time after SIGKILL for which the end of the command is awaited
+LAST_S: Final = 25.0  # time, beyond the grace period, for ending and undoing a task whose processes hang
+MAX_WAIT_S: Final = 3600.0  # most time of one wait; a timer may be due later than a wait can last
 
 
 class Executor:
-    """`Handler` of the agent's events, and the loop."""
+    """`Handler` of the agent's events, with the main loop of the executor.
+
+    Args:
+        settings: Connection settings from Mesos.
+        ledger: The ledger of this host.
+        env: Environment of the executor.
+        launcher: Process that becomes the task, or fetches for it.
+    """
 
     def __init__(
         self, settings: Settings, ledger: Ledger, env: Mapping[str, str], launcher: Launcher
     ) -> None:
-        """Nothing runs yet. `env`: the executor's environment."""
         self._ledger, self._env, self._launcher = ledger, env, launcher
         self._shutdown_grace_s = max(settings.shutdown_grace_s - 1.0, 0.0)
         self._connection = Connection(settings, self)
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._life = Life()
-        self._timers: dict[Kind, float] = {}  # when each is due, on the monotonic clock
+        self._timers: dict[Kind, float] = {}  # time when each timer is due, on the monotonic clock
         self._work: Work | None = None
         self._checker: Checker | None = None
         self._introduced = False  # whether a status update has described this executor
 
     def run(self) -> int:
-        """Run until the last update is acknowledged, or the agent is gone and the task is ended; the exit code."""
+        """Run until the last update is acknowledged, or the agent is gone and the task has ended; return the
+        exit code.
+        """
         threading.Thread(target=self._converse, daemon=True).start()
         try:
             while self._life.state is not State.DONE:
@@ -76,25 +84,30 @@ class Executor:
     # --- events of the agent, on any thread, also in a signal's handler
 
     def launch(self, task: Mapping[str, Any]) -> None:
-        """Begin a task, as `Handler.launch` says."""
+        """Start a task, as `Handler.launch`."""
         self._events.put(Event(Kind.LAUNCH, str(task["task_id"]["value"]), payload=task))
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
-        """End a task, as `Handler.kill` says."""
+        """Kill a task, as `Handler.kill`."""
         self._events.put(Event(Kind.KILL, task_id, grace_s=grace_s))
 
     def shutdown(self) -> None:
-        """The agent wants the executor to go: within its grace period, or it will kill it."""
+        """End the task and exit, as the agent requires within its grace period, after which it kills the
+        executor.
+        """
         self._events.put(Event(Kind.SHUTDOWN, grace_s=self._shutdown_grace_s))
 
     def acknowledged(self, task_id: str, state: str) -> None:
-        """Note an acknowledgement, as `Handler.acknowledged` says; after the last word there is nothing more to do."""
+        """Note that the agent has acknowledged the last update, as `Handler.acknowledged`."""
         if state in TERMINAL:
             self._events.put(Event(Kind.ACKNOWLEDGED, task_id))
 
     def message(self, data: bytes) -> None:
-        """Hear the scheduler, as `Handler.message` says: it tells when a gang's members may begin, what a task's
-        share is to be, that it is to end, and that somebody waits with a command for the task."""
+        """Handle a scheduler message, as `Handler.message`.
+
+        It is the start signal of a gang, a new size of the share, a notice of the task's end, or a session
+        for the task.
+        """
         if may_start(data):
             self._events.put(Event(Kind.GO))
         elif b'"resize"' in data:
@@ -107,43 +120,44 @@ class Executor:
     # --- other threads
 
     def _converse(self) -> None:
+        """Talk to the agent until the connection ends; post GONE."""
         code = 1
         try:
             code = self._connection.run()
-        except Exception as error:  # noqa: BLE001 - whatever it is: the task must not run on unseen
+        except Exception as error:  # noqa: BLE001 - any error: the task must not run on without a connection
             log(f"the connection to the agent failed: {failure(error).message}")
         self._events.put(Event(Kind.GONE, exit_code=code))
 
     def _aside(self, *steps: Callable[[], None]) -> None:
-        """Take steps on a thread of its own; what fails is an event, and ends them."""
+        """Carry out steps on a thread of their own; an error is posted as an event, and skips the rest."""
         threading.Thread(target=self._take, args=steps, daemon=True).start()
 
     def _aside_if_possible(self, way_out: Callable[[], None]) -> None:
-        """Do what must be done, as `_aside` does; if no more thread is to be had it is done here."""
+        """Carry out a step that must not fail on a thread, or in this one if no thread can be started."""
         try:
             self._aside(way_out)
         except RuntimeError:
             self._take(way_out)
 
     def _abort(self, cut_short: Callable[[], None]) -> None:
-        """Cut short a step, which posts what came of it as ever; on a thread, as an agent may be slow to answer."""
+        """Cut short a step, which posts its event as usual; on a thread, as an agent may be slow to answer."""
         try:
             threading.Thread(target=cut_short, daemon=True).start()
         except RuntimeError as error:
-            log(f"what is at work is not cut short: {error}")
+            log(f"the step at work cannot be cut short: {error}")
 
     def _take(self, *steps: Callable[[], None]) -> None:
         try:
             for take in steps:
                 take()
-        except Exception as error:  # noqa: BLE001 - without an event the task would stay for ever
+        except Exception as error:  # noqa: BLE001 - without an event the task would never end
             kind = Kind.NOT_STARTED if isinstance(error, NotStarted) else Kind.BROKEN
             self._events.put(Event(kind, verdict=failure(error)))
 
     # --- the loop
 
     def _next(self) -> Event:
-        """The next event; of those that are due, one of the queue comes before a timer's."""
+        """Return the next event; events in the queue precede timers that are due."""
         while True:
             kind = min(self._timers, key=self._timers.__getitem__, default=None)
             left_s = None if kind is None else self._timers[kind] - time.monotonic()
@@ -157,10 +171,11 @@ class Executor:
     def _carry_out(self, effect: Effect) -> None:
         try:
             DO[effect.action](self, effect)
-        except Exception as error:  # noqa: BLE001 - the loop goes on, with an end of the task
+        except Exception as error:  # noqa: BLE001 - any error ends the task, and the loop goes on
             verdict = failure(error)
-            if effect.action is Action.SAY_END:  # nobody can be told: the agent says that the executor ended
-                log(f"the end could not be reported: {verdict.message}")
+            # no update can be sent: the agent reports that the executor has ended
+            if effect.action is Action.SAY_END:
+                log(f"the end of the task could not be reported: {verdict.message}")
                 self._events.put(Event(Kind.GONE, exit_code=1))
                 return
             self._events.put(Event(Kind.BROKEN, verdict=verdict))
@@ -191,14 +206,15 @@ class Executor:
         self._aside_if_possible(lambda: self._at.terminate(end.grace_s, checker))
 
     def _undo(self, effect: Effect) -> None:
-        if self._work is None:  # it could not even begin: nothing was made
+        """Undo what was made for the task."""
+        if self._work is None:  # the work could not be set up, so nothing was made
             self._events.put(Event(Kind.UNDONE))
             return
         checker = self._checker
         self._aside_if_possible(lambda: self._at.undo(checker))
 
     def _say_begun(self, effect: Effect, state: str) -> None:
-        """The first update also says what this executor is."""
+        """Send an update; the first one also describes this executor."""
         data = b"" if self._introduced else encode_program(__version__, **self._at.introduction())
         self._introduced = True
         self._connection.update(effect.life.task_id, state, data=data)
@@ -240,7 +256,7 @@ class Executor:
 
 
 def refusal(effect: Effect) -> str:
-    """What the log says of an event that should not have come."""
+    """Return the log line for an event that should not have come."""
     pair = TABLE[effect.life.state, effect.event.kind]
     assert isinstance(pair, Refused)
     return f"{effect.event.kind.value} while {effect.life.state.value}: {pair.why}"
@@ -278,7 +294,7 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.SAY_KILLING: Executor._say_killing,
     Action.SAY_END: Executor._say_end,
     Action.REFUSE_TASK: lambda self, effect: self._connection.update(
-        effect.event.task_id, "TASK_FAILED", message="one executor, one task"
+        effect.event.task_id, "TASK_FAILED", message="an executor runs one task only"
     ),
     Action.LIMIT_TIME: lambda self, effect: self._limit(Kind.TIMED_OUT, effect.life.terms.timeout_s),
     Action.LIMIT_DYING: lambda self, _: self._limit(Kind.DEATH_OVERDUE, DEATH_S),
@@ -292,21 +308,23 @@ assert len(DO) == len(Action), "each action is carried out"
 
 
 def main() -> int:
-    """Run as an executor of Mesos: all settings are in the environment."""
+    """Run as an executor of Mesos, with all settings in the environment; return the exit code."""
     env = dict(os.environ)
     settings = Settings.from_environment(env)
     with Sandbox(sandbox_of(env)) as place:
         sys.stderr = os.fdopen(
             place.append(LOG), "a", errors="backslashreplace"
-        )  # for as long as the process lives
+        )  # not closed while the process lives
     drop_mark(STDERR)
     processes.become_subreaper()
     launcher = Launcher.fork()
     ledger = Ledger()
-    lock = ledger.lock(container_of(env))  # as long as this process lives
+    # held as long as this process lives: it marks the executor as alive
+    lock = ledger.lock(container_of(env))
     executor = Executor(settings, ledger, env, launcher)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: executor.shutdown())  # a put into the queue may interrupt another
+        # SimpleQueue.put is reentrant, so a signal may interrupt another put
+        signal.signal(number, lambda *_: executor.shutdown())
     try:
         return executor.run()
     finally:

@@ -1,7 +1,8 @@
-"""A task's executor watches the MPS daemon that its task is a client of: when that is dead, hung or in fault, the task
-ends and moves, by the infrastructure's fault; by its own if it was the one that met the fault.
+"""Watch of a task's MPS daemon by the task's executor.
 
-Nobody else must live for that: each executor looks for its own task, and says on the card that no more shares may come.
+If the daemon is dead, hung or in fault, the task ends and is placed again: at the infrastructure's fault, or
+at its own if it caused the fault. Each executor watches for its own task, and closes the card for further
+shares.
 """
 
 import contextlib
@@ -28,21 +29,41 @@ from mesos_gpu.errors import Unavailable
 
 LOOK_S: Final = 5.0
 PIDS_S: Final = 1.0
-MAX_LOG: Final = 1 << 20  # bytes; each question makes five lines
+MAX_LOG: Final = 1 << 20  # bytes; each question to the daemon writes five lines to its log
 _MINE, _OTHERS = "mine", "others"
-FULL: Final = "its MPS server has as many clients as it takes"  # why a card is closed
+FULL: Final = "its MPS server has as many clients as it takes"  # a reason to close a card
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What one look has shown, and in words what is wrong; "": nothing."""
+    """Observation of the daemon at one look.
+
+    Attributes:
+        event: Event for the table.
+        why: Fault in words, or "".
+    """
 
     event: Event
     why: str = ""
 
 
 class Watch:
-    """Watches for one task. `look`, `explained` and `drain` may be called without the thread."""
+    """Watch of the MPS daemon for one task, which has joined it.
+
+    `look`, `explained` and `drain` may be called without the thread.
+
+    Args:
+        host: MPS settings of this host.
+        domain: Card and user of the task.
+        ledger: The ledger of this host.
+        own: Function that returns the current processes of the task.
+        limits: Function that returns the limits of all tasks of the domain by the ledger; a task that is
+            alone there is the culprit of any fault.
+        evict: Function that ends the task.
+        say: Function that logs a line.
+        xids: Function that returns the pids in XID messages since the boot; the kernel's log by default.
+        most_clients: Number of clients that the server takes; 0 for any number.
+    """
 
     def __init__(
         self,
@@ -57,18 +78,6 @@ class Watch:
         xids: Callable[[], Iterable[int]] | None = None,
         most_clients: int = 0,
     ) -> None:
-        """The daemon has been joined; nothing is watched yet.
-
-        Args:
-            host, domain: As of `mps.join`.
-            ledger: Of this host.
-            own: Processes of the task, now.
-            limits: Of all tasks of the domain, as the ledger says; a task that is alone there is its fault's culprit.
-            evict: Ends the task.
-            say: Takes lines for the log.
-            xids: Pids that the kernel's log names since the boot; None: it is read.
-            most_clients: That its server takes; 0: any number.
-        """
         self._host, self._domain, self._ledger = host, domain, ledger
         self._mps = host.mps(domain)
         self._own, self._limits, self._evict, self._say = own, limits, evict, say
@@ -84,11 +93,11 @@ class Watch:
         self.evicted = self._told_to_end = False
 
     def start(self) -> None:
-        """Look from a thread, until `stop`."""
+        """Start the thread that looks until `stop`."""
         threading.Thread(target=self._run, name="mps", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -99,15 +108,15 @@ class Watch:
                 if time.monotonic() >= due:
                     self.look()
                     due = time.monotonic() + LOOK_S
-            except Exception as error:  # noqa: BLE001 - a watch that ends would leave the task with a dead daemon
+            except Exception as error:  # noqa: BLE001 - without the watch the task would stay with a dead daemon
                 self._say(f"the MPS daemon of {self._domain.gpu} cannot be watched: {error!r}")
 
     def look(self) -> tuple[Action, ...]:
-        """Look once, and do what follows from it: what the table says (`mps_life`)."""
+        """Look once, and carry out what the table (`mps.life`) says; return these actions."""
         self._note_processes()
         self._follow_log()
         sight = self._sight()
-        # If it was stopped meanwhile, its claim may be gone, and the card another's, for whom it is not closed.
+        # If stopped meanwhile, the claim may be released, and the card must not be closed for its next user.
         if sight is None or self._stop.is_set():
             return ()
         move = step(self.state, sight.event)
@@ -125,25 +134,29 @@ class Watch:
         return move.does
 
     def explained(self, ended: Ended) -> Ended:
-        """The end of the task, with what its daemon had to do with it; a success stays one unless it was evicted."""
+        """Return the end of the task with the daemon's part in it; a success stays one unless the task was
+        evicted.
+        """
         failed = bool(ended.signal or ended.exit_status)
         if not (failed or self.evicted):
             return ended
         reading = self._log()
         if not (self.evicted or reading.met or ((sight := self._sight()) and sight.why)):
             return ended
-        whose = culprit(self._tenants(), self._seen, frozenset(self._xids()) - self._before, reading.culprits)
-        if reading.met and whose == _MINE:
-            why = f"it met a fatal fault on {self._domain.gpu}, which ended all its user's tasks there"
+        culprit_side = culprit(
+            self._tenants(), self._seen, frozenset(self._xids()) - self._before, reading.culprits
+        )
+        if reading.met and culprit_side == _MINE:
+            why = f"the task had a fatal fault on {self._domain.gpu}, which ended all tasks of its user there"
             return Ended(ended.exit_status, ended.signal, why, limit=ended.limit)
-        why = self.why or "a client of it met a fatal fault"
+        why = self.why or "one of its clients had a fatal fault"
         return Ended(why=f"the MPS daemon of {self._domain.gpu} failed: {why}", infrastructure=True)
 
     def drain(self, grace_s: float) -> None:
-        """Before the task is killed, at the end of its grace: have its clients' work end. On a thread if there is one.
+        """Let the work of the task's MPS clients end before they are killed, in a thread if there is time.
 
         Args:
-            grace_s: From SIGTERM to SIGKILL.
+            grace_s: Seconds from SIGTERM to SIGKILL.
         """
         lead_s = min(mps.DRAIN_S, grace_s / 2)
         if not lead_s:
@@ -159,7 +172,7 @@ class Watch:
     # --- what is seen
 
     def _sight(self) -> Sight | None:
-        """What is seen now; None: the daemon lives, and does not say, as it speaks with somebody else."""
+        """Return what is seen now; None if the daemon lives, but is busy with another caller."""
         if mps.daemon_pid(self._host, self._domain) is None:
             return Sight(Event.EXITED, "its process has ended")
         try:
@@ -175,8 +188,8 @@ class Watch:
         self._clients = sum(map(len, clients.values()))
         for pid in (pid for pids in clients.values() for pid in pids):
             self._seen.setdefault(pid, _OTHERS)
-        told = [server.fault for server in servers if server.fault is not None]
-        if any(told) if told else bool(servers) and self._log().fault:
+        faults = [server.fault for server in servers if server.fault is not None]
+        if any(faults) if faults else bool(servers) and self._log().fault:
             if not self._clients:
                 return Sight(Event.OVER)
             return Sight(Event.FAULT, f"its server is in fault, and has {self._clients} clients")
@@ -189,23 +202,25 @@ class Watch:
         return {_MINE, _OTHERS} if len(self._limits()) > 1 else {_MINE}
 
     def _log(self) -> LogReading:
-        """The end of what was written since the task joined; of all of it, if it was shortened meanwhile."""
+        """Return the faults in the end of the log since the task joined; in the whole log if it was shortened
+        meanwhile.
+        """
         self._follow_log()
         text = ""
         for path in self._logs:
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-                # A client that makes many lines hides none of what follows.
+                # Read the end of a long log, so that a client that writes many lines hides none that follow.
                 last = _size_of(path) - 2 * MAX_LOG
                 if last > self._begin[path]:
                     file.seek(last)
-                    file.readline(2 * MAX_LOG)  # the rest of a line, of which nobody knows how it began
+                    file.readline(2 * MAX_LOG)  # skip the rest of a line that was cut
                 else:
                     file.seek(self._begin[path])
                 text += file.read(2 * MAX_LOG).decode(errors="replace")
         return read_log(text)
 
     def _follow_log(self) -> None:
-        """Note what was shortened, by whichever executor: nothing grows as long again between two looks."""
+        """Note logs that an executor has shortened: between two looks none grows to its old length again."""
         for path in self._logs:
             size = _size_of(path)
             if size < self._size[path]:
@@ -225,15 +240,15 @@ class Watch:
             self.evicted = True
             self._say(f"the task ends, as the MPS daemon of {gpu} is {self.state.value}: {sight.why}")
             self._end_task()
-        # KILL: the next share that joins finds what is left, and ends it first.
+        # KILL needs no action here: the next share that joins ends what is left first.
 
     def _end_task(self) -> None:
-        """Again at each look until it could be told: an agent that ends an image may be away."""
+        """End the task; repeated at each look until it succeeds, as an agent that ends an image may be away."""
         self._evict()
         self._told_to_end = True
 
     def _see_settings(self) -> None:
-        """What a client has changed is set again, unless another is at work on the card."""
+        """Set the limits again if a client has changed them, unless another process works on the card."""
         with contextlib.suppress(Unavailable), self._ledger.turn([self._domain.gpu], timeout_s=0.0):
             limits = self._limits()
             if not limits:
@@ -248,21 +263,22 @@ class Watch:
                     self._mps.admit(task, own)
 
     def _see_room(self) -> None:
-        """Close the card while its tasks have all clients of its server: each was counted with one, and may have
-        more."""
+        """Close the card while its tasks use all clients of its server; each was counted with one client, but
+        may have more.
+        """
         full, hung = (CardTrace(self._domain.gpu, CLOSED, why) for why in (FULL, _closed(State.HUNG)))
         rows = self._ledger.cards(full.gpu)
-        if hung in rows:  # it answers; whose executor found it hung may have died since
+        if hung in rows:  # the daemon answers: the executor that closed the card as hung may have died since
             self._ledger.forget(hung)
-        is_full, told = 0 < self._most_clients <= self._clients, full in rows
-        if is_full and not told:
+        is_full, is_noted = 0 < self._most_clients <= self._clients, full in rows
+        if is_full and not is_noted:
             self._say(f"{full.gpu} takes no more shares: {FULL}, {self._clients}")
             self._ledger.note(full)
-        elif told and not is_full:
+        elif is_noted and not is_full:
             self._ledger.forget(full)
 
     def _shorten_log(self) -> None:
-        """The daemon appends, so what was written can be cut off under it."""
+        """Cut off the logs; this is safe, as the daemon appends to them."""
         for path in self._logs:
             if _size_of(path) > MAX_LOG:
                 os.truncate(path, 0)
@@ -272,15 +288,16 @@ class Watch:
 def watch_of(
     tenancy: Tenancy, ledger: Ledger, evict: Callable[[], None], say: Callable[[str], None]
 ) -> Watch:
-    """The watch of a task that has joined a daemon.
+    """Return the watch of a task that has joined a daemon.
 
     Args:
         tenancy: The task, with the cgroups that its processes join.
-        ledger: Of this host.
-        evict, say: As of `Watch`.
+        ledger: The ledger of this host.
+        evict: Function that ends the task.
+        say: Function that logs a line.
 
     Raises:
-        MesosGpuError: The host is not as it was when the task joined.
+        MesosGpuError: The host has changed since the task joined.
     """
     (gpu,) = tenancy.gpus
 
@@ -312,10 +329,10 @@ def _closed(state: State) -> str:
 
 
 def kernel_xids() -> frozenset[int]:
-    """Pids that XIDs in the kernel's log name; none where it cannot be read.
+    """Return the pids in XID messages of the kernel's log; empty if it cannot be read.
 
-    Source: the kernel's Documentation/ABI/testing/dev-kmsg: a record a read, EAGAIN after the last, EPIPE where one
-    was overwritten.
+    Source: the kernel's Documentation/ABI/testing/dev-kmsg: one record per read, EAGAIN after the last, EPIPE
+    where one was overwritten.
     """
     pids: set[int] = set()
     try:
@@ -328,9 +345,9 @@ def kernel_xids() -> frozenset[int]:
                 record = os.read(fd, 8192)
             except BrokenPipeError:
                 continue
-            if told := read_xid(record.decode(errors="replace")):
-                pids.add(told.pid)
-    except OSError:  # EAGAIN: that was all
+            if xid := read_xid(record.decode(errors="replace")):
+                pids.add(xid.pid)
+    except OSError:  # EAGAIN after the last record
         return frozenset(pids)
     finally:
         os.close(fd)

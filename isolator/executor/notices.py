@@ -1,6 +1,7 @@
-"""What a task is told of its end: a file in its sandbox, whole or not at all, and the signal that its job asked for.
+"""Notices of its end to a task: a file in its sandbox, written atomically, and the signal that its job
+requested.
 
-A message that comes twice is answered twice and done once.
+A message that arrives twice is answered twice and carried out once.
 """
 
 import json
@@ -16,14 +17,23 @@ NONE_YET: Final = 0
 
 
 class Answer(NamedTuple):
-    """What the scheduler is told, in words and as data; no data: nothing, so that it says it again."""
+    """Answer to the scheduler, as text and as data; without data nothing is sent, so that the scheduler
+    repeats the notice.
+    """
 
     words: str
     data: bytes = b""
 
 
 class Notices:
-    """Gives a task its notices. Not for several threads at once."""
+    """Delivery of notices to one task; not thread-safe.
+
+    Args:
+        sandbox: Sandbox directory of the executor.
+        below: Path of the task's own sandbox below it.
+        send: Function that sends a signal to those of the task's processes that handle it.
+        now: Clock in seconds since the epoch, as the task sees it.
+    """
 
     def __init__(
         self,
@@ -32,52 +42,44 @@ class Notices:
         send: Callable[[int], None],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """There was none yet.
-
-        Args:
-            sandbox: The executor's directory.
-            below: Where the task's own is, there.
-            send: Sends a signal to those of the task's processes that handle it.
-            now: Seconds since the epoch, by the clock that the task sees.
-        """
         self._sandbox, self._below, self._send, self._now = sandbox, below, send, now
         self._latest, self._signalled = NONE_YET, NONE_YET
 
     def hear(self, data: bytes) -> Answer:
-        """Have the task read what a message says, if that is new."""
+        """Write the notice in a message for the task, if it is new; return the answer."""
         try:
-            word = decode_notice(data)
+            notice = decode_notice(data)
         except ValueError as error:
-            return Answer(f"a notice that cannot be understood: {error}")
-        if word is None:
-            return Answer(f"a message that cannot be understood: {data[:200]!r}")
-        if word.number <= self._latest:
+            return Answer(f"a notice that is not valid: {error}")
+        if notice is None:
+            return Answer(f"a message that is not valid: {data[:200]!r}")
+        if notice.number <= self._latest:
             return Answer(f"notice {self._latest} was given before", encode_told(self._latest))
-        problem = self._write(word)
-        self._signal(word)
+        problem = self._write(notice)
+        self._signal(notice)
         if problem:
-            return Answer(f"notice {word.number} cannot be given: {problem}")
-        self._latest = word.number
-        return Answer(_words(word), encode_told(word.number))
+            return Answer(f"notice {notice.number} cannot be given: {problem}")
+        self._latest = notice.number
+        return Answer(_words(notice), encode_told(notice.number))
 
-    def _write(self, word: Word) -> str:
-        """Put the file there; why that cannot be, "": it is there."""
-        text = json.dumps(body_of(word, self._now()), indent=1) + "\n"
+    def _write(self, notice: Word) -> str:
+        """Write the notice's file; return the error, "" if it is written."""
+        text = json.dumps(body_of(notice, self._now()), indent=1) + "\n"
         try:
             with Sandbox(self._sandbox) as place, place.enter(*self._below) as own:
                 own.put(NOTICE, text.encode())
-        except OSError as error:  # a full disk, or the task has a directory in its place
+        except OSError as error:  # for example a full disk, or a directory that the task has put in its place
             return str(error)
         return ""
 
-    def _signal(self, word: Word) -> None:
-        if word.signal and word.number > self._signalled:
-            self._signalled = word.number
-            self._send(signal.Signals[word.signal].value)
+    def _signal(self, notice: Word) -> None:
+        if notice.signal and notice.number > self._signalled:
+            self._signalled = notice.number
+            self._send(signal.Signals[notice.signal].value)
 
 
 def body_of(word: Word, now: float) -> dict[str, object]:
-    """The file's JSON. Times are of this host's clock, which is the task's."""
+    """Return the content of the notice's file. Times are of this host's clock, which the task shares."""
     return {
         "number": word.number,
         "reason": word.reason,
@@ -90,9 +92,9 @@ def body_of(word: Word, now: float) -> dict[str, object]:
     }
 
 
-def _words(word: Word) -> str:
-    if word.warning:
-        return f"warned of its end in {word.left_s:.1f} s: {word.why}"
-    if word.recalled:
-        return f"told to go on: notice {word.number} calls off what was said before"
-    return f"told of its end in {word.left_s:.1f} s: {word.why}"
+def _words(notice: Word) -> str:
+    if notice.warning:
+        return f"the task was warned of its end in {notice.left_s:.1f} s: {notice.why}"
+    if notice.recalled:
+        return f"the task may go on: notice {notice.number} cancels the one before"
+    return f"the task was notified of its end in {notice.left_s:.1f} s: {notice.why}"

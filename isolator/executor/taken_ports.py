@@ -1,9 +1,10 @@
-"""Sockets at ports of a task that would keep it from binding them: looked for before its start, ended or reported.
+"""Sockets at a task's ports that would keep it from binding them: found before its start, and ended or
+reported.
 
-A task may pass a socket on to another task (SCM_RIGHTS), and the socket then holds its port after the end of the first
-task. Destroying such a socket (SOCK_DESTROY) does not release a port that was bound by its number, and its holder can
-listen again (net/ipv4/tcp.c, `tcp_abort`). Therefore the processes of tasks that hold it are killed; no other process
-is.
+A task may pass a socket on to another task (SCM_RIGHTS), and the socket then holds its port after the end of
+the first task. Destroying such a socket (SOCK_DESTROY) does not release a port that was bound by its number,
+and its holder can listen again (net/ipv4/tcp.c, `tcp_abort`). Therefore the processes of tasks that hold it
+are killed; no other process is.
 """
 
 import contextlib
@@ -57,13 +58,13 @@ def vacate(ports: Collection[int], own: Mapping[str, str], ledger: Ledger, conta
     deadline, before, address = time.monotonic() + END_S, frozenset[Taken](), _address_of(own)
     while taken := _taken(ports, address):
         tasks = processes_of_others(ledger, container)
-        holders = _holders({_inode_of(each) for each in taken}, tasks, deadline)
-        ended = [_end(each, _of_tasks(each, holders), deadline) for each in taken]
+        holders = _holders({_inode_of(item) for item in taken}, tasks, deadline)
+        ended = [_end(item, _of_tasks(item, holders), deadline) for item in taken]
         # Two looks in a row must find the same: a probe of another executor holds a port for some microseconds.
         if time.monotonic() > deadline or (not any(ended) and not before.isdisjoint(taken)):
-            first = min(taken, key=lambda each: each.port)
-            who = _words(holders.get(_inode_of(first), ())) or _unseen(_queuing(tasks, deadline))
-            raise NotStarted(_problem(first, who), Outcome(infrastructure=True))
+            first = min(taken, key=lambda item: item.port)
+            holder_text = _words(holders.get(_inode_of(first), ())) or _unseen(_queuing(tasks, deadline))
+            raise NotStarted(_problem(first, holder_text), Outcome(infrastructure=True))
         before = frozenset(taken)
 
 
@@ -77,7 +78,7 @@ def _address_of(own: Mapping[str, str]) -> str:
 
 
 def _taken(ports: Iterable[int], address: str) -> list[Taken]:
-    """Return the sockets that keep ports from being bound, but those of living tasks.
+    """Return the sockets that keep ports from being bound, except those of living tasks.
 
     Another agent of this machine may give the same port to its tasks, which listen at different addresses.
 
@@ -91,20 +92,20 @@ def _taken(ports: Iterable[int], address: str) -> list[Taken]:
         try:
             sockets = sockets_at(port)
         except OSError as error:
-            log(f"what holds port {port} cannot be seen, and the task starts all the same: {error}")
+            log(f"sockets at port {port} cannot be listed (the task starts all the same): {error}")
             continue
         if not sockets:
             taken.append(Taken(port, None))
-        for each in sockets:
-            if not each.inode:
+        for socket in sockets:
+            if not socket.inode:
                 continue  # no process has it: the kernel removes it soon
-            if address and each.address not in ("", address):
+            if address and socket.address not in ("", address):
                 continue  # the task can listen beside it
             if paths is None:
                 paths = _cgroups()
-            path = paths.get(each.cgroup or 0)
+            path = paths.get(socket.cgroup or 0)
             if path is None or cgroups.OWN_ROOT not in path.parts:
-                taken.append(Taken(port, each, bool(paths) and each.cgroup is not None and path is None))
+                taken.append(Taken(port, socket, bool(paths) and socket.cgroup is not None and path is None))
     return taken
 
 
@@ -126,7 +127,7 @@ def _of_tasks(taken: Taken, holders: Mapping[int, Collection[Holder]]) -> list[H
     """Return the processes to kill for a socket: those of other tasks, if the socket outlived its own task."""
     if not taken.outlived:
         return []
-    return [each for each in holders.get(_inode_of(taken), ()) if each.holding is not None]
+    return [holder for holder in holders.get(_inode_of(taken), ()) if holder.holding is not None]
 
 
 def _holders(
@@ -178,18 +179,23 @@ def _end(taken: Taken, holders: Collection[Holder], deadline: float) -> bool:
 
 
 def _words(holders: Collection[Holder]) -> str:
+    """Return the holders in words."""
     return ", ".join(map(str, holders))
 
 
 def _unseen(queuing: Collection[Holder]) -> str:
-    """Return in words that no process shows the socket, and which ones may have it in a queue."""
+    """Return in words that no process shows the socket, and which processes may have it in a queue."""
     return "no process that can be seen" + (
         f" (it may wait in the queue of a Unix socket of {_words(queuing)})" if queuing else ""
     )
 
 
 def _problem(taken: Taken, who: str) -> str:
-    """Return why a port is taken, and the remedy. `who`: the holders of the socket in words."""
+    """Return why a port is taken, and the remedy.
+
+    Args:
+        who: Holders of the socket in words.
+    """
     if taken.socket is None:
         return (
             f"port {taken.port} of this host, which Mesos gave to the task, is bound by a socket that the kernel does "

@@ -1,7 +1,7 @@
-"""When a task wrote what: notes of how large its streams were when, for whom reads them later.
+"""Times of a task's output: notes of how long its streams were at which time, for readers of its logs.
 
-A task writes to its files itself, and nothing stands between. So what is known is their size at each look, some times
-a second, of which one a second at most is noted.
+A task writes to its files itself, with no process between. So only the sizes at each look are known, some
+times a second, of which at most one a second is noted.
 """
 
 import os
@@ -16,21 +16,29 @@ NOTE_S: Final = 1.0
 
 
 class LogTimes:
-    """The file of the notes."""
+    """File of the notes, started empty in place of an older one.
+
+    Args:
+        sandbox: Sandbox of the task.
+        clock: Clock in seconds since the epoch.
+
+    Raises:
+        OSError: It cannot be written.
+    """
 
     def __init__(self, sandbox: Sandbox, clock: Callable[[], float] = time.time) -> None:
-        """Begin the file anew, in place of what has its name. `clock`: seconds since the epoch.
-
-        Raises:
-            OSError: It cannot be written.
-        """
         self._sandbox, self._clock = sandbox, clock
         self._text, self._noted = bytearray(), dict[str, tuple[int, float]]()
         sandbox.put(TIMES, b"")
         self._fd = sandbox.append(TIMES)
 
     def note(self, stream: str, size: int, *, last: bool = False) -> None:
-        """Note how large a stream is, if it has grown; `last`: however lately that was done.
+        """Note the size of a stream if it has grown.
+
+        Args:
+            stream: Name of the stream.
+            size: Size in bytes.
+            last: Whether to note it even if the last note was less than `NOTE_S` ago.
 
         Raises:
             OSError: The disk is full.
@@ -50,5 +58,5 @@ class LogTimes:
         self._text += line
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._fd)

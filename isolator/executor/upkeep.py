@@ -1,8 +1,9 @@
-"""A running task's output and disk, looked after: logs keep within their limit and under their names, and a sandbox
-that is larger than what was asked for ends its task.
+"""Limits on a running task's logs and disk: logs are cut at their limit and keep their names, and a sandbox
+that exceeds its size ends the task.
 
-A log is cut in place: its oldest part becomes a hole (fallocate(2)), and its first block says so. So it takes no
-process between the task and its file, an offset stays what it is, and it is the same however the task runs.
+A log is cut in place: its oldest part becomes a hole (fallocate(2)), as its first block says. So no process
+is needed between the task and its file, offsets stay valid, and it works in the same way however the task
+runs.
 """
 
 import contextlib
@@ -19,49 +20,50 @@ from isolator.host.sandbox import STREAMS, Sandbox
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head, is_mark
 
-if TYPE_CHECKING:  # it costs each executor what only one whose disk is measured need pay
+if TYPE_CHECKING:  # deferred: only tasks whose disk is measured need them
     import subprocess
 
     from mesos_gpu.model.jobs.mount import Mount
 
-LIMIT: Final = "MESOS_GPU_LOG_LIMIT"  # of this host, in MiB; it comes before the scheduler's
+LIMIT: Final = "MESOS_GPU_LOG_LIMIT"  # limit of this host in MiB, which precedes the scheduler's
 #: Seconds between two looks while the task writes to its logs. While it writes nothing, the interval grows to
 #: MAX_LOOK_S: a look takes up to 1 ms of CPU time, and a host may have a thousand tasks.
 LOOK_S: Final = 0.2
 MAX_LOOK_S: Final = 1.0
 _GROWTH: Final = 1.25
-DISK_S: Final = 15.0  # as --container_disk_watch_interval of Mesos' disk/du, by default
+DISK_S: Final = 15.0  # default of --container_disk_watch_interval for Mesos' disk/du
 FIRST_DISK_S: Final = 2.0
-_REST: Final = 10  # times what a look at the disk took, until the next
+# pause until the next measurement of the disk, in multiples of the time that the last one took
+_REST: Final = 10
 _MIB: Final = 1 << 20
-_MAX_MARK: Final = 4200  # bytes: the line has one path
-_LINE: Final = 1 << 16  # how far the beginning of a line is looked for
+_MAX_MARK: Final = 4200  # bytes; the line contains one path
+_LINE: Final = 1 << 16  # bytes in which the beginning of a line is searched
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def limit_of(env: Mapping[str, str], asked_mib: int) -> int:
-    """MiB that each of a task's streams may keep; 0: all.
+    """Return the MiB that each of a task's streams may keep; 0 for no limit.
 
     Args:
-        env: The executor's environment.
-        asked_mib: What the scheduler says.
+        env: Environment of the executor.
+        asked_mib: Limit that the scheduler gives.
 
     Raises:
-        BadConfiguration: This host's setting is no number.
+        BadConfiguration: This host's setting is not a number.
     """
     text = env.get(LIMIT, "")
     if not text:
         return asked_mib
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise BadConfiguration(
-            f"{LIMIT} is {text!r}", remedy="set it to a number of MiB on this agent; 0: no limit"
+            f"{LIMIT} is {text!r}", remedy="set it to a number of MiB on this agent, or 0 for no limit"
         )
     return int(text)
 
 
 def drop_mark(fd: int) -> None:
-    """Empty a task's stderr that has nothing but the line of Mesos' containerizer, as of `is_mark`.
+    """Empty a task's stderr if it contains nothing but the line of Mesos' containerizer (`is_mark`).
 
     Args:
         fd: Descriptor of the stream, before the task has started.
@@ -84,7 +86,7 @@ def volumes_of(own: Mapping[str, str], mounts: "Sequence[Mount]") -> list[tuple[
     Raises:
         BadConfiguration: The root of this host cannot be used.
     """
-    if not any(each.volume_mib for each in mounts):
+    if not any(mount.volume_mib for mount in mounts):
         return []
     from isolator.persistent.root import PersistentRoot
 
@@ -93,38 +95,46 @@ def volumes_of(own: Mapping[str, str], mounts: "Sequence[Mount]") -> list[tuple[
         return []  # the run of the task refuses the volumes
     with root:
         return [
-            (each.target, root.path_of(each.source), each.volume_mib) for each in mounts if each.volume_mib
+            (mount.target, root.path_of(mount.source), mount.volume_mib)
+            for mount in mounts
+            if mount.volume_mib
         ]
 
 
 class Log:
-    """A stream's file, held open."""
+    """File of a task's stream, held open.
+
+    Args:
+        sandbox: Sandbox of the task.
+        name: Name of the file.
+        limit_mib: MiB that the file may keep; 0 for no limit.
+        linked: Whether the file may have several names, see `Sandbox.hold`.
+
+    Raises:
+        OSError: The file does not exist, or is not a regular file.
+    """
 
     def __init__(self, sandbox: Sandbox, name: str, limit_mib: int, *, linked: bool = False) -> None:
-        """Nothing is cut yet. `linked`: as of `Sandbox.hold`.
-
-        Raises:
-            OSError: It is not there, or no file.
-        """
         self.name, self._sandbox, self._limit_mib = name, sandbox, limit_mib
         self._fd = sandbox.hold(name, linked=linked)
-        self._begin = 0  # of what is left
+        self._begin = 0  # offset of the part that is left
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         os.close(self._fd)
 
     def is_open_as(self, fd: int) -> bool:
-        """Whether that is this file."""
+        """Return whether a descriptor of this process is this file."""
         return os.path.samestat(os.fstat(fd), os.fstat(self._fd))
 
     @property
     def size(self) -> int:
-        """Bytes from its beginning to its end, with those that were cut off."""
+        """Length in bytes, with the parts that were cut off."""
         return os.fstat(self._fd).st_size
 
     def look(self) -> str:
-        """Put its name back if something else has it, and cut it if it is too long; what had to be done, for a log.
+        """Cut the file if it is too long, and restore its name if another file has it; return what was
+        restored, for the log.
 
         Raises:
             OSError: The kernel refuses.
@@ -134,12 +144,13 @@ class Log:
             return ""
         if not os.fstat(self._fd).st_nlink:
             gone, self._fd = self._fd, self._sandbox.hold(self.name)
-            os.close(gone)  # not before: if the new one cannot be had, the number must be no other file's
-        return f"something else was in place of {self.name}: put back"
+            # closed last: if the new one cannot be opened, the number must not become another file's
+            os.close(gone)
+        return f"{self.name} was replaced by another file: restored"
 
     def _cut(self) -> None:
         status = os.fstat(self._fd)
-        if status.st_size < self._begin:  # its task has truncated it
+        if status.st_size < self._begin:  # the task has truncated it
             self._begin = 0
         used = min(status.st_size - self._begin, status.st_blocks * 512)
         keeps = self._limit_mib * _MIB
@@ -150,12 +161,14 @@ class Log:
         _punch(self._fd, HEAD_BYTES, self._begin - HEAD_BYTES)
 
     def _line_at(self, offset: int) -> int:
-        """Where the next line begins, if it does soon."""
+        """Return the offset of the next line, or this one if no line begins soon."""
         return offset + os.pread(self._fd, _LINE, offset).find(b"\n") + 1
 
 
 def _punch(fd: int, offset: int, length: int) -> None:
-    """Give blocks back; what is read there is zero (fallocate(2)). A file system that cannot do it loses all."""
+    """Free blocks of a file, which then read as zeros (fallocate(2)); without support by the file system free
+    all of it.
+    """
     if length <= 0:
         return
     arguments = (ctypes.c_int(_PUNCH_HOLE | _KEEP_SIZE), ctypes.c_int64(offset), ctypes.c_int64(length))
@@ -168,7 +181,23 @@ def _punch(fd: int, offset: int, length: int) -> None:
 
 
 class Upkeep:
-    """The upkeep of a task, on a thread of its own. What goes wrong in it ends no task, but is told."""
+    """Upkeep of a task's logs and disk in a thread of its own; errors are logged and do not end the task.
+
+    Args:
+        sandbox: Sandbox directory of the task.
+        limit_mib: MiB that each stream may keep; 0 for no limit.
+        disk_mib: MiB that the sandbox may hold; 0 for no limit.
+        volumes: Persistent volumes: path in the sandbox, path on the host, and MiB that each may hold.
+        streams: Descriptors of the files that stdout and stderr must be. Files that a logger writes and
+            rotates are left alone. They are opened at once, so make this before the task can replace them.
+            None for a file that exists, and is linked, when the task has started.
+        say: Function that logs a line.
+        end: Function that is called once, with the reason why the task must end.
+        more: Function for further checks, called some times a second.
+
+    Raises:
+        OSError: The directory does not exist.
+    """
 
     def __init__(
         self,
@@ -182,35 +211,19 @@ class Upkeep:
         end: Callable[[str], None],
         more: Callable[[], None],
     ) -> None:
-        """Nothing is done yet.
-
-        Args:
-            sandbox: The task's directory.
-            limit_mib: What each stream may keep; 0: all.
-            disk_mib: What the sandbox may hold; 0: all that there is.
-            volumes: Persistent volumes: path in the sandbox, path on the host, and MiB that each may hold.
-            streams: Of stdout and stderr the number of this process' file that it must be; of a logger that writes
-                and rotates files of its own this keeps its hands off. Such files are held from now on, so make this
-                before the task can replace them. None: a file that is there, and linked, when the task has started.
-            say: Takes a line for the executor's log.
-            end: Is told, once, why the task must end.
-            more: What else is to be looked at, some times a second.
-
-        Raises:
-            OSError: There is no such directory.
-        """
         self._sandbox = Sandbox(sandbox)
         self._disk_mib, self._say, self._end, self._more = disk_mib, say, end, more
         self._volumes = volumes
         self._limit_mib, self._streams = limit_mib, dict(zip(STREAMS, streams, strict=True))
         self._logs = [*self._held()]
-        self._times: LogTimes | None = None  # since the start
+        self._times: LogTimes | None = None  # set at the start
         self._stop, self._told = threading.Event(), ""
         self._lock = threading.Lock()
         self._measure: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def _held(self) -> Iterator[Log]:
+        """Yield the logs whose files are open as the expected descriptors."""
         for name, fd in self._streams.items():
             with contextlib.suppress(OSError):
                 if fd is not None:
@@ -221,32 +234,35 @@ class Upkeep:
                         log.close()
 
     def _linked(self) -> Iterator[Log]:
+        """Yield the logs that are found by name once the task has started."""
         for name, fd in self._streams.items():
             with contextlib.suppress(OSError):
                 if fd is None:
                     yield Log(self._sandbox, name, self._limit_mib, linked=True)
 
     def _timed(self) -> LogTimes | None:
-        """What notes when they were written; None: it cannot be noted."""
+        """Return the notes of the times of output; None if they cannot be written."""
         try:
             return LogTimes(self._sandbox)
         except OSError as error:
-            self._say(f"when the logs are written is not noted: {error}")
+            self._say(f"the times of log lines cannot be recorded: {error}")
             return None
 
     def start(self) -> None:
-        """Begin, once; the task has started."""
+        """Start the thread; to be called once, after the start of the task."""
         self._logs += self._linked()
         self._times = self._timed() if self._logs else None
         self._thread.start()
 
     def stop(self) -> None:
-        """Look at the logs once more, when nothing of the task runs any more, and end."""
+        """End the thread, and look at the logs once more; to be called when no process of the task runs any
+        more.
+        """
         with self._lock:
             self._stop.set()
             if self._measure is not None:
                 self._measure.kill()
-        if self._thread.ident is not None:  # else the task never started
+        if self._thread.ident is not None:  # not if the task never started
             self._thread.join()
         self._look(last=True)
         for log in self._logs:
@@ -272,21 +288,22 @@ class Upkeep:
         written = 0
         for log in self._logs:
             try:
-                told = log.look()
+                message = log.look()
                 written += (size := log.size)
                 if self._times is not None:
                     self._times.note(log.name, size, last=last)
             except OSError as error:
-                told = f"{log.name} cannot be looked after: {error}"
-            if told and told != self._told:
-                self._told = told
-                self._say(told)
+                message = f"{log.name} cannot be limited or restored: {error}"
+            if message and message != self._told:
+                self._told = message
+                self._say(message)
         return written
 
     def _weigh(self) -> None:
+        """Measure the sandbox and the volumes; end the task if one exceeds its size."""
         if self._disk_mib and (used_mib := self._excess_mib(self._sandbox.path, self._disk_mib)):
-            asked = f"{self._disk_mib} MiB asked, {used_mib} used in its sandbox; ask for more with --disk"
-            self._end(f"out of disk: {asked}")
+            detail = f"{self._disk_mib} MiB asked, {used_mib} used in its sandbox; ask for more with --disk"
+            self._end(f"out of disk: {detail}")
             return
         for name, path, size_mib in self._volumes:
             if used_mib := self._excess_mib(path, size_mib):
@@ -297,13 +314,14 @@ class Upkeep:
                 return
 
     def _excess_mib(self, path: str, most_mib: int) -> int:
-        """Return the size of a directory if that is more than it may hold, MiB; 0 if it is not, or is not known."""
+        """Return the MiB of a directory if it exceeds its limit; 0 if not, or if the size is unknown."""
         used = self._kib(path)
         return 0 if used is None or used <= most_mib << 10 else -(-used // 1024)
 
     def _kib(self, path: str) -> int | None:
-        """The size of a directory by du(1), KiB, which nothing leads astray; None: it did not say, as when it was
-        ended."""
+        """Return the size of a directory in KiB by du(1), which follows no links; None if du did not answer,
+        as when killed.
+        """
         import subprocess
 
         with self._lock:

@@ -32,8 +32,8 @@ def failure(error: Exception) -> Verdict:
     """Return the verdict on a task whose start or run raised an error; log unexpected errors with their traceback."""
     if isinstance(error, NotStarted):
         return Verdict("TASK_FAILED", str(error), error.outcome)
-    if isinstance(error, MesosGpuError | OSError):  # a fault of this host: the task may run on another one
-        text = f"the host cannot run it: {error}"
+    if isinstance(error, MesosGpuError | OSError):  # a fault of this host: the task may run elsewhere
+        text = f"the host cannot run the task: {error}"
     else:
         import traceback
 

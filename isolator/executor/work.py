@@ -1,7 +1,7 @@
-"""The steps of the one task's life that may take long: its claim and enclosure, its start, its end, its undo.
+"""Slow steps in the life of the executor's task: claim and enclosure, fetch, start, end, undo.
 
-When a step comes is the table's matter (`isolator.executor.life`). Each is called on a thread of its own and posts what
-came of it. `prepare`, `fetch`, `start` with `watch`, and `undo` follow one upon the other.
+The table (`isolator.executor.life`) decides when a step comes. Each runs on a thread of its own and posts its
+result as an event. `prepare`, `fetch`, `start` with `watch`, and `undo` follow one upon the other.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.wire.mesos import assignment as wire
 
-if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
+if TYPE_CHECKING:  # deferred: few tasks need these modules, and each import slows the start
     from isolator.confinement.listeners import Listeners
     from isolator.executor.checks import Checker
     from isolator.executor.listening import Watch as PortWatch
@@ -56,13 +56,19 @@ if TYPE_CHECKING:  # their modules cost each executor what only one with health 
     from mesos_gpu.model.jobs.healthcheck import HealthCheck
     from mesos_gpu.policy.apps.healthcheck import TaskHealth
 
-SESSIONS: Final = 16  # commands of others beside a task's own, at once
-DEAD_S: Final = 10.0  # what is left of a dead executor's task has so long to die
+SESSIONS: Final = 16  # most sessions (exec, attach) at once beside the task's own command
+DEAD_S: Final = 10.0  # time limit for killing the remains of a dead executor's task
 
 
 class Prepared(NamedTuple):
-    """What `Work.prepare` has found out. `checks`: of its health, and that which is only shown. `denied`: ports that
-    these do not go to, on whichever address. `fetch`: None if there is nothing to fetch."""
+    """Result of `Work.prepare`.
+
+    Attributes:
+        checks: Health checks, and the check whose result is only shown.
+        denied: Ports that checks must not reach, at any address.
+        log_limit_mib: MiB that each log may keep; 0 for no limit.
+        fetch: Download of files; None if there are none.
+    """
 
     launch: Launch
     run: Run
@@ -73,7 +79,16 @@ class Prepared(NamedTuple):
 
 
 class Work:
-    """A task of an executor."""
+    """Steps of the one task of an executor.
+
+    Args:
+        task: TaskInfo of Mesos.
+        env: Environment of the executor.
+        ledger: The ledger of this host.
+        launcher: Process that becomes the task, or fetches for it.
+        connection: Connection to the agent, which runs images.
+        post: Function that gets the events of a step, on any thread.
+    """
 
     def __init__(
         self,
@@ -85,47 +100,39 @@ class Work:
         connection: Connection,
         post: Callable[[Event], None],
     ) -> None:
-        """Nothing is done yet.
-
-        Args:
-            task: The TaskInfo.
-            env: The executor's environment.
-            ledger: Of this host.
-            launcher: The process that becomes the task, or fetches for it.
-            connection: To the agent, which runs images.
-            post: Takes what came of a step; on any thread.
-        """
         self._task_id, self._data, self._task = str(task["task_id"]["value"]), task.get("data", ""), task
         self._env = {name: value for name, value in env.items() if name != "MESOS_GPU_POOL_UID"}
         self._owner, self._container = Owner.of(os.getpid()), container_of(env)
         self._ledger, self._launcher, self._connection, self._post = ledger, launcher, connection, post
         self._run: Run | None = None
         self._enforcing: Enforcing | None = None  # of a share
-        self._claimed: tuple[Trace, ...] | None = None  # to be undone before the release; None: no claim
-        # Whether the claim is released, except for the trace of the sandbox; and whether with that.
+        # traces to undo before the release; None without a claim
+        self._claimed: tuple[Trace, ...] | None = None
+        # Whether the claim is released except for the trace of the sandbox; and whether it is released with
+        # that.
         self._is_released = self._is_dropped = False
         self._prepared: Prepared | None = None
-        self._share_turn = threading.Lock()  # a resize, or the release
+        self._share_turn = threading.Lock()  # held during a resize or the release of the share
         self._upkeep: Upkeep | None = None
-        self._notices: Notices | None = None  # since the first
+        self._notices: Notices | None = None  # set at the first notice
         self._notices_turn = threading.Lock()
         self._checkpoints: Checkpoints | None = None
         self._sessions = threading.BoundedSemaphore(SESSIONS)
-        self._listens: tuple[int, ...] = ()  # ports of the host to watch
-        self._ports: PortWatch | None = None  # the watch of these ports while the task runs
-        self._mps: MpsWatch | None = None  # of a share whose compute MPS limits
+        self._listens: tuple[int, ...] = ()  # ports of the host to watch for listeners
+        self._ports: PortWatch | None = None  # watch of these ports while the task runs
+        self._mps: MpsWatch | None = None  # set for shares whose compute is limited by MPS
 
     # --- until it can be started
 
     def prepare(self) -> None:
         """Claim what the task is granted, and set up its enclosure.
 
-        Posts CLAIMED if more than a process is to be made, unless it is of a gang; then SET_UP if files are to be
-        fetched, else READY or IN_PLACE.
+        Posts CLAIMED if more than a process is to be made, unless the task is of a gang; then SET_UP if files
+        are to be fetched, else READY or IN_PLACE.
 
         Raises:
-            NotStarted: It cannot run here, or nowhere.
-            MesosGpuError, OSError: This host is not fit for it.
+            NotStarted: The task cannot run on this host, or on any.
+            MesosGpuError, OSError: This host is not fit for the task.
         """
         plan, checks = _decoded(self._data)
         self._listens = plan.listens
@@ -147,7 +154,8 @@ class Work:
             self._env,
             denied=denied,
             grant=grant,
-            share=None if _makes_instance(plan) else plan.share,  # its nodes are known when it is there
+            # the device nodes of an instance are known once it exists
+            share=None if _makes_instance(plan) else plan.share,
             amounts=Amounts(plan.mem_mib, plan.cpus, plan.cpu_limit or 0.0),
         )
         plan = settle(plan, enclosure)
@@ -160,10 +168,11 @@ class Work:
         self._run, self._enforcing = run, self._enforcing_of(plan, inventory)
         volume, log_limit_mib = self._volume(plan, inventory), limit_of(self._env, plan.log_limit_mib)
         given = None
-        # Undone last first: the sandbox is sealed though another task may keep its image from being removed.
+        # Undone in reverse order: the sandbox is sealed even if another task keeps its image from being
+        # removed.
         others = (*run.traces(), *sealing_of(self._env), *driver_volume.lease(volume))
         with self._claim(plan, enclosure.traces(), others):
-            if volume is not None and not volume.exists():  # it was removed before it was leased
+            if volume is not None and not volume.exists():  # removed before the lease was written
                 raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
             if not plan.hosts and (plan.image or plan.fetch or plan.upload or self._enforcing is not None):
                 self._post(Event(Kind.CLAIMED))
@@ -189,12 +198,15 @@ class Work:
         return read_inventory(self._ledger.directory, shares=plan.share is not None)
 
     def _volume(self, plan: Assignment, inventory: Inventory) -> Path | None:
+        """Return the build of the driver volume for the task; for an image, wait for it."""
         if self._enforcing is not None and (build := self._enforcing.volume()) is not None:
             return build
         return (driver_volume.awaited if plan.image else driver_volume.for_tasks)(self._env, inventory)
 
     def _with_instance(self, plan: Assignment, enclosure: Enclosure, inventory: Inventory) -> Enclosure:
-        """The enclosure with the nodes of the MIG instance that is made for the task now, if one is."""
+        """Make the MIG instance of the share, if one is to be made; return the enclosure with its device
+        nodes.
+        """
         if self._enforcing is None or not _makes_instance(plan):
             return enclosure
         from isolator.shares.driver.instances import with_instance
@@ -211,10 +223,11 @@ class Work:
         return Fetch(launch.plan, self._task_id, self._launcher, launch.enclosure, self._env)
 
     def fetch(self) -> None:
-        """Into the sandbox; of an image that the agent runs into that one's, which is below. Posts READY or IN_PLACE.
+        """Fetch files into the sandbox, for an image run by the agent into the image's own below. Posts READY
+        or IN_PLACE.
 
         Raises:
-            NotStarted, MesosGpuError, OSError: As `Fetch.run`.
+            NotStarted, MesosGpuError, OSError: As for `Fetch.run`.
         """
         plan, fetch = self._ready.launch.plan, self._ready.fetch
         assert fetch is not None
@@ -222,11 +235,12 @@ class Work:
         self._make_ready(plan)
 
     def abort_fetch(self) -> None:
-        """Let `fetch` come to an end soon."""
+        """Cut `fetch` short."""
         if self._ready.fetch is not None:
             self._ready.fetch.abort()
 
     def _make_ready(self, plan: Assignment) -> None:
+        """Report that the task can start, or that it waits for its gang."""
         if plan.image is not None and plan.container_engine != "own":
             self._launcher.dismiss()
         timeout_s = None if plan.timeout_s is None else float(plan.timeout_s)
@@ -243,8 +257,17 @@ class Work:
     def _claim(
         self, plan: Assignment, made: tuple[Trace, ...], others: tuple[Trace, ...]
     ) -> contextlib.ExitStack:
-        """Write the claim with all that the task will leave behind: what is `made` is undone here, last first; others
-        are undone by the run. Of a share the cards are this task's to change until what is returned is left."""
+        """Write the claim with all traces of the task.
+
+        With a share, the turn of the cards is held until the returned context is left.
+
+        Args:
+            made: Traces that this object undoes, last first.
+            others: Traces that the run undoes.
+
+        Raises:
+            NotStarted: The claim is refused.
+        """
         share = None
         if self._enforcing is not None:
             made, share = (*made, *self._enforcing.traces()), self._enforcing.claim()
@@ -265,7 +288,7 @@ class Work:
                     **pooled,
                 )
                 if isinstance(answer, NoneFree):
-                    why = "every uid of MESOS_GPU_USER_POOL on this host is another's"
+                    why = "all uids of MESOS_GPU_USER_POOL on this host are in use"
                     raise NotStarted(why, Outcome(infrastructure=True))
                 if isinstance(answer, Claimed):
                     self._claimed = made
@@ -275,30 +298,34 @@ class Work:
                     return turn.pop_all()
             self._end_dead(plan, answer)
         refused = Outcome(infrastructure=True, refused_gpus=plan.gpus)
-        raise NotStarted("dead claims would not go away", refused)
+        raise NotStarted("claims of dead tasks could not be removed", refused)
 
     def _leave(self, trace: Trace) -> None:
         self._ledger.leave(self._task_id, self._owner, trace)
         self._claimed = (trace, *(self._claimed or ()))
 
     def _end_dead(self, plan: Assignment, answer: Refused | Stale) -> None:
-        """End what dead executors have left, so that the claim can be tried again.
+        """End tasks of dead executors that are in the way, so that the claim can be tried again.
 
         Raises:
-            NotStarted: A living one holds a GPU, or what a dead one has left would not die.
+            NotStarted: A living task holds a GPU, or processes of a dead one cannot be killed.
         """
         holdings = answer.held if isinstance(answer, Refused) else answer.dead
         held = {gpu for holding in holdings for gpu in holding.gpus} or set(plan.gpus)
         refused = Outcome(infrastructure=True, refused_gpus=tuple(gpu for gpu in plan.gpus if gpu in held))
         if isinstance(answer, Refused):
-            who = ", ".join(f"{gpu} by {h.task}" for h in answer.held for gpu in h.gpus if gpu in plan.gpus)
-            raise NotStarted(f"claimed already: {answer.why or who}", refused)
+            holder_text = ", ".join(
+                f"{gpu} by {h.task}" for h in answer.held for gpu in h.gpus if gpu in plan.gpus
+            )
+            raise NotStarted(f"claimed already: {answer.why or holder_text}", refused)
         from isolator.node.reaper import end
 
         for holding in answer.dead:
-            log(f"ending what is left of {holding.task}, whose executor died")
+            log(f"ending the remains of {holding.task}, whose executor died")
             if left := end(self._ledger, holding, timeout_s=DEAD_S):
-                raise NotStarted(f"processes {left} of the dead task {holding.task} would not die", refused)
+                raise NotStarted(
+                    f"processes {left} of the dead task {holding.task} could not be killed", refused
+                )
         if answer.cards:
             from isolator.shares import card
 
@@ -312,7 +339,9 @@ class Work:
         return enforcing_of(plan, self._task_id, self._container, self._ledger, inventory, self._env)
 
     def _pooled(self, plan: Assignment) -> dict[str, Any]:
-        """What the ledger is asked for the sake of a uid; nothing: its user is one that somebody names."""
+        """Return the arguments of a claim that needs a uid of the pool; none if the job or an operator names
+        the user.
+        """
         is_named = plan.user is not None and not plan.user_is_default
         if os.geteuid() != 0 or is_named or not self._env.get("MESOS_GPU_USER_POOL"):
             return {}
@@ -323,16 +352,17 @@ class Work:
     # --- while it runs
 
     def start(self) -> None:
-        """Start the command, and look after its output and disk. Posts STARTED.
+        """Start the command, and the upkeep of its output and disk. Posts STARTED.
 
         Raises:
-            NotStarted, MesosGpuError, OSError: As `Run.start`.
+            NotStarted, MesosGpuError, OSError: As for `Run.start`.
         """
         launch, run = self._ready.launch, self._ready.run
         if launch.plan.share is not None:
             say_of_share(launch, run)
         self._checkpoints = Checkpoints(launch.sandbox, below_sandbox(launch.plan), log)
-        self._upkeep = self._upkeep_of(launch, run)  # before the task can replace the files of its output
+        # made before the task can replace the files of its output
+        self._upkeep = self._upkeep_of(launch, run)
         run.start(self._with_secrets(launch))
         self._upkeep.start()
         self._watch_mps(run, float(launch.plan.kill_grace_s))
@@ -359,7 +389,7 @@ class Work:
             raise NotStarted(why, Outcome(infrastructure=True)) from error
 
     def _with_secrets(self, launch: Launch) -> Launch:
-        """The launch as its run alone gets it: nothing else here has the secrets, and nothing has them later."""
+        """Return the launch with the opened secrets, for its run only: this object never keeps them."""
         if not (launch.plan.secrets or launch.plan.image_secret):
             return launch
         from isolator.secrets.delivery import opened
@@ -367,6 +397,7 @@ class Work:
         return replace(launch, secrets=opened(launch.plan, launch.task, self._env, self._ledger.directory))
 
     def _watch_mps(self, run: Run, grace_s: float) -> None:
+        """Start the watch of the MPS daemon, if the share uses one."""
         if self._enforcing is None or not self._enforcing.tenancy.share.method.has_domain:
             return
         if self._enforcing.tenancy.simulated:
@@ -381,11 +412,11 @@ class Work:
         watch.start()
 
     def abort_start(self) -> None:
-        """Let `start` come to an end soon."""
+        """Cut `start` short."""
         self._ready.run.abort()
 
     def watch(self) -> None:
-        """Watch until the command has ended. Posts CHECKS_READY if it has checks, and ENDED.
+        """Wait until the command has ended. Posts CHECKS_READY if it has checks, and ENDED.
 
         Raises:
             MesosGpuError, OSError: The checks cannot be made.
@@ -401,7 +432,7 @@ class Work:
         try:
             ended = self._explained(run.wait())
         except (MesosGpuError, OSError) as error:
-            ended = Ended(why=f"its end could not be seen: {error}", infrastructure=True)
+            ended = Ended(why=f"the end of the task could not be observed: {error}", infrastructure=True)
         self._look_for_checkpoint(last=True)
         self._post(Event(Kind.ENDED, verdict=verdict_of(ended)))
 
@@ -411,16 +442,22 @@ class Work:
         return listeners_of(pid, self._env, self._ready.launch.plan.bindings)
 
     def _hear(self, health: "TaskHealth") -> None:
-        """Each failure that counts is told: who gets it can count them, as with Mesos' own executors."""
+        """Report the health, with each failure that counts, so that receivers can count them as with Mesos'
+        own executors.
+        """
         if health.healthy is None:
             return
-        causes = [one.last_failure_cause for one in health.healths if one.alive is False]
+        causes = [
+            health_of_check.last_failure_cause
+            for health_of_check in health.healths
+            if health_of_check.alive is False
+        ]
         self._post(Event(Kind.HEALTH, message="; ".join(causes), healthy=health.healthy))
         if health.kill:
             self._post(Event(Kind.UNHEALTHY, message=health.kill))
 
     def _explained(self, ended: Ended) -> Ended:
-        """The end with what the task's MPS daemon, or a lack of memory, had to do with it."""
+        """Return the end with the part that the task's MPS daemon, or a lack of memory, had in it."""
         if self._mps is not None:
             ended = self._mps.explained(ended)
         if ended.limit or ended.infrastructure or not (ended.signal or ended.exit_status):
@@ -431,20 +468,21 @@ class Work:
         return explained(ended, launch.enclosure.limits.memory, launch.plan.mem_mib)
 
     def resize(self, data: bytes) -> None:
-        """Have it keep to another share, as a message of the scheduler says. Posts RESIZED, whatever comes of it: it
-        runs on in any case."""
+        """Change the task's share, as a scheduler message requests. Posts RESIZED whatever the result; the
+        task runs on.
+        """
         from isolator.shares.resizing import answer_to
 
         with self._share_turn:
             answered = answer_to(data, self._enforcing, self._owner)
         if answered is None:
-            log(f"a message of the scheduler that cannot be understood: {data[:200]!r}")
+            log(f"ignored a message of the scheduler that is not valid: {data[:200]!r}")
             return
         log(answered.words)
         self._post(Event(Kind.RESIZED, message=answered.words, payload=answered.data))
 
     def notice(self, data: bytes) -> None:
-        """Have the task read what a message of the scheduler says of its end. Posts NOTICED when it can."""
+        """Write a scheduler's notice of its end for the task. Posts NOTICED if the task can read it."""
         from isolator.executor.notices import Notices
 
         launch, run = self._ready.launch, self._ready.run
@@ -457,15 +495,15 @@ class Work:
             self._post(Event(Kind.NOTICED, message=answered.words, payload=answered.data))
 
     def open_channel(self, data: bytes) -> None:
-        """Run what waits for the task at the scheduler, beside its command, to its end."""
+        """Run the session that waits at the scheduler, beside the task's command, to its end."""
         from isolator.session.opening import open_session
 
         launch, run = self._ready.launch, self._ready.run
         try:
             secret, task = launch.plan.secret, self._task_id
             log(open_session(data, secret, task, run.pid(), self._sessions, run.inner()))
-        except Exception as error:  # noqa: BLE001 - whatever it is: it is no reason to end the task
-            log(f"a channel was not opened: {failure(error).message}")
+        except Exception as error:  # noqa: BLE001 - no error of a session is a reason to end the task
+            log(f"a session was not opened: {failure(error).message}")
 
     def introduction(self) -> dict[str, object]:
         """Return additional fields of the first update: no port of the task is proved yet."""
@@ -477,21 +515,22 @@ class Work:
             self._post(seen)
 
     def _look_for_checkpoint(self, *, last: bool = False) -> None:
+        """Post CHECKPOINT if the task has reported one."""
         assert self._checkpoints is not None
         ago_s = self._checkpoints.look(last=last)
         if ago_s is not None:
             from mesos_gpu.wire.mesos.notice import encode_checkpoint
 
-            words = f"it says that it kept its work {ago_s:.1f} s ago"
+            words = f"the task reports a checkpoint of {ago_s:.1f} s ago"
             self._post(Event(Kind.CHECKPOINT, message=words, payload=encode_checkpoint(ago_s)))
 
     # --- its end
 
     def terminate(self, grace_s: float, checker: "Checker | None") -> None:
-        """End its health checks, then the command. Posts TERMINATED.
+        """End the checks, then the command. Posts TERMINATED.
 
         Raises:
-            MesosGpuError, OSError: What runs it cannot be reached.
+            MesosGpuError, OSError: The engine or agent that runs the command cannot be reached.
         """
         if checker is not None:
             checker.stop()
@@ -501,26 +540,29 @@ class Work:
         self._post(Event(Kind.TERMINATED))
 
     def undo(self, checker: "Checker | None") -> None:
-        """End what the command left running, and undo what was made for it. Posts UNDONE. The claim goes last, when
-        nothing can use the GPU any more; what cannot be undone now stays on record: the monitor tries again."""
+        """Kill what the command left running, and undo what was made for the task. Posts UNDONE.
+
+        The claim is released last, when nothing can use the GPU any more. What cannot be undone now stays in
+        the ledger: the monitor tries again.
+        """
         verdict = None
         try:
             if checker is not None:
                 checker.stop()
             if self._mps is not None:
                 self._mps.stop()
-                self._mps.drain(0.0)  # what the command left running is about to be killed
+                self._mps.drain(0.0)  # what the command left running is killed next
             self._let_go()
-            if self._upkeep is not None:  # what ran is gone: nobody is in the way of its last look
+            if self._upkeep is not None:  # after the end of all processes, which could disturb its last look
                 self._upkeep.stop()
             if self._ports is not None:
                 self._ports.close()
-        except Exception as error:  # noqa: BLE001 - without a last word the task would stay for ever
+        except Exception as error:  # noqa: BLE001 - without this event the task would never end
             verdict = failure(error)
         self._post(Event(Kind.UNDONE, verdict=verdict))
 
     def seal(self) -> None:
-        """Seal the sandbox when no step is at work any more. If that fails, the node monitor seals it later."""
+        """Seal the sandbox when no step is at work any more; if that fails, the node monitor seals it later."""
         if self._claimed is None:
             return
         try:
@@ -535,18 +577,22 @@ class Work:
             log(f"the sandbox cannot be sealed: {error}; the node monitor tries again")
 
     def _let_go(self) -> None:
+        """Undo the task's traces, then release its claim; on an error the claim stays."""
         try:
             left = self._run.clear() if self._run is not None else []
             for trace in reversed(self._claimed or ()):
                 left += undo(trace)
             if left:
-                log(f"processes {left} would not die: the claim stays until they do")
+                log(f"processes {left} could not be killed: the claim stays until they end")
             elif self._claimed is not None:
                 self._release()
-        except (MesosGpuError, OSError) as error:  # the command's own end is what counts
-            log(f"what was made for the task could not be undone, and its claim stays: {error}")
+        except (MesosGpuError, OSError) as error:  # not an error of the task: the command's own end counts
+            log(
+                f"the task's host state could not be undone, so its claim stays (the node monitor tries again): {error}"
+            )
 
     def _release(self) -> None:
+        """Release the claim; with the sandbox sealed in the same step if that is quick."""
         if self._enforcing is not None:
             with self._share_turn:
                 self._enforcing.let_go(self._owner)
@@ -568,11 +614,12 @@ class Work:
 
 
 def _makes_instance(plan: Assignment) -> bool:
-    """Whether it is granted a MIG instance that is yet to be made, "PROFILE@START"."""
+    """Return whether the task is granted a MIG instance that is yet to be made, "PROFILE@START"."""
     return plan.share is not None and "@" in plan.share.instance
 
 
 def _decoded(data: str) -> "tuple[Assignment, tuple[Sequence[HealthCheck], Sequence[HealthCheck]]]":
+    """Decode the assignment and its checks from the TaskInfo's data."""
     try:
         plan = wire.decode_assignment(a2b_base64(data))
         if not (plan.checks or plan.check):

@@ -1,4 +1,4 @@
-"""The health of this host's cards: moved on by surveys, kept in a file that outlives the monitor."""
+"""Health of this host's cards: advanced by surveys, kept in a file that outlives the monitor."""
 
 import contextlib
 import json
@@ -20,10 +20,16 @@ logger = logging.getLogger("isolator.monitor")
 
 
 class Cards:
-    """All cards that are known. Times: seconds since the epoch."""
+    """Health records of all cards; times are seconds since the epoch.
+
+    If the file cannot be read, it is moved aside, and each card is first treated as doubtful.
+
+    Args:
+        path: File of the records, which are loaded.
+        settings: Rules for the health of cards.
+    """
 
     def __init__(self, path: Path, settings: HealthSettings) -> None:
-        """Load the records of `path`. A file that cannot be read is moved aside, and no card is trusted at once."""
         self._path, self._settings = path, settings
         self._survey = Survey()
         self._records: dict[GpuId, CardHealth] = {}
@@ -36,29 +42,31 @@ class Cards:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            self._forgotten = f"its past was lost: {path} cannot be read"
+            self._forgotten = f"its history was lost: {path} cannot be read"
             logger.error("%s cannot be read: %r", path, error)
             with contextlib.suppress(OSError):
                 path.replace(path.with_name(path.name + ".damaged"))
 
     def get(self, gpu: GpuId) -> CardHealth | None:
-        """What is known of a card."""
+        """Return the record of a card, or None."""
         return self._records.get(gpu)
 
     def put(self, record: CardHealth) -> None:
-        """Change what is known of a card, and save it."""
+        """Replace the record of a card, and save all."""
         self._set({**self._records, record.gpu.id: record})
 
     def forget(self, gpu: GpuId) -> None:
-        """A card that will not come back."""
+        """Remove the record of a card that will not come back."""
         self._set({known: record for known, record in self._records.items() if known != gpu})
 
     def present(self, gpu: GpuId) -> bool:
-        """Whether the latest survey found it."""
+        """Return whether the latest survey found the card."""
         return any(reading.gpu.id == gpu for reading in self._survey.readings)
 
     def surveyed(self, survey: Survey, strangers: Mapping[GpuId, str], now: float) -> None:
-        """Move all cards on. A driver that is gone says nothing of cards that were there."""
+        """Advance the health of all cards by a survey; if no driver was found, cards that were there count as
+        failed.
+        """
         if survey.source == "none" and self._records:
             self.failed(survey.note, now)
             return
@@ -81,38 +89,42 @@ class Cards:
         )
 
     def failed(self, why: str, now: float) -> None:
-        """The probe failed as a whole."""
+        """Note that the probe failed for all cards."""
         text = f"probe failed: {why}"
         self._set({gpu: health.unknown(record, text, now) for gpu, record in self._records.items()})
 
     def was_reset(self, gpu: GpuId, request: str, problem: str, now: float) -> None:
-        """How a reset went; `problem` is "" if well."""
+        """Note the result of a reset.
+
+        Args:
+            problem: Error of the reset; "" if it succeeded.
+        """
         record = self._records[gpu]
         if not problem:
             record = health.released(record, now, self._settings)
         self.put(health.noted(record, f"reset {request}: {problem or 'done'}", now))
 
     def inventory(self, isolation: str) -> Inventory:
-        """What to report."""
+        """Return the inventory to report."""
         return health.inventory_of(self._survey, self._records, isolation=isolation)
 
     def restless(self) -> bool:
-        """Whether a card is on its way somewhere: worth more frequent looks."""
+        """Return whether a card is not healthy, so that more frequent looks are worthwhile."""
         return any(record.gpu.health is not Health.OK for record in self._records.values())
 
     def _set(self, records: Mapping[GpuId, CardHealth]) -> None:
-        """Log what changed, and save."""
+        """Replace all records, log changes of health, and save."""
         for gpu, record in records.items():
             before = self._records.get(gpu)
-            told = before.gpu.history if before else ()
-            for change in (change for change in record.gpu.history if change not in told):
+            logged_changes = before.gpu.history if before else ()
+            for change in (change for change in record.gpu.history if change not in logged_changes):
                 level = logging.INFO if change.new is Health.OK else logging.WARNING
                 logger.log(level, "%s: %s -> %s: %s", gpu, change.old.value, change.new.value, change.reason)
         self._records = dict(records)
         self._save()
 
     def _save(self) -> None:
-        """Save in one step, and on disk before anything that depends on it is said."""
+        """Save the records atomically, and on disk before anything is reported that depends on them."""
         cards = [record_to_json(record) for record in self._records.values()]
         text = json.dumps({"version": 1, "cards": cards}, indent=1)
         if text == self._written:
@@ -131,5 +143,5 @@ class Cards:
 
 
 def taken_up(record: CardHealth, request: str) -> CardHealth:
-    """The record with a request for a reset marked, so that a repeated message does nothing."""
+    """Return the record with a reset request marked as done, so that a repeated message has no effect."""
     return replace(record, resets=(*record.resets, request)[-health.RESETS :])

@@ -1,6 +1,6 @@
-"""The driver volume of this host: which one a task gets, who has which, and the monitor's care for them.
+"""Driver volume of this host: the build for a task, leases on builds, and the monitor's builds and removals.
 
-Lean: the executor imports it; what builds is imported when it is needed.
+Lean: the executor imports it; what builds volumes is imported when needed.
 """
 
 import contextlib
@@ -18,20 +18,20 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
 from volumes.keys import current, default_path, key_of
 
-if TYPE_CHECKING:  # it costs each executor what only the monitor need pay
+if TYPE_CHECKING:  # deferred: only the monitor needs them, and each import slows an executor's start
     import logging
 
     from volumes.model import DriverFiles, Plan
     from volumes.shim import Shim
 
-KIND: Final = "volume"  # of a trace: a lease, for as long as the holding is in the ledger
+KIND: Final = "volume"  # kind of a trace: a lease that lasts as long as the holding is in the ledger
 AT_WORK: Final = "it is being built"
 AWAITED_S, AWAITED_POLL_S = 20.0, 0.1
 RETRY_S: Final = 60.0
-LOOK_AGAIN_S: Final = 3600.0  # packages of the same driver version may be added
+LOOK_AGAIN_S: Final = 3600.0  # packages of the same driver version may be added meanwhile
 VERIFY_S: Final = 24 * 3600.0
 NVML_LINKS: Final = (
-    "nvml"  # below the directory of volumes: links to the host's NVML as long as there is no volume
+    "nvml"  # directory below that of volumes, with links to the host's NVML while there is no volume
 )
 _MOUNTED: Final = re.compile(r"/builds/([^/\s]+)")
 
@@ -43,9 +43,12 @@ def _logger() -> "logging.Logger":
 
 
 def for_tasks(env: Mapping[str, str], inventory: Inventory, variant: str = "") -> Path | None:
-    """The build that a task started now gets; None: this host has none of its driver. Takes microseconds.
+    """Return the build for a task that starts now; None if this host has none of its driver. Takes
+    microseconds.
 
-    `variant`: as `isolator.shares.shim.sources.variant()` for a task with a share that the shim enforces.
+    Args:
+        variant: Name of the libraries for shares (`isolator.shares.shim.sources.variant`); "" for tasks
+            without them.
     """
     if inventory.driver_version is None:
         return None
@@ -53,8 +56,9 @@ def for_tasks(env: Mapping[str, str], inventory: Inventory, variant: str = "") -
 
 
 def awaited(env: Mapping[str, str], inventory: Inventory, timeout_s: float = AWAITED_S) -> Path | None:
-    """Wait for `for_tasks` while the monitor builds the volume, as on a host that has just come up; None: it has
-    none."""
+    """Return the build for a task, or None, waiting while the monitor builds it, as on a host that has just
+    booted.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         build = for_tasks(env, inventory)
@@ -64,23 +68,23 @@ def awaited(env: Mapping[str, str], inventory: Inventory, timeout_s: float = AWA
 
 
 def lease(build: Path | None) -> tuple[Trace, ...]:
-    """What goes into the ledger, so that nobody removes it while the task may use it."""
+    """Return the traces for the ledger that keep a build from being removed while the task may use it."""
     return () if build is None else (Trace(KIND, str(build)),)
 
 
 def driver_root(env: Mapping[str, str]) -> Path:
-    """Below which this host's driver is: MESOS_GPU_DRIVER_ROOT, else /."""
+    """Return the root directory of this host's driver: MESOS_GPU_DRIVER_ROOT, else /."""
     return Path(env.get("MESOS_GPU_DRIVER_ROOT") or "/")
 
 
 def libraries_of_module(env: Mapping[str, str]) -> Path | None:
-    """Return a directory with NVML of the driver whose kernel module is loaded; None if no module is loaded, or no
-    library of it is found.
+    """Return a directory with NVML of the driver whose kernel module is loaded; None if no module or library
+    is found.
 
-    NVML of another version than the module refuses to work (NVML_ERROR_LIB_RM_VERSION_MISMATCH): after an upgrade of
-    packages without a reload, the host's own does. It is in the volume of that driver; as long as there is none, where
-    the host has it, which the host's loader may not know. A directory of links has it then, and no other library of the
-    host.
+    NVML of another version than the module refuses to work (NVML_ERROR_LIB_RM_VERSION_MISMATCH): after an
+    upgrade of packages without a reload, this applies to the host's own. The right one is in the driver
+    volume. While there is no volume, it is searched on the host, whose loader may not know it, and the result
+    is a directory of links with no other library of the host.
     """
     from volumes.version import kernel_version
 
@@ -106,7 +110,7 @@ def _nvml_of_host(root: Path, version: str, env: Mapping[str, str]) -> Path | No
     try:
         files = discover(root, given_by(env))
         sources = _nvml_sources(plan(files, version), files)
-    except MesosGpuError as error:  # the keeper of the volume reports it
+    except MesosGpuError as error:  # reported by the keeper of the volume
         _logger().debug("no NVML of driver %s: %s", version, error)
         return None
     if not sources:
@@ -123,7 +127,7 @@ def _nvml_of_host(root: Path, version: str, env: Mapping[str, str]) -> Path | No
 
 
 def _nvml_sources(made: "Plan", files: "DriverFiles") -> dict[str, str]:
-    """Return files of the host by the names under which NVML, and what it needs of the driver, are loaded."""
+    """Return the files of the host with NVML, and with the libraries of the driver that it needs, by name."""
     from volumes.manifest import LOADERS, stem_of
 
     top = "lib64/"
@@ -136,17 +140,17 @@ def _nvml_sources(made: "Plan", files: "DriverFiles") -> dict[str, str]:
             source_by_name[link.name] = source_by_target[link.file]
     needed_by_source = {file.path: file.elf.needed for file in files.libraries if file.elf is not None}
     sources: dict[str, str] = {}
-    wanted = [name for name in source_by_name if stem_of(name) == "libnvidia-ml"]
-    while wanted:
-        name = wanted.pop()
+    pending = [name for name in source_by_name if stem_of(name) == "libnvidia-ml"]
+    while pending:
+        name = pending.pop()
         if name not in sources and name in source_by_name and stem_of(name) not in LOADERS:
             sources[name] = source_by_name[name]
-            wanted += needed_by_source.get(sources[name], ())
+            pending += needed_by_source.get(sources[name], ())
     return sources
 
 
 def _link(directory: Path, targets: Mapping[str, Path]) -> None:
-    """Have a directory with links to files, by name, and with no other. Each link is replaced in one step."""
+    """Make a directory contain exactly these links, by name; each is replaced atomically."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name, target in targets.items():
         link, new = directory / name, directory / f".{name}.{os.getpid()}.{threading.get_ident()}"
@@ -160,7 +164,8 @@ def _link(directory: Path, targets: Mapping[str, Path]) -> None:
 
 
 def holders(ledger: Ledger) -> dict[str, tuple[str, ...]]:
-    """Who has which build: tasks by their leases, and mount namespaces of others, as containers by CDI are.
+    """Return the users of each build: tasks by their leases, and pids of other mount namespaces, such as
+    containers by CDI.
 
     Raises:
         MesosGpuError: The ledger cannot be used: then nothing may be removed.
@@ -174,15 +179,15 @@ def holders(ledger: Ledger) -> dict[str, tuple[str, ...]]:
     for name, pid in mounted().items():
         if name not in leased:
             users_by_build.setdefault(name, []).append(f"pid {pid}")
-    return {name: tuple(sorted(who)) for name, who in users_by_build.items()}
+    return {name: tuple(sorted(users)) for name, users in users_by_build.items()}
 
 
 def mounted() -> dict[str, int]:
-    """Builds that are mounted somewhere, and for each a process that sees it."""
+    """Return the builds that are mounted anywhere, each with a process that sees it."""
     pid_by_build: dict[str, int] = {}
     seen: set[str] = set()
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
+        with contextlib.suppress(OSError):  # the process has ended, or may not be read
             namespace = os.readlink(f"/proc/{pid}/ns/mnt")
             if namespace not in seen:
                 text = Path(f"/proc/{pid}/mountinfo").read_text(errors="replace")
@@ -194,23 +199,30 @@ def mounted() -> dict[str, int]:
 
 
 class Keeper:
-    """Has the volume of this host's driver built, beside the monitor's own work, and old ones removed."""
+    """Builder of the volume for this host's driver, in a thread beside the monitor's own work; it also
+    removes old builds.
+
+    Args:
+        env: Environment of the monitor.
+        ledger: The ledger of this host.
+        shim: Function that returns our libraries for shares, built if need be, or None if this host uses
+            none.
+    """
 
     def __init__(
         self, env: Mapping[str, str], ledger: Ledger, shim: "Callable[[], Shim | None]" = lambda: None
     ) -> None:
-        """Nothing is built yet. `shim`: our libraries for shares, built if need be; None: this host uses none."""
         self._env, self._ledger, self._shim = env, ledger, shim
         from volumes.store import Store
 
         self._store = Store(default_path(env))
         self._thread: threading.Thread | None = None
         self._version: str | None = None
-        self._again_at = self._verify_at = 0.0  # monotonic
+        self._again_at = self._verify_at = 0.0  # on the monotonic clock
         self._problem = ""
 
     def look(self, inventory: Inventory) -> Inventory:
-        """The inventory with what is to be reported of the volume; a build is begun if one is due."""
+        """Return the inventory with the state of the volume; start a build if it is time for one."""
         version = inventory.driver_version
         if version is None:
             return inventory
@@ -228,17 +240,18 @@ class Keeper:
         return replace(inventory, volume=None, volume_problem=self._problem or AT_WORK)
 
     def busy(self) -> bool:
-        """Whether it works on a volume now."""
+        """Return whether a build is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     def look_again(self) -> None:
-        """Have the next look do all that is to be done, whenever it was done last."""
+        """Make the next look start a build, whenever the last one was."""
         self._again_at = 0.0
 
     def _build(self, version: str, simulated: bool) -> None:
         try:
             self._have(version, simulated)
-            variant = None if simulated else self._have_variant(version)  # None: what somebody gave it stays
+            # None keeps volumes that an operator made for simulated GPUs
+            variant = None if simulated else self._have_variant(version)
             self._remove_old(version, variant)
         except (MesosGpuError, OSError) as error:
             self._problem = error.what if isinstance(error, MesosGpuError) else str(error)
@@ -248,38 +261,42 @@ class Keeper:
             self._again_at = time.monotonic() + LOOK_AGAIN_S
 
     def _have(self, version: str, simulated: bool) -> None:
+        """Build the volume if it is missing, outdated or damaged."""
         from volumes.build import build, make
         from volumes.model import Plan
         from volumes.places import given_by
         from volumes.store import verify
 
         if simulated and not self._env.get("MESOS_GPU_DRIVER_ROOT"):
-            if self._store.current(version) is not None:  # somebody gave it one
+            if self._store.current(version) is not None:  # an operator has made one
                 return
             built = build(self._store.path, Path("/"), Plan(version), held=self._held, simulated=True)
         else:
             root, given = driver_root(self._env), given_by(self._env)
-            asked, nvml = (None, version) if root == Path("/") else (version, None)
-            built = make(self._store.path, root, asked, nvml=nvml, given=given, held=self._held)
+            version_arg, nvml = (None, version) if root == Path("/") else (version, None)
+            built = make(self._store.path, root, version_arg, nvml=nvml, given=given, held=self._held)
             if time.monotonic() >= self._verify_at and not built.new and (wrong := verify(built.volume)):
-                _logger().error("the driver volume %s: %s: built anew", built.path, "; ".join(wrong))
+                _logger().error("the driver volume %s: %s: building it again", built.path, "; ".join(wrong))
                 built = make(
-                    self._store.path, root, asked, nvml=nvml, given=given, held=self._held, anew=True
+                    self._store.path, root, version_arg, nvml=nvml, given=given, held=self._held, anew=True
                 )
         self._verify_at = time.monotonic() + VERIFY_S
         if built.new:
             _logger().info(
                 "built the driver volume %s in %.2f s: %s", built.path, built.took_s, dict(built.how)
             )
-            for each in built.warnings:
-                _logger().warning("the driver volume leaves out %s: %s", each.path, each.reason)
+            for omission in built.warnings:
+                _logger().warning("the driver volume leaves out %s: %s", omission.path, omission.reason)
 
     def _held(self) -> frozenset[str]:
         return frozenset(holders(self._ledger))
 
     def _have_variant(self, version: str) -> str:
-        """Have the variant with our libraries, too; what it is called. Without it shares are enforced by other means,
-        and whole cards know nothing of it: a failure is told and no more."""
+        """Build the variant with our libraries; return its name, or "" without one.
+
+        An error is only logged: without the variant, shares are enforced by other means, and whole cards do
+        not need it.
+        """
         from volumes.build import make
         from volumes.places import given_by
 
@@ -288,9 +305,11 @@ class Keeper:
             if shim is None:
                 return ""
             root = driver_root(self._env)
-            asked, nvml = (None, version) if root == Path("/") else (version, None)
+            version_arg, nvml = (None, version) if root == Path("/") else (version, None)
             given = given_by(self._env)
-            built = make(self._store.path, root, asked, nvml=nvml, given=given, held=self._held, shim=shim)
+            built = make(
+                self._store.path, root, version_arg, nvml=nvml, given=given, held=self._held, shim=shim
+            )
         except (MesosGpuError, OSError) as error:
             _logger().error("the driver volume of %s for shares: %s", version, error)
             return ""
@@ -299,8 +318,12 @@ class Keeper:
         return shim.variant
 
     def _remove_old(self, version: str, variant: str | None) -> None:
-        """What a newer driver, a newer build, or newer libraries of ours replaced, once no task has it. `variant`: that
-        is wanted; None: any."""
+        """Remove builds that no task uses and that a newer driver, build or version of our libraries has
+        replaced.
+
+        Args:
+            variant: Name of the current variant; None keeps all variants.
+        """
         removed = self._store.collect(
             self._held,
             lambda volume: (
@@ -310,11 +333,11 @@ class Keeper:
             ),
         )
         for volume in removed:
-            _logger().info("removed the driver volume %s: nobody has it", volume.path)
+            _logger().info("removed the driver volume %s: it is not used any more", volume.path)
 
 
 def is_older(version: str, other: str) -> bool:
-    """Compare versions by number."""
+    """Return whether a version is lower than another by its numbers."""
     return _numbers(version) < _numbers(other)
 
 

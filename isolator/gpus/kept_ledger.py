@@ -1,4 +1,6 @@
-"""A connection to the ledger that stays open, so that no process that closes the file writes its log back."""
+"""Connection to the ledger that stays open, so that no process that closes the file has to write its log
+back.
+"""
 
 import sqlite3
 import threading
@@ -7,25 +9,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-WRITE_BACK_S: Final = 10.0  # between two times at which the changes are made to reach the disk
+WRITE_BACK_S: Final = 10.0  # pause between two times at which changes are written back to the file
 
 
 class Kept:
-    """A connection that keeps no other from reading or writing. For several threads."""
+    """Open connection that blocks no reader or writer; thread-safe."""
 
     def __init__(self) -> None:
-        """Open nothing yet."""
         self._turn = threading.Lock()
         self._db: sqlite3.Connection | None = None
-        self._file = (0, 0)  # device and inode
+        self._file = (0, 0)  # device and inode of the open file
         self._written_back_at = 0.0
 
     def hold(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Open the file, unless it is open; it may have been replaced meanwhile. Write its log back now and then.
+        """Open the file unless it is open already; it may have been replaced meanwhile. Write its log back
+        from time to time.
 
         Args:
             path: Path of the file.
-            connect: Function that opens the file, for any thread.
+            connect: Function that opens the file for use by any thread.
 
         Raises:
             OSError, sqlite3.DatabaseError: It was removed or damaged since the last transaction.

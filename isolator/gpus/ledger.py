@@ -1,10 +1,11 @@
-"""Who holds which GPU of this host, whole or in part, and what was made for it: SQLite, one transaction each.
+"""Ledger of this host: which task holds which GPU, whole or in part, and what was made for it. SQLite, one
+transaction per call.
 
-A holding names the process that owns it (a task's executor) by pid, start time and boot, so that a dead owner's
-is seen as dead whatever took its pid since. An index makes two claims of one whole GPU impossible; shares of one are
-claimed only where all of them fit. The traces of a holding are written before the first of them is made: whoever
-finds its owner dead can undo them all. So are those of a card, which outlive the tasks that share it: the last share's
-release undoes them, or the monitor.
+A holding names the process that owns it (a task's executor) by pid, start time and boot, so that a dead owner
+is recognized even if its pid is reused. An index makes two claims of one whole GPU impossible; shares of a
+GPU are claimed only if all of them fit. The traces of a holding are written before the first of them is made,
+so that they can all be undone if the owner dies. So are those of a card, which outlive the tasks that share
+it: they are undone with the release of the last share, or by the monitor.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
 
-if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
+if TYPE_CHECKING:  # deferred: few executors need them, and each import slows the start
     from isolator.gpus.kept_ledger import Kept
     from isolator.gpus.share_claims import CardTrace, ShareClaim
     from mesos_gpu.model.shares.share import Share
@@ -30,16 +31,18 @@ if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
 VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
-#: What a path has in a URL as it is (RFC 3986, 2.3).
+#: Bytes of a path that a URL does not escape (RFC 3986, 2.3).
 _PLAIN: Final = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
-#: Kinds of traces that stay when a task releases its GPUs: its sandbox until it is sealed, what the task wrote to its
-#: image until that is removed, and its uid of the user pool: the next task with that uid must own no files there.
+#: Kinds of traces that stay when a task releases its GPUs: its sandbox until it is sealed, files that it
+#: wrote to its image until they are removed, and its uid of the user pool, as the next task with that uid
+#: must own no files there.
 LAST: Final = ("sandbox", "rootfs", "uid")
-_METHOD: Final = 5  # its column in the table of claims; NULL: the card is held whole
+_METHOD: Final = 5  # column of the table of claims; NULL for a card that is held whole
 _LOCK_FILE: Final = os.O_RDWR | os.O_CREAT
 _AT_ONCE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
-TURN_S = 30.0  # at work on the shares of a card
-#: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
+TURN_S = 30.0  # longest wait for another process that works on the shares of a card
+#: Primary result codes of SQLite that concern the file itself; all others are about the host (disk, rights,
+#: locks).
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SCHEMA: Final = """
 CREATE TABLE holdings (
@@ -78,10 +81,11 @@ CREATE TABLE cards (
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, unmistakably.
+    """Unique identity of a process.
 
-    `start_ticks`: field 22 of /proc/PID/stat, clock ticks since boot. `pid_namespace`: the inode of
-    /proc/PID/ns/pid, for a pid means nothing outside its namespace.
+    Attributes:
+        start_ticks: Field 22 of /proc/PID/stat, in clock ticks since boot.
+        pid_namespace: Inode of /proc/PID/ns/pid, as a pid means nothing outside its namespace.
     """
 
     pid: int
@@ -91,16 +95,16 @@ class Owner:
 
     @property
     def columns(self) -> tuple[int, int, str, int]:
-        """Columns that name it in the table of holdings."""
+        """Values that identify it in the table of holdings."""
         # `astuple` copies deeply, and takes many times as long.
         return (self.pid, self.start_ticks, self.boot_id, self.pid_namespace)
 
     @classmethod
     def of(cls, pid: int) -> "Owner":
-        """The process with that pid now.
+        """Return the identity of the process that has a pid now.
 
         Raises:
-            ProcessLookupError: There is none.
+            ProcessLookupError: There is no such process.
         """
         ticks = start_ticks(pid)
         if ticks is None:
@@ -108,7 +112,7 @@ class Owner:
         return cls(pid, ticks, boot_id(), pid_namespace())
 
     def alive(self) -> bool | None:
-        """Whether this very process still runs; None: that cannot be seen from this pid namespace."""
+        """Return whether this very process still runs; None if that is not visible from this pid namespace."""
         if self.boot_id != boot_id():
             return False
         return None if self.pid_namespace != pid_namespace() else start_ticks(self.pid) == self.start_ticks
@@ -116,7 +120,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Something that was made for a task, or is about to be: `isolator.confinement.enclosure.undo` knows each kind."""
+    """Something that was made for a task, or is about to be; `isolator.confinement.enclosure.undo` knows each
+    kind.
+    """
 
     kind: str
     what: str
@@ -124,15 +130,21 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one task has of this host. `since`: seconds since the epoch."""
+    """Everything that one task holds on this host.
+
+    Attributes:
+        container: Mesos' id of its container.
+        since: Time of the claim, in seconds since the epoch.
+        share: Share of each of its GPUs; None if they are held whole.
+    """
 
     task: str
     owner: Owner
     gpus: tuple[GpuId, ...]
-    container: str = ""  # Mesos' id of its container
+    container: str = ""
     traces: tuple[Trace, ...] = ()
     since: float = 0.0
-    share: "Share | None" = None  # of each of its GPUs; None: all of them
+    share: "Share | None" = None
 
     @property
     def is_released(self) -> bool:
@@ -142,8 +154,11 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Living tasks hold the GPUs, or more of them than is left; nothing was claimed. `why`: what does not fit, in
-    words; "": whole GPUs were asked for, or are held."""
+    """Answer: living tasks hold the GPUs, or too much of them; nothing was claimed.
+
+    Attributes:
+        why: Reason why the share does not fit, in words; "" if whole GPUs were asked for, or are held.
+    """
 
     held: tuple[Holding, ...]
     why: str = ""
@@ -151,11 +166,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """What the dead left stands in the way; nothing was claimed. Undo it, `drop` or `forget` it, try again.
+    """Answer: remains of dead tasks are in the way; nothing was claimed. Undo them, `drop` or `forget` them,
+    try again.
 
     Attributes:
         dead: Holdings of dead owners.
-        cards: What was made of cards that nobody shares now.
+        cards: Remains on cards that no task shares now.
     """
 
     dead: tuple[Holding, ...] = ()
@@ -164,55 +180,57 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """All GPUs that were asked for are held; and a uid, if one was asked for."""
+    """Answer: all GPUs that were asked for are held.
+
+    Attributes:
+        uid: Claimed uid, if one was asked for.
+    """
 
     uid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NoneFree:
-    """All uids are held by tasks, or are in the way of others; nothing was claimed."""
+    """Answer: all uids are in use; nothing was claimed."""
 
 
 def directory() -> Path:
-    """Where this host keeps the ledger: MESOS_GPU_NODE_DIR, else /var/lib/mesos-gpu."""
+    """Return the node directory, which contains the ledger: MESOS_GPU_NODE_DIR, else /var/lib/mesos-gpu."""
     return Path(os.environ.get("MESOS_GPU_NODE_DIR") or DEFAULT_DIRECTORY)
 
 
 def pid_namespace() -> int:
-    """The number of this process' pid namespace (pid_namespaces(7))."""
+    """Return the number of this process' pid namespace (pid_namespaces(7))."""
     return os.stat("/proc/self/ns/pid").st_ino
 
 
 class Ledger:
-    """The claims of this host. Each call opens the file, so a ledger that was damaged meanwhile is noticed.
+    """Claims of this host. Each call opens the file, so that damage is noticed.
+
+    Args:
+        path: Path of the file, made at the first call. By default the one of this host.
+        clock: Clock in seconds since the epoch.
+        keep: Whether a connection stays open after the first call. While one is open, no process that closes
+            the file writes its log back and removes that, which takes longer than most transactions.
 
     Raises:
         Damaged: Any call, if the file is not a ledger, is corrupt or is newer than this program. Nothing is
-            claimed then: a ledger that cannot be read must not say that all GPUs are free.
+            claimed then: an unreadable ledger must not mean that all GPUs are free.
         Unavailable: Any call, if the file cannot be reached: rights, a full disk, a lock that never ends.
     """
 
     def __init__(
         self, path: Path | None = None, clock: Callable[[], float] = time.time, *, keep: bool = False
     ) -> None:
-        """The file is made at the first call.
-
-        Args:
-            path: Path of the file; None for the one of this host.
-            clock: Seconds since the epoch.
-            keep: Whether a connection stays open after the first call. While one is, no process that closes the file
-                writes its log back and removes that, which takes longer than most transactions.
-        """
         self._clock = clock
         self._kept = _kept() if keep else None
         self._path = path or directory() / "ledger.sqlite"
-        # mode=rw: what is there must be a whole ledger; an empty file is one that was truncated.
+        # mode=rw: the file must be a complete ledger; an empty one was truncated
         self._uri = f"{_uri(self._path)}?mode=rw"
 
     @property
     def directory(self) -> Path:
-        """The node directory that it is in."""
+        """The node directory, which contains the ledger."""
         return self._path.parent
 
     def claim(
@@ -227,17 +245,18 @@ class Ledger:
         uid_trace: Callable[[int], Trace] | None = None,
         share: "ShareClaim | None" = None,
     ) -> Claimed | Refused | Stale | NoneFree:
-        """Hold all of `gpus` for `task`, or none. To claim again what one holds is no error.
+        """Claim all of `gpus` for a task, or none. Claiming again what the task holds is no error.
 
         Args:
-            task, gpus, owner, container, traces: As of `Holding`.
-            uids: With `uid_trace`, of which the first is held as well that no other task holds.
-            uid_trace: The trace of a uid, which all that hold one have.
-            share: What is held of each; None: all of it.
+            task, gpus, owner, container, traces: Fields of the `Holding`.
+            uids: Candidates, with `uid_trace`, for a uid that no other task holds; the first free one is
+                claimed as well.
+            uid_trace: Function that returns the trace of a uid.
+            share: Share of each GPU; None to claim them whole.
         """
         with self._transaction() as db:
-            everyone = _all(db)
-            others = _others(everyone, task, owner, gpus)
+            holdings = _all(db)
+            others = _others(holdings, task, owner, gpus)
             obstacle = self._obstacle(others, gpus, share) or _in_the_way(db, gpus, share)
             if obstacle is not None:
                 return obstacle
@@ -246,14 +265,14 @@ class Ledger:
                 kind = uid_trace(0).kind
                 held_uids = {
                     trace.what.partition(" ")[0]
-                    for h in everyone
+                    for h in holdings
                     for trace in h.traces
                     if trace.kind == kind and h.owner != owner
                 }
-                uid = next((each for each in uids if str(each) not in held_uids), None)
+                uid = next((candidate for candidate in uids if str(candidate) not in held_uids), None)
                 if uid is None:
                     return NoneFree()
-                traces = (uid_trace(uid), *traces)  # undone last
+                traces = (uid_trace(uid), *traces)  # the uid is undone last
             row = (task, *owner.columns, container, self._clock(), _marks(traces))
             held = db.execute(
                 """INSERT INTO holdings (task, pid, start_ticks, boot_id, pid_namespace, container, since, traces)
@@ -272,7 +291,7 @@ class Ledger:
     def _obstacle(
         self, others: Sequence[Holding], gpus: Sequence[GpuId], share: "ShareClaim | None"
     ) -> Refused | Stale | None:
-        """What of others' holdings stands in the way; None: nothing."""
+        """Return what is in the way among the holdings of others, or None."""
         if share is None:
             live = tuple(holding for holding in others if self.alive(holding))
             if live:
@@ -291,20 +310,20 @@ class Ledger:
         return None
 
     def resize(self, task: str, owner: Owner, share: "ShareClaim") -> Claimed | Refused | Stale:
-        """Hold another share of the GPUs of which `task` holds one, if it fits beside the others.
+        """Claim another size of the share that a task holds, if it fits beside the others.
 
         Raises:
-            NotFound: It holds none.
+            NotFound: The task holds no share.
         """
         from isolator.gpus.share_claims import columns
 
         with self._transaction() as db:
-            everyone = _all(db)
-            mine = [h for h in everyone if (h.task, h.owner) == (task, owner) and h.share is not None]
+            holdings = _all(db)
+            mine = [h for h in holdings if (h.task, h.owner) == (task, owner) and h.share is not None]
             if not mine:
-                raise NotFound(f"{task} holds no share", remedy="see which it holds: mesos-gpu show JOB")
+                raise NotFound(f"{task} holds no share", remedy="see what it holds: mesos-gpu show JOB")
             gpus = mine[0].gpus
-            obstacle = self._obstacle(_others(everyone, task, owner, gpus), gpus, share)
+            obstacle = self._obstacle(_others(holdings, task, owner, gpus), gpus, share)
             if obstacle is not None:
                 return obstacle
             db.execute(
@@ -316,15 +335,15 @@ class Ledger:
         return Claimed()
 
     def leave(self, task: str, owner: Owner, trace: Trace) -> None:
-        """Write down one thing more that is about to be made for a task that holds something; it is undone last.
+        """Record a further trace that is about to be made for a task; it is undone last.
 
         Raises:
-            NotFound: It holds nothing.
+            NotFound: The task holds nothing.
         """
         with self._transaction() as db:
             mine = next((h for h in _all(db) if (h.task, h.owner) == (task, owner)), None)
             if mine is None:
-                raise NotFound(f"{task} holds nothing", remedy="let it start again")
+                raise NotFound(f"{task} holds nothing", remedy="start the task again")
             db.execute(
                 """UPDATE holdings SET traces = ?
                        WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)""",
@@ -332,22 +351,24 @@ class Ledger:
             )
 
     def alive(self, holding: Holding) -> bool:
-        """Whether the owner still runs; by its lock, if it lives in another pid namespace. In doubt, it does."""
+        """Return whether the owner still runs, by its lock if it is in another pid namespace; True in case of
+        doubt.
+        """
         alive = holding.owner.alive()
         if alive is not None or not holding.container:
             return alive is not False
         try:
             with open(self._lock(holding.container)) as file:
                 fcntl.flock(file, _AT_ONCE)
-        except OSError:  # held; or it cannot be opened
+        except OSError:  # the lock is held, or cannot be opened
             return True
         return False
 
     def lock(self, container: str) -> int:
-        """Take the lock of a container for as long as the file descriptor that is returned is open in any process.
+        """Lock a container's file as long as the returned descriptor is open in any process.
 
         Raises:
-            OSError: It cannot be had.
+            OSError: It is locked, or cannot be opened.
         """
         fd = self._opened(self._lock(container))
         fcntl.flock(fd, _AT_ONCE)
@@ -357,7 +378,7 @@ class Ledger:
         return self.directory / "owners" / container
 
     def _opened(self, path: Path) -> int:
-        """Open a file for a lock, which lies in a folder of the node directory."""
+        """Open a lock file in a folder of the node directory."""
         for folder in self.directory, path.parent:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(path, _LOCK_FILE, 0o600)
@@ -388,14 +409,16 @@ class Ledger:
             self._lock(holding.container).unlink(missing_ok=True)
 
     def holdings(self) -> tuple[Holding, ...]:
-        """All, of the living and of the dead, oldest first."""
+        """Return all holdings, of living and of dead owners, oldest first."""
         with self._transaction() as db:
             return tuple(_all(db))
 
-    # --- of cards
+    # --- rows of cards
 
     def cards(self, gpu: GpuId | None = None) -> "tuple[CardTrace, ...]":
-        """What was made of a card, or of all, or is about to be, in the order in which it was noted."""
+        """Return what was made, or is about to be made, of a card or of all cards, in the order in which it
+        was noted.
+        """
         with self._transaction() as db:
             rows = db.execute("SELECT gpu, kind, what, state FROM cards ORDER BY rowid").fetchall()
         if not rows:
@@ -405,7 +428,7 @@ class Ledger:
         return tuple(CardTrace(GpuId(of), *rest) for of, *rest in rows if gpu in (None, of))
 
     def note(self, trace: "CardTrace") -> None:
-        """Write down what is about to be made of a card, or its new state."""
+        """Record what is about to be made of a card, or its new state."""
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO cards VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state",
@@ -413,32 +436,35 @@ class Ledger:
             )
 
     def forget(self, trace: "CardTrace") -> None:
-        """Strike out what is undone."""
+        """Remove the row of what was undone."""
         with self._transaction() as db:
             db.execute("DELETE FROM cards WHERE (gpu, kind, what) = (?, ?, ?)", astuple(trace)[:3])
 
     @contextlib.contextmanager
     def turn(self, gpus: Iterable[GpuId], timeout_s: float = TURN_S) -> Iterator[None]:
-        """Have cards to oneself while what belongs to all shares of them is changed. A turn ends with its process.
+        """Hold the turn of cards, while changing what belongs to all their shares. It ends with this process
+        at the latest.
 
         Raises:
-            Unavailable: Another does not end its turn.
+            Unavailable: Another process does not end its turn.
         """
         from isolator.gpus.locks import locked_within
 
         deadline = time.monotonic() + timeout_s
         with contextlib.ExitStack() as stack:
-            for gpu in sorted(set(gpus)):  # in one order, so that no two wait for each other
+            # always in this order, so that no two processes wait for each other
+            for gpu in sorted(set(gpus)):
                 path = self.directory / "cards" / f"{gpu}.lock"
                 fd = self._opened(path)
                 stack.callback(os.close, fd)
                 if not locked_within(fd, deadline - time.monotonic()):
                     raise Unavailable(
-                        f"another process has been at work on the shares of {gpu} for {timeout_s:g} s",
+                        f"another process has been working on the shares of {gpu} for {timeout_s:g} s",
                         remedy=f"see which has {path} open; if it hangs, end it",
                     )
-            with contextlib.suppress(sqlite3.DatabaseError):  # none yet; or who uses it next says so
-                # While one is open, no other that is closed writes the whole file back.
+            # no ledger yet, or an error that the next user reports
+            with contextlib.suppress(sqlite3.DatabaseError):
+                # While this connection is open, no other that is closed writes the whole file back.
                 kept = stack.enter_context(contextlib.closing(_connect(self._uri)))
                 kept.execute("SELECT count(*) FROM cards").fetchone()
             yield
@@ -459,21 +485,24 @@ class Ledger:
         except sqlite3.DatabaseError as error:
             raise self._explained(error) from error
         except json.JSONDecodeError as error:
-            raise self._damaged(f"what a task made is not JSON: {error}") from error
+            raise self._damaged(f"the traces of a task are not JSON: {error}") from error
         if self._kept is not None:
-            # The next transaction says what is wrong.
+            # An error is reported by the next transaction.
             with contextlib.suppress(OSError, sqlite3.DatabaseError):
                 self._kept.hold(self._path, lambda: _connect(self._uri, check_same_thread=False))
 
     def _create(self) -> None:
-        """Make a whole ledger elsewhere, and give it its name in one step: whoever loses the race uses the winner's."""
-        if Path(f"{self._path}-wal").exists() and not self._path.exists():  # a new file would get its changes
-            raise self._damaged("it was removed, and its log was not")
+        """Make a complete ledger under another name, and link it to its own; if another process was faster,
+        its ledger is used.
+        """
+        # SQLite would apply the old log to a new file
+        if Path(f"{self._path}-wal").exists() and not self._path.exists():
+            raise self._damaged("the file was removed, but its log was not")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
         try:
             with contextlib.closing(_connect(f"{_uri(part)}?mode=rwc")) as db:
-                part.chmod(0o600)  # it names the tasks of all users
+                part.chmod(0o600)  # the ledger names the tasks of all users
                 db.execute("PRAGMA journal_mode=WAL")
                 db.executescript(f"{_SCHEMA} PRAGMA user_version={VERSION};")
             with contextlib.suppress(FileExistsError):
@@ -482,17 +511,18 @@ class Ledger:
             part.unlink(missing_ok=True)
 
     def _check(self, db: sqlite3.Connection) -> None:
+        """Check the version and integrity of the ledger; upgrade one of an older version."""
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
             raise Damaged(
-                f"the ledger {self._path} has version {version}, and this program knows {VERSION}",
+                f"the ledger {self._path} has version {version}, but this program knows only up to {VERSION}",
                 remedy="run the mesos_gpu that wrote it",
             )
         verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0] if version else "it is empty"
         if verdict != "ok":
             raise self._damaged(verdict)
         if version != VERSION:
-            for path in self._path.parent.glob(f"{self._path.name}*"):  # with what SQLite keeps beside it
+            for path in self._path.parent.glob(f"{self._path.name}*"):  # with SQLite's files beside it
                 path.chmod(0o600)
             from isolator.gpus.old_ledgers import bring_up
 
@@ -504,13 +534,13 @@ class Ledger:
             return self._damaged(str(error))
         return Unavailable(
             f"the ledger {self._path} cannot be used: {error}",
-            remedy=f"see that {self._path.parent} can be written and has space; if a process hangs, end it",
+            remedy=f"check that {self._path.parent} can be written and has space; if a process hangs, end it",
         )
 
     def _damaged(self, why: str) -> Damaged:
         return Damaged(
             f"the ledger {self._path} is damaged: {why}",
-            remedy=f"end this host's GPU tasks, then remove {self._path}*: it is made anew",
+            remedy=f"end this host's GPU tasks, then remove {self._path}*: a new one is made",
         )
 
 
@@ -525,37 +555,40 @@ def _marks(traces: Iterable[Trace]) -> str:
 
 
 def _uri(path: Path) -> str:
-    """Do as `Path.as_uri`, which imports what only URLs of other kinds need (sqlite.org/uri.html, section 3.1)."""
+    """Return a file URI like `Path.as_uri`, which would import more (sqlite.org/uri.html, section 3.1)."""
     text = os.fsencode(path.absolute())
-    return "file://" + "".join(chr(each) if each in _PLAIN else f"%{each:02X}" for each in text)
+    return "file://" + "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in text)
 
 
 def _connect(uri: str, **more: bool) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, **more)
 
 
-def _others(everyone: Iterable[Holding], task: str, owner: Owner, gpus: Iterable[GpuId]) -> list[Holding]:
-    """What others hold of these cards: what one holds itself is not in one's way."""
-    wanted = set(gpus)
-    return [h for h in everyone if (h.task, h.owner) != (task, owner) and not wanted.isdisjoint(h.gpus)]
+def _others(holdings: Iterable[Holding], task: str, owner: Owner, gpus: Iterable[GpuId]) -> list[Holding]:
+    """Return the holdings of other tasks on these cards."""
+    gpu_set = set(gpus)
+    return [h for h in holdings if (h.task, h.owner) != (task, owner) and not gpu_set.isdisjoint(h.gpus)]
 
 
 def _in_the_way(
     db: sqlite3.Connection, gpus: Sequence[GpuId], share: "ShareClaim | None"
 ) -> Refused | Stale | None:
-    """What was made of cards that nobody shares, and is not what a share needs that is about to be the first; or the
-    word that a shared one takes no more."""
+    """Return what is in the way among the rows of cards.
+
+    That is what was made of cards that no task shares now, unless the share is about to make it too; or the
+    row that a shared card takes no more shares.
+    """
     rows = db.execute("SELECT gpu, kind, what, state FROM cards ORDER BY rowid").fetchall()
     if not rows:
         return None
     from isolator.gpus.share_claims import CLOSED, CardTrace
 
     shared = {gpu for (gpu,) in db.execute("SELECT gpu FROM claims WHERE method IS NOT NULL")}
-    wanted = {(c.gpu, c.kind, c.what) for c in share.cards} if share is not None else set()
+    made_for_share = {(c.gpu, c.kind, c.what) for c in share.cards} if share is not None else set()
     left = tuple(
         CardTrace(GpuId(gpu), kind, what, state)
         for gpu, kind, what, state in rows
-        if gpu in gpus and gpu not in shared and (gpu, kind, what) not in wanted
+        if gpu in gpus and gpu not in shared and (gpu, kind, what) not in made_for_share
     )
     if left:
         return Stale(cards=left)
@@ -580,6 +613,7 @@ def _shares(parts: dict[int, tuple[Any, ...]]) -> "dict[int, Share]":
 
 
 def _all(db: sqlite3.Connection) -> list[Holding]:
+    """Return all holdings, oldest first."""
     claims: dict[int, list[GpuId]] = {}
     parts: dict[int, tuple[Any, ...]] = {}
     for row in db.execute("SELECT * FROM claims ORDER BY gpu"):

@@ -1,4 +1,6 @@
-"""Locks on files and directories that their holder's death opens (flock(2)). Lean: the executor imports it."""
+"""Locks on files and directories that the kernel releases when their holder dies (flock(2)). Lean: the
+executor imports it.
+"""
 
 import fcntl
 import time
@@ -8,9 +10,9 @@ _POLL_S: Final = 0.005
 
 
 def locked_within(fd: int, timeout_s: float) -> bool:
-    """Lock what a descriptor is open on, for as long as it is open. Whether it was had in time.
+    """Lock the file of a descriptor for as long as it is open; return whether that succeeded in time.
 
-    A holder that is stopped, as in a frozen cgroup, keeps it: so nobody waits without end.
+    A holder that is stopped, as in a frozen cgroup, keeps its lock; hence the time limit.
     """
     deadline = time.monotonic() + timeout_s
     while not locked_now(fd):
@@ -21,7 +23,7 @@ def locked_within(fd: int, timeout_s: float) -> bool:
 
 
 def locked_now(fd: int) -> bool:
-    """Lock it likewise, if nobody else has; whether it was had."""
+    """Lock the file of a descriptor without waiting; return whether that succeeded."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,5 @@
-"""Ask or tell NVML one thing, in a child with a deadline: a driver that hangs costs the child, and never who asks.
+"""Single NVML operations in a child process with a deadline: a driver that hangs blocks the child, and never
+the caller.
 
 A line of JSON each way. `ask` is the parent's side; `main` the child's (`python -m isolator nvml`).
 """
@@ -23,7 +24,13 @@ COMMAND: Final = program.command("nvml")
 
 
 class NvmlCalls:
-    """What a child is started with."""
+    """Client of NVML that starts a child process for each call.
+
+    Args:
+        libraries: Directory of NVML's library that goes before the host's, or None.
+        command: Command of the child.
+        deadline_s: Seconds until the child is given up.
+    """
 
     def __init__(
         self,
@@ -32,15 +39,14 @@ class NvmlCalls:
         command: Sequence[str] = COMMAND,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """Nothing runs yet. `libraries`: a directory of NVML's library to go before the host's."""
         self._libraries, self._command, self._deadline_s = libraries, command, deadline_s
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """The answer to one of `ORDERS`.
+        """Carry out one of `ORDERS` in a child, and return its answer.
 
         Raises:
-            Conflict: What is in use forbids it.
-            Unavailable: The driver fails, does not answer in time, or is not there.
+            Conflict: Resources in use prevent it.
+            Unavailable: The driver fails, does not answer in time, or is not installed.
         """
         path = [str(self._libraries)] if self._libraries else []
         path += [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part]
@@ -54,20 +60,21 @@ class NvmlCalls:
             text=True,
         )
         try:
-            said, _ = child.communicate(
+            output, _ = child.communicate(
                 json.dumps({"what": what, "arguments": arguments}), timeout=self._deadline_s
             )
         except subprocess.TimeoutExpired:
             _give_up(child)
             raise Unavailable(
                 f"the driver did not answer within {self._deadline_s:g} s",
-                remedy="see dmesg; a reset or reboot may be due",
+                remedy="see dmesg; the card may need a reset, or the host a reboot",
             ) from None
         try:
-            answer: dict[str, Any] = json.loads(said)
+            answer: dict[str, Any] = json.loads(output)
         except ValueError:
             raise Unavailable(
-                f"what asks the driver crashed (exit code {child.returncode})", remedy="see dmesg"
+                f"the process that calls the driver crashed (exit code {child.returncode})",
+                remedy="see dmesg",
             ) from None
         if "failed" in answer:
             kind = Conflict if answer["conflict"] else Unavailable
@@ -76,7 +83,7 @@ class NvmlCalls:
 
 
 def _give_up(child: subprocess.Popen[str]) -> None:
-    """Kill it, and wait no longer than a moment: it may be in the kernel."""
+    """Kill the child without waiting long, as it may be blocked in the kernel."""
     child.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(KILL_S)
@@ -90,14 +97,18 @@ def _give_up(child: subprocess.Popen[str]) -> None:
 
 
 def main() -> int:
-    """`python -m isolator nvml`."""
+    """Run the child, `python -m isolator nvml`; return the exit code."""
     from mesos_gpu.adapters.nvml.session import load
 
     return serve(load())
 
 
 def serve(lib: Any) -> int:
-    """Carry out the order on stdin. `lib`: the pynvml module, or a fake of it."""
+    """Carry out the order on stdin, and print the answer.
+
+    Args:
+        lib: The pynvml module, or a fake of it; None if not installed.
+    """
     order = json.load(sys.stdin)
     try:
         answer = {"answer": carry_out(lib, order["what"], order["arguments"])}
@@ -108,11 +119,11 @@ def serve(lib: Any) -> int:
 
 
 def carry_out(lib: Any, what: str, arguments: Mapping[str, Any]) -> Any:
-    """Carry out one of `ORDERS` in this process.
+    """Carry out one of `ORDERS` in this process, and return the answer.
 
     Raises:
-        Conflict: What is in use forbids it.
-        Unavailable: The driver fails, or is not there.
+        Conflict: Resources in use prevent it.
+        Unavailable: The driver fails, or is not installed.
     """
     if lib is None:
         raise Unavailable(
@@ -145,16 +156,16 @@ def _set_limits(lib: Any, uuids: Sequence[str], cgroup: str, soft_mib: int, hard
 
 
 def _try_limits(lib: Any, uuids: Sequence[str], cgroup: str) -> dict[str, str]:
-    """Set a limit of each card and take it away; why that cannot be, "": it can."""
-    why = {}
+    """Set and remove a limit for each card; return the error for each, "" if it worked."""
+    problems = {}
     for uuid in uuids:
         try:
             _set_limits(lib, [uuid], cgroup, 0, TRIAL_MIB)
             _set_limits(lib, [uuid], cgroup, 0, None)
-            why[uuid] = ""
+            problems[uuid] = ""
         except MesosGpuError as error:
-            why[uuid] = error.what
-    return why
+            problems[uuid] = error.what
+    return problems
 
 
 def _make_instance(lib: Any, uuid: str, profile: str, start: int) -> dict[str, Any]:
@@ -169,7 +180,7 @@ def _remove_instance(lib: Any, uuid: str, profile: str, start: int) -> None:
     remove_instance(lib, uuid, profile, start)
 
 
-#: What a child can be asked for.
+#: Operations that a child can carry out.
 ORDERS: Final[Mapping[str, Callable[..., Any]]] = {
     "limits": _read_limits,
     "limit": _set_limits,

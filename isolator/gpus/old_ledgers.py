@@ -1,14 +1,14 @@
-"""Ledgers of earlier versions, brought to the present one."""
+"""Upgrade of ledgers of earlier versions."""
 
 import sqlite3
 
 
 def bring_up(db: sqlite3.Connection, version: int, schema: str) -> None:
-    """Bring a ledger to the present version, in the transaction of the caller.
+    """Upgrade a ledger to the present version, in the transaction of the caller.
 
     Args:
-        db: The ledger.
-        version: Version of the ledger: 1 or 2.
+        db: Connection to the ledger.
+        version: Version of the ledger, 1 or 2.
         schema: Statements that make the tables of the present version.
     """
     db.execute("ALTER TABLE claims RENAME TO old_claims")

@@ -1,8 +1,8 @@
-"""NVML in a process of its own: a driver that hangs costs one card, and never the monitor.
+"""GPU probe that runs NVML in a child process: a driver that hangs costs one card, and never the monitor.
 
-The child says which card it is about to touch. One that does not answer in time is that card's fault: the child is
-killed (or left, if the kernel cannot kill it), a new one goes on without the card, and the card is tried again,
-alone, later. Lines of JSON both ways.
+The child reports which card it is about to touch. If it does not answer in time, that card is at fault: the
+child is killed (or left, if the kernel cannot kill it), a new one continues without the card, and the card is
+tried again later, in a child of its own. Lines of JSON both ways.
 """
 
 import contextlib
@@ -32,14 +32,15 @@ from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos.health import reading_from_json, reading_to_json
 
 DEADLINE_S: Final = 5.0
-OPEN_DEADLINES: Final = 3  # to begin a session takes a while where no persistence daemon runs
+# multiple of the deadline for opening a session, which takes long without a persistence daemon
+OPEN_DEADLINES: Final = 3
 START_S: Final = 30.0
-HANGS: Final = 4  # in one survey; after so many the driver as a whole is not to be believed
+HANGS: Final = 4  # most hangs in one survey; after so many the driver as a whole is treated as hung
 RECHECK_S: Final = 60.0
 RETRY_MOST_S: Final = 3600.0
 KILL_S: Final = 1.0
 RESET_S: Final = 120.0
-_LAST_MINOR: Final = (1 << 20) - 1  # of a placeholder, counted downwards
+_LAST_MINOR: Final = (1 << 20) - 1  # minor number of the first placeholder; they are counted downwards
 COMMAND: Final = program.command("probe")
 RESET_COMMAND: Final = ("nvidia-smi", "--gpu-reset", "-i")
 Line = dict[str, Any] | None
@@ -50,12 +51,16 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """`python -m isolator probe`."""
+    """Run the child, `python -m isolator probe`; return the exit code."""
     return serve(load())
 
 
 def serve(lib: Any) -> int:
-    """Answer requests on stdin until it closes. `lib`: the pynvml module, or a fake of it."""
+    """Answer requests on stdin until it closes.
+
+    Args:
+        lib: The pynvml module, or a fake of it; None if not installed.
+    """
     log_lines.to_stderr()
     lock = threading.Lock()
 
@@ -92,14 +97,17 @@ def _plain(survey: Survey) -> dict[str, Any]:
 
 
 def _hear(orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
-    """The parent's end closes when it dies, however it dies; a call that hangs must not outlive it."""
+    """Queue the requests from stdin, and exit when it closes.
+
+    It closes when the parent dies, whatever the cause; a call that hangs must not outlive it.
+    """
     for line in sys.stdin:
         orders.put(json.loads(line))
     os._exit(0)
 
 
 def _listen(nvml: Nvml, lib: Any, skip: Sequence[int], say: Callable[..., None]) -> None:
-    """Have the driver's events said, from a thread. A driver without events is no fault."""
+    """Report the driver's events from a thread; a driver without events is no fault."""
     try:
         handles = [handle for _, handle, _ in nvml.handles(skip)]
         if not handles:
@@ -125,7 +133,7 @@ def _listen(nvml: Nvml, lib: Any, skip: Sequence[int], say: Callable[..., None])
 
 
 class Clock:
-    """The time on which a probe measures its deadlines, and its waits for lines of a child."""
+    """Time source of a probe for its deadlines, and its waits for lines of a child."""
 
     def now(self) -> float:
         """Return seconds on a clock that never goes back."""
@@ -141,18 +149,18 @@ class Clock:
 
 
 class _Stopped(Exception):
-    """The child did not go on in time, or crashed."""
+    """Error: the child did not continue in time, or crashed."""
 
 
 def start(command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[str]":
-    """Start a child that is asked and answers by lines."""
+    """Start a child process that answers requests by lines."""
     return subprocess.Popen(
         command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
 
 
 class _Child:
-    """A child process that reads NVML, and the thread that reads what it says."""
+    """Child process that reads NVML, with a thread that reads its output."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], clock: Clock) -> None:
         self._clock = clock
@@ -160,8 +168,8 @@ class _Child:
         self._lines: Lines = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._xids: dict[str, list[int]] = {}
-        self.told = threading.Event()  # an event came
-        self.index: int | None = None  # what it is at
+        self.told = threading.Event()  # set when an event arrived
+        self.index: int | None = None  # index of the card that it reads
         self.names: dict[int, GpuId] = {}  # by index
         self._since, self._started = clock.now(), False
         threading.Thread(target=self._read, daemon=True).start()
@@ -177,7 +185,7 @@ class _Child:
         try:
             line = parsed(text)
         except ValueError:
-            logger.warning("the probe said %r", text)
+            logger.warning("the probe printed an invalid line: %r", text)
             return
         if "event" not in line:
             self._lines.put(line)
@@ -188,18 +196,18 @@ class _Child:
             self.told.set()
 
     def ask(self, skip: Sequence[int], alone: int | None = None) -> None:
-        """Have it read the cards; `answer` gives what it says."""
+        """Request a survey, whose result `answer` returns."""
         assert self._process.stdin is not None
         self.index, self._since = None, self._clock.now()
-        with contextlib.suppress(OSError):  # it ended: `answer` will say so
+        with contextlib.suppress(OSError):  # the child has ended, which `answer` reports
             print(json.dumps({"skip": list(skip), "alone": alone}), file=self._process.stdin, flush=True)
 
     def answer(self, deadline_s: float, *, wait: bool = True) -> Survey | None:
-        """What it read; None: not yet.
+        """Return the survey; None if it is not ready and `wait` is False.
 
         Raises:
             Unavailable: The driver fails as a whole.
-            _Stopped: It has been at one thing for too long, or is no more; `index` says at what.
+            _Stopped: The child has been busy with one card for too long, or has ended; `index` is the card.
         """
         while True:
             patience_s = self._patience_s(deadline_s)
@@ -222,24 +230,24 @@ class _Child:
                 return Survey(**{**line, "readings": tuple(map(reading_from_json, line["readings"]))})
 
     def _patience_s(self, deadline_s: float) -> float:
-        """A slow start of Python is no hang of the driver."""
+        """Return the deadline for the current step; the start of Python is given more time than the driver."""
         if not self._started:
             return START_S
         return deadline_s * (OPEN_DEADLINES if self.index is None else 1)
 
     def xids(self) -> dict[str, list[int]]:
-        """Take the XIDs that came since the last call, by GPU."""
+        """Return the XIDs since the last call, by GPU, and clear them."""
         with self._lock:
             xids, self._xids = self._xids, {}
             self.told.clear()
         return xids
 
     def ended(self) -> bool:
-        """Whether it is no more; collects it."""
+        """Return whether the child has ended; reap it."""
         return self._process.poll() is not None
 
     def end(self) -> bool:
-        """Kill it; False: it is in the kernel, and cannot be killed."""
+        """Kill the child; return False if it is blocked in the kernel and cannot be killed."""
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(KILL_S)
@@ -251,22 +259,33 @@ class _Child:
 
 @dataclass
 class _Hung:
-    """A card, or the driver as a whole, that did not answer."""
+    """State of a card, or of the driver as a whole, that did not answer."""
 
     why: str
-    retry_at: float  # seconds on the probe's clock
+    retry_at: float  # in seconds on the probe's clock
     count: int = 1
-    child: _Child | None = None  # that tries it again, or that cannot be killed
-    tries: bool = False  # it tries
+    child: _Child | None = None  # child that tries it again, or cannot be killed
+    tries: bool = False  # whether the child tries it again
 
     def again(self, why: str, recheck_s: float, now: float) -> None:
-        """Count a failure, and put the next try off for longer each time (seconds, with back-off)."""
+        """Count a failure, and delay the next try with growing intervals, in seconds."""
         self.count, self.why, self.tries = self.count + 1, why, False
         self.retry_at = now + delay_s(self.count, first_s=recheck_s, most_s=RETRY_MOST_S)
 
 
 class ChildProbe:
-    """`GpuProbe` over NVML in a child process. One thread at a time."""
+    """`GpuProbe` that runs NVML in a child process; not thread-safe.
+
+    Args:
+        deadline_s: Deadline for one card, in seconds; opening a session may take three times as long.
+        recheck_s: Seconds after which a card or a driver that hung is tried again; doubled after each
+            failure.
+        command: Command of the child.
+        reset_command: Command that resets a card; its UUID is appended.
+        libraries: Function that returns a directory of NVML's library that goes before the host's; called at
+            each start of a child.
+        clock: Time source for all deadlines; by default this host's.
+    """
 
     def __init__(
         self,
@@ -278,32 +297,22 @@ class ChildProbe:
         libraries: Callable[[], Path | None] = lambda: None,
         clock: Clock | None = None,
     ) -> None:
-        """No child runs yet.
-
-        Args:
-            deadline_s: For one card; to begin takes up to three times that.
-            recheck_s: After that a card, or a driver, that hung is tried again; doubles with each failure.
-            command: What serves as the child.
-            reset_command: What resets a card; its UUID is added.
-            libraries: A directory of NVML's library to go before the host's; asked at each start of a child.
-            clock: The time of all deadlines; by default this host's.
-        """
         self._deadline_s, self._recheck_s = deadline_s, recheck_s
         self._clock = clock or Clock()
         self._command, self._reset_command, self._libraries = command, reset_command, libraries
         self._child: _Child | None = None
-        self._hung: dict[int | None, _Hung] = {}  # by index; None: the driver as a whole
-        self._names: dict[int, GpuId] = {}  # by index, as last seen
+        self._hung: dict[int | None, _Hung] = {}  # by index of the card; None for the driver as a whole
+        self._names: dict[int, GpuId] = {}  # ids of cards by index, as last seen
         self._xids: dict[str, list[int]] = {}
         self._renew_at: float | None = None
         self._note = ""
 
     def changed(self) -> bool:
-        """Whether the driver told of an event since the last survey."""
+        """Return whether the driver has reported an event since the last survey."""
         return self._child is not None and self._child.told.is_set()
 
     def survey(self) -> Survey:
-        """All GPUs; a card that hangs is unreadable, it alone.
+        """Read all GPUs; a card that hangs is unreadable, without effect on others.
 
         Raises:
             Unavailable: The driver fails as a whole, or hangs.
@@ -312,13 +321,13 @@ class ChildProbe:
             self._try_again(index)
         if self._renew_at is not None and self._clock.now() >= self._renew_at:
             self._renew_at = None
-            self._drop_child()  # a session does not see that a card was reset, or is back
+            self._drop_child()  # an open session does not notice that a card was reset, or is back
         survey = self._read()
         readings = (*survey.readings, *self._unreadable({reading.gpu.id for reading in survey.readings}))
         if self._renew_at is None and any(reading.lost or reading.unreadable for reading in readings):
             self._renew_at = self._clock.now() + self._recheck_s
         self._collect_xids()
-        xids, self._xids = self._xids, {}  # those of a card that is not ours are dropped
+        xids, self._xids = self._xids, {}  # XIDs of unknown cards are dropped
         if survey.note != self._note:
             self._note = survey.note
             logger.info("%s", survey.note or "NVML is there")
@@ -330,11 +339,13 @@ class ChildProbe:
         )
 
     def reset(self, gpu_id: GpuId) -> str:
-        """Have NVIDIA's tool reset it; the child's session, which would be in the way, is ended first."""
+        """Reset a card by NVIDIA's tool, after ending the child's session, which would block that; return the
+        error, or "".
+        """
         self._drop_child()
         for index, hung in self._hung.items():
             if index is not None and self._names.get(index) == gpu_id and not _let_go(hung):
-                return "a process hangs in the driver at it: reboot the host"
+                return "a process of the probe hangs in the driver at this card: reboot the host"
         try:
             tool = subprocess.Popen(
                 [*self._reset_command, gpu_id],
@@ -348,13 +359,13 @@ class ChildProbe:
         except OSError as error:
             return f"{self._reset_command[0]} cannot be run: {error.strerror}"
         try:
-            said, _ = tool.communicate(timeout=RESET_S)
+            output, _ = tool.communicate(timeout=RESET_S)
         except subprocess.TimeoutExpired:
-            tool.kill()  # and no wait: it may be in the kernel
+            tool.kill()  # without waiting, as it may be blocked in the kernel
             return f"{self._reset_command[0]} did not end within {RESET_S:g} s"
         for hung in self._hung.values():
             hung.retry_at = 0.0
-        return "" if tool.returncode == 0 else said.strip() or f"exit code {tool.returncode}"
+        return "" if tool.returncode == 0 else output.strip() or f"exit code {tool.returncode}"
 
     def close(self) -> None:
         """End all children."""
@@ -363,6 +374,7 @@ class ChildProbe:
             _let_go(hung)
 
     def _read(self) -> Survey:
+        """Read all cards that do not hang; start a new child for each card that hangs on the way."""
         for _ in range(HANGS):
             if None in self._hung:
                 raise _silent(self._hung[None].why)
@@ -390,23 +402,28 @@ class ChildProbe:
         return {**os.environ, **({"LD_LIBRARY_PATH": ":".join(paths)} if paths else {})}
 
     def _renumbered(self, names: Mapping[int, GpuId]) -> bool:
-        """Whether a card that is skipped has another index now; then nothing is skipped any more."""
+        """Return whether a skipped card has another index now; if so, cards that hang are forgotten and tried
+        again.
+        """
         moved = [i for i in self._hung if i is not None and self._names.get(i) in names.values()]
         for index in moved:
             _let_go(self._hung.pop(index))
         return bool(moved)
 
     def _stopped(self, child: _Child, why: str) -> None:
+        """Note the card, or the driver, at which a child hung or crashed."""
         self._collect_xids()
         self._child = None
         index = child.index
         name = "the driver" if index is None else self._names.get(index) or f"GPU {index} of this host"
-        logger.error("%s %s: it is left alone for %g s", name, why, self._recheck_s)
+        logger.error("%s %s: it is not read for %g s", name, why, self._recheck_s)
         hung = self._hung.setdefault(index, _Hung(why, self._clock.now() + self._recheck_s))
         hung.child, hung.tries = (None if child.end() else child), False
 
     def _try_again(self, index: int | None) -> None:
-        """A card alone, in a child of its own that nobody waits for; none while an old one cannot be killed."""
+        """Retry a card alone, in a child of its own that is not waited for; not while an old child cannot be
+        killed.
+        """
         hung = self._hung[index]
         if hung.child is None:
             if self._clock.now() < hung.retry_at:
@@ -430,7 +447,7 @@ class ChildProbe:
             logger.info("%s answers again", "the driver" if index is None else self._names.get(index, index))
 
     def _unreadable(self, present: set[GpuId]) -> list[Reading]:
-        """Cards that were skipped. Their facts are placeholders."""
+        """Return readings for the skipped cards, with placeholders as facts."""
         readings = []
         for index, hung in self._hung.items():
             if index is None:
@@ -455,11 +472,13 @@ class ChildProbe:
             self._collect_xids()
             self._child = None
             if not child.end():
-                logger.error("the probe cannot be killed; it is left")
+                logger.error(
+                    "the probe process cannot be killed (it hangs in the driver); a new one is started"
+                )
 
 
 def _let_go(hung: _Hung) -> bool:
-    """Whether no process of ours is at it any more."""
+    """End the child at a card; return whether no process of ours is at the card any more."""
     if hung.child is None or hung.child.end():
         hung.child, hung.tries = None, False
         return True
@@ -467,4 +486,6 @@ def _let_go(hung: _Hung) -> bool:
 
 
 def _silent(why: str) -> Unavailable:
-    return Unavailable(f"NVML {why}", remedy="see dmesg of this host; a reset or a reboot may be due")
+    return Unavailable(
+        f"NVML {why}", remedy="see dmesg of this host; the card may need a reset, or the host a reboot"
+    )

@@ -1,6 +1,7 @@
-"""Claims of shares of cards: what is asked for, whether it fits beside others, and what was made of a card for all.
+"""Claims of shares of cards: the requested size, whether it fits beside others, and what is made of a card
+for all shares.
 
-`isolator.gpus.ledger` imports it where it meets a share: it costs each executor what only one of a share need pay.
+`isolator.gpus.ledger` imports it only for shares, as few executors need it and each import slows the start.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,17 +12,18 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.share import EVERYBODY, Method, Share
 from mesos_gpu.model.shares.units import WHOLE
 
-CLOSED: Final = "closed"  # kind of a row: the card takes no more shares, and `what` says why
+CLOSED: Final = "closed"  # kind of a row: the card takes no more shares, for the reason in `what`
 
 
 @dataclass(frozen=True, slots=True)
 class CardTrace:
-    """Something that was made of a card for all its shares, or is about to be: `isolator.shares.card` knows each kind.
+    """Something that was made of a card for all its shares, or is about to be; `isolator.shares.card` knows
+    each kind.
 
     Attributes:
-        gpu: The card.
-        kind, what: Which kind, and which one of it.
-        state: What whoever made it must know to undo it.
+        gpu: Id of the card.
+        kind, what: Kind of the thing, and which one of the kind.
+        state: Details that are needed to undo it.
     """
 
     gpu: GpuId
@@ -32,7 +34,11 @@ class CardTrace:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What all shares of a card may have together. `clients`: of MPS; 0: any number."""
+    """Capacity of a card for all its shares together.
+
+    Attributes:
+        clients: Number of MPS clients; 0 for any number.
+    """
 
     memory_mib: int
     compute_milli: int = WHOLE
@@ -41,12 +47,12 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class ShareClaim:
-    """A share of each of the GPUs of a claim.
+    """Claim of a share of each of several GPUs.
 
     Attributes:
-        share: What is asked for of each.
-        rooms: What each of them has for all its shares.
-        cards: What is about to be made of them, unless it is there already.
+        share: Share of each GPU.
+        rooms: Capacity of each GPU for all its shares.
+        cards: Rows to be added for the GPUs, unless they exist.
     """
 
     share: Share
@@ -55,36 +61,40 @@ class ShareClaim:
 
 
 def misfit(share: Share, room: Room, beside: Sequence[Share | None]) -> str:
-    """Why a share does not fit on a card beside these holdings, of which None is of a whole card; "": it does."""
+    """Return why a share does not fit on a card beside other holdings; "" if it fits.
+
+    Args:
+        beside: Shares of the other holdings; None for one of the whole card.
+    """
     shares = [other for other in beside if other is not None]
     if len(shares) < len(beside):
         return "it is held whole"
     for other in shares:
         if other.method is not share.method:
-            return f"its shares are kept by {other.method.value}, and this one by {share.method.value}"
+            return f"its shares are enforced by {other.method.value}, but this one by {share.method.value}"
         if other.domain != share.domain:
             whose = "several users" if other.domain == EVERYBODY else f"the user {other.domain!r}"
-            return f"its shares are all of {whose}"
+            return f"its shares belong to {whose}"
         if share.instance and other.instance == share.instance:
             return f"its instance {share.instance} is held"
     if share.method.has_domain and 0 < room.clients <= len(shares):
         return f"its MPS server takes {room.clients} clients, and {len(shares)} shares have one"
-    for name, unit, asked, held, most in (
+    for name, unit, requested, held, most in (
         ("memory", "MiB", share.memory_mib, sum(o.memory_mib for o in shares), room.memory_mib),
         ("compute", "thousandths", share.compute_milli, sum(o.compute_milli for o in shares), room.compute_milli),
     ):  # fmt: skip
-        if held + asked > most:
-            return f"of its {most} {unit} of {name} {held} are held, and {asked} more are asked for"
+        if held + requested > most:
+            return f"of its {most} {unit} of {name} {held} are held, and {requested} more are asked for"
     return ""
 
 
 def columns(share: Share) -> tuple[object, ...]:
-    """A share as the ledger's columns have it."""
+    """Return the values of a share in the ledger's columns."""
     return (
         share.compute_milli, share.memory_mib, share.memory_max_mib, share.method.value, share.domain, share.instance,
     )  # fmt: skip
 
 
 def share_of(compute: int, memory: int, most: int, method: str, *rest: str) -> Share:
-    """The inverse of `columns`."""
+    """Return the share from the ledger's columns; the inverse of `columns`."""
     return Share(compute, memory, most, Method(method), *rest)

@@ -1,1 +1,1 @@
-"""The host: its paths, control ports, users, processes, and the sandboxes that root opens."""
+"""Facts and tools of the host: paths, control ports, users, processes, and safe access to sandboxes."""

@@ -1,4 +1,6 @@
-"""Names opened by openat2(2): in a directory without following links or crossing mount points, or below a root."""
+"""Opening of names by openat2(2): in a directory without following links or crossing mount points, or below a
+root.
+"""
 
 import ctypes
 import errno
@@ -20,7 +22,7 @@ def open_in(name: str, above: int, flags: int) -> int:
     """Open a file or directory by its name in an open directory; return the descriptor, which the caller closes.
 
     Args:
-        name: One name, without a slash.
+        name: Name without a slash.
         above: Descriptor of the directory that contains the name.
         flags: `DIRECTORY` or `FILE`.
 

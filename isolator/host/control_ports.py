@@ -58,16 +58,17 @@ def split_network(text: str) -> tuple[int, bytes, int]:
 
 
 def is_off(env: Mapping[str, str]) -> bool:
-    """Whether the operator lets tasks of this host reach every port, or does not isolate them at all."""
+    """Return whether the operator lets tasks of this host reach every port, or does not isolate them at all."""
     return env.get(SETTING) == OFF or env.get("MESOS_GPU_ISOLATION") == "off"
 
 
 def listed(env: Mapping[str, str]) -> tuple[Denial, ...]:
-    """The denials that MESOS_GPU_CONTROL_PORTS adds to the agents', the master's and the scheduler's ports: PORT,
-    ADDRESS:PORT or [ADDRESS]:PORT, by commas.
+    """Return the denials in MESOS_GPU_CONTROL_PORTS, which add to the ports of agents, master and scheduler.
+
+    The setting lists PORT, ADDRESS:PORT or [ADDRESS]:PORT, separated by commas.
 
     Raises:
-        BadConfiguration: One of them cannot be.
+        BadConfiguration: An entry is invalid.
     """
     words = () if is_off(env) else env.get(SETTING, "").split(",")
     return tuple(_parsed(word) for word in filter(None, map(str.strip, words)))
@@ -77,18 +78,21 @@ def _parsed(word: str) -> Denial:
     address, _, port = word.rpartition(":")
     text = address[1:-1] if address.startswith("[") and address.endswith("]") else address
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-        raise _bad(word, f"{port!r} is no port")
+        raise _bad(word, f"{port!r} is not a port")
     if text and (_family(text) is None or (":" in text) != (text != address)):
         raise _bad(
-            word, f"{address!r} is no IP address" if _family(text) is None else "IPv6 goes in brackets"
+            word,
+            f"{address!r} is not an IP address"
+            if _family(text) is None
+            else "an IPv6 address needs brackets",
         )
     return _denial(int(port), text)
 
 
 def _bad(word: str, why: str) -> BadConfiguration:
     return BadConfiguration(
-        f"{SETTING} names {word!r}: {why}",
-        remedy=f"name PORT, ADDRESS:PORT or [ADDRESS]:PORT, by commas; or set it to {OFF}",
+        f"{SETTING} has the entry {word!r}: {why}",
+        remedy=f"list PORT, ADDRESS:PORT or [ADDRESS]:PORT, separated by commas; or set it to {OFF}",
     )
 
 
@@ -103,7 +107,10 @@ def _family(address: str) -> int | None:
 
 
 def _denial(port: int, address: str) -> Denial:
-    """An address of this host has other names (0.0.0.0, all of 127/8, the host's others): there it is the port."""
+    """Return the denial of a port and address; for an address of this host, of the port at any address.
+
+    A host has many addresses (0.0.0.0, all of 127/8, those of its interfaces).
+    """
     return Denial(port, address if address and not _is_of_this_host(address) else None)
 
 
@@ -167,13 +174,13 @@ def denials(
     """Return the denials of control ports, without duplicates; empty if MESOS_GPU_CONTROL_PORTS is `off`.
 
     Args:
-        env: The executor's environment.
-        known: What the scheduler knows of.
-        access: Names of what the task may reach all the same.
-        boot_id: Of this host.
+        env: Environment of the executor.
+        known: Control ports that the scheduler knows.
+        access: Names of ports that the task may reach nevertheless.
+        boot_id: Boot id of this host.
 
     Raises:
-        BadConfiguration: MESOS_GPU_CONTROL_PORTS holds what cannot be.
+        BadConfiguration: MESOS_GPU_CONTROL_PORTS is invalid.
     """
     if is_off(env):
         return ()

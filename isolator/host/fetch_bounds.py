@@ -1,7 +1,7 @@
-"""How much a task may fetch: a small archive can stand for more than any disk holds.
+"""Limits on what a task may fetch: a small archive can expand to more than any disk holds.
 
-The program that fetches is Mesos' own and bounds nothing but the pause between two bytes. So what is in its directory
-is counted while it works and when it has ended, as root has to: over directory handles, and no link is followed.
+Mesos' fetcher limits nothing but the pause between two bytes. So its directory is measured while it works and
+when it has ended, as root must: over directory handles, without following links.
 """
 
 import os
@@ -15,11 +15,11 @@ from typing import Final, Self
 from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import BadConfiguration
 
-LIMIT: Final = "MESOS_GPU_FETCH_LIMIT"  # of this host, in MiB
+LIMIT: Final = "MESOS_GPU_FETCH_LIMIT"  # limit of this host, in MiB
 MAX_MIB: Final = 1 << 20
 MAX_FILES: Final = 1_000_000
 DEEPEST: Final = 64
-MAX_RATIO: Final = 100  # of what is extracted to the archives that it came from, beyond FREE_BYTES
+MAX_RATIO: Final = 100  # ratio of extracted files to their archives, beyond FREE_BYTES
 FREE_BYTES: Final = 1 << 30
 LOOK_S: Final = 0.5
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,12 +28,19 @@ _ENDS: Final = (".tar", ".tgz", ".gz", ".tbz2", ".bz2", ".txz", ".xz", ".zip")
 
 
 class TooMuch(Exception):
-    """More than may be fetched; the text says of what."""
+    """Error: more was fetched than allowed; the text names the excess."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What one task's files may come to. `size_bytes` is of blocks on the disk, as are archives and what is in them."""
+    """Limits on the files of one task.
+
+    Attributes:
+        size_bytes: Bytes of blocks on the disk, both of archives and of their content.
+        files: Number of files.
+        ratio: Largest ratio of extracted files to archives, in bytes.
+        free_bytes: Bytes that archives may expand to in any case.
+    """
 
     size_bytes: int = MAX_MIB << 20
     files: int = MAX_FILES
@@ -42,11 +49,11 @@ class FetchLimits:
 
     @classmethod
     def on(cls, directory: str, env: Mapping[str, str]) -> Self:
-        """Read the limits of this host: what its operator says, and nine tenths of what is free now.
+        """Return the limits of this host: those of its operator, and nine tenths of the free space.
 
         Raises:
-            BadConfiguration: LIMIT is no number of MiB.
-            OSError: The directory is not there.
+            BadConfiguration: LIMIT is not a number of MiB.
+            OSError: The directory does not exist.
         """
         text = env.get(LIMIT, str(MAX_MIB))
         if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_MIB):
@@ -59,38 +66,40 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class Fetched:
-    """What is there: bytes on the disk, of these those of archives, and files of every kind."""
+    """Amount of fetched files: bytes on the disk, bytes of archives among these, and files of every kind."""
 
     size_bytes: int = 0
     archive_bytes: int = 0
     files: int = 0
 
     def check(self, limits: FetchLimits) -> None:
-        """See that it is within them.
+        """Check the limits.
 
         Raises:
-            TooMuch: It is not.
+            TooMuch: A limit is exceeded.
         """
         if self.files > limits.files:
             raise TooMuch(f"more than {limits.files} files")
         if self.size_bytes > limits.size_bytes:
-            raise TooMuch(f"more than {limits.size_bytes >> 20} MiB, which this host allows or has room for")
+            raise TooMuch(
+                f"more than {limits.size_bytes >> 20} MiB, the most that this host allows or has space for"
+            )
         extracted = self.size_bytes - self.archive_bytes
         if self.archive_bytes and extracted > limits.free_bytes + limits.ratio * self.archive_bytes:
-            raise TooMuch(f"an archive that grows to more than {limits.ratio} times its size")
+            raise TooMuch(f"an archive that expands to more than {limits.ratio} times its size")
 
 
 def measure(directory: str, limits: FetchLimits, *, done: bool) -> Fetched:
-    """Count what is in a directory that others may change meanwhile.
+    """Measure the content of a directory that others may change meanwhile.
 
     Args:
-        directory: Where it is fetched to; its path is the agent's.
-        limits: Counting ends when they are passed.
-        done: Nothing is added any more: also see that nothing is there that a task has no use for, and take the right
-            away to run a file as its owner.
+        directory: Target directory of the download; its path belongs to the agent.
+        limits: Limits at which measuring stops.
+        done: Whether the download has ended: then also refuse devices, and remove set-user-ID and
+            set-group-ID bits.
 
     Raises:
-        TooMuch: It is more than the limits, too deep, or (`done`) a device.
+        TooMuch: A limit is exceeded, directories are too deep, or (`done`) there is a device.
         OSError: The kernel refuses.
     """
     top = os.open(directory, _DIRECTORY)
@@ -101,7 +110,12 @@ def measure(directory: str, limits: FetchLimits, *, done: bool) -> Fetched:
 
 @dataclass(slots=True)
 class _Counting:
-    """Counts what is below one directory. `done`: as of `measure`; `owner`: uid of who fetches."""
+    """Measurement of one directory.
+
+    Attributes:
+        done: Whether the download has ended.
+        owner: Uid of the fetcher.
+    """
 
     limits: FetchLimits
     done: bool
@@ -109,7 +123,11 @@ class _Counting:
     fetched: Fetched = field(default_factory=Fetched)
 
     def count(self, fd: int, deep: int) -> None:
-        """Count what is in a directory, and close it; `deep`: how many there may be in each other."""
+        """Measure a directory, and close it.
+
+        Args:
+            deep: Number of levels that directories may still be nested.
+        """
         try:
             if not deep:
                 raise TooMuch(f"directories {DEEPEST} deep")
@@ -133,7 +151,7 @@ class _Counting:
         if stat.S_ISDIR(seen.st_mode):
             try:
                 inner = os.open(entry.name, _DIRECTORY, dir_fd=fd)
-            except PermissionError:  # of this process, which is the task's user, too
+            except PermissionError:  # a directory of the task's user, which is this process' user, too
                 return
             self.count(inner, deep - 1)
         elif self.done and (stat.S_ISBLK(seen.st_mode) or stat.S_ISCHR(seen.st_mode)):
@@ -142,8 +160,10 @@ class _Counting:
             self._make_plain(entry.name, fd)
 
     def _make_plain(self, name: str, fd: int) -> None:
-        """Make a program one that runs as whoever starts it. One of another user is a hard link to a program of the
-        host, which must stay as it is."""
+        """Remove the set-ID bits of a program.
+
+        A program of another user is a hard link to one of the host, which must not be changed.
+        """
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
         try:
             status = os.fstat(file)
@@ -155,28 +175,34 @@ class _Counting:
 
 
 class Watched:
-    """While it is entered, `stop` is called as soon as a directory has more than its limits."""
+    """Context manager that calls `stop` as soon as a directory exceeds its limits.
+
+    Args:
+        directory: Directory to watch.
+        limits: Limits of its content.
+        stop: Function that ends the download.
+        look_s: Seconds between two measurements.
+    """
 
     def __init__(
         self, directory: str, limits: FetchLimits, stop: Callable[[], None], look_s: float = LOOK_S
     ) -> None:
-        """Nothing is watched yet."""
         self._directory, self._limits, self._stop, self._look_s = directory, limits, stop, look_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="fetch-bounds", daemon=True)
         self._failure: TooMuch | OSError | None = None
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Start the thread that measures."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Look for the last time.
+        """Measure for the last time.
 
         Raises:
-            NotStarted: It was too much, and of what.
-            OSError: It cannot be counted.
+            NotStarted: A limit is exceeded; the text says which.
+            OSError: The directory cannot be measured.
         """
         self._over.set()
         self._thread.join()
@@ -185,7 +211,7 @@ class Watched:
                 raise self._failure
             measure(self._directory, self._limits, done=True)
         except TooMuch as error:
-            raise NotStarted(f"what was to be fetched is {error}") from error
+            raise NotStarted(f"the files to fetch exceed a limit: {error}") from error
 
     def _watch(self) -> None:
         pause_s = self._look_s
@@ -197,4 +223,4 @@ class Watched:
                 self._failure = error
                 self._stop()
                 return
-            pause_s = max(self._look_s, 4 * (time.monotonic() - began))  # many files take long to count
+            pause_s = max(self._look_s, 4 * (time.monotonic() - began))  # measuring many files takes long

@@ -1,7 +1,8 @@
-"""Whether tasks can change what executors run: the interpreter, the modules that it would find, the entry scripts.
+"""Check of whether tasks can change what executors run: the interpreter, modules on its path, the entry
+scripts.
 
-Executors are root. Who can write a file that they import, or a directory in which it is looked for, is root at the
-next task's start.
+Executors are root. Users who can write a file that executors import, or a directory that they search for it,
+become root at the start of the next task.
 """
 
 import grp
@@ -19,34 +20,36 @@ ENTRIES: Final = ("mesos-gpu-executor", "mesos-gpu-monitor", "mesos-gpu-keeper",
 
 
 def places() -> tuple[Path, ...]:
-    """All places that this process imports or runs code from; executors do the same if interpreter and user are the
-    same."""
+    """Return all places from which this process imports or runs code; executors use the same with the same
+    interpreter and user.
+    """
     entries = (shutil.which(name) for name in ENTRIES)
     own = (path for path in (*sys.path, sys.executable, *entries) if path)
     return tuple(dict.fromkeys(Path(os.path.abspath(path)) for path in own))
 
 
 def weak(paths: Iterable[Path], *, users: Iterable[int] = (0,), groups: Iterable[int] = (0,)) -> list[str]:
-    """What of these paths somebody else can change, each in words.
+    """Return what other users can change among these paths, each in words.
 
     Args:
-        paths: Files and directories; of a directory all that is in it counts, and of each path all that leads to it.
-        users: Who may own them: not those of tasks.
-        groups: Whose members may write them, besides those whose members are root in effect.
+        paths: Files and directories, with the content of directories and all directories that lead to each
+            path.
+        users: Users who may own them: not those of tasks.
+        groups: Groups that may write them, besides those whose members are root in effect.
     """
     allowed = frozenset(users), frozenset((*groups, *_mighty()))
     faults: dict[str, None] = {}
     for path in paths:
         leading = (str(each) for each in _leading_to(path))
-        for each in (*leading, *(_inside(str(path)) if path.is_dir() else ())):
-            if why := _fault(each, *allowed):
-                faults[f"{each} {why}"] = None
+        for place in (*leading, *(_inside(str(path)) if path.is_dir() else ())):
+            if why := _fault(place, *allowed):
+                faults[f"{place} {why}"] = None
     return list(faults)
 
 
 def _leading_to(path: Path, depth: int = 0) -> Iterator[Path]:
-    """The path itself and its parents, and where links on the way lead to, with parents."""
-    if depth > 40:  # as the kernel: MAXSYMLINKS
+    """Yield the path and its parents, and for links on the way their targets with parents."""
+    if depth > 40:  # limit of the kernel, MAXSYMLINKS
         return
     for each in (path, *path.parents):
         yield each
@@ -55,9 +58,12 @@ def _leading_to(path: Path, depth: int = 0) -> Iterator[Path]:
 
 
 def _inside(top: str) -> Iterator[str]:
-    """What is below a directory, some ten thousand files: names, for a `Path` of each would take most of the time."""
+    """Yield the paths below a directory, some ten thousand files, as strings, because `Path` objects would
+    take most of the time.
+    """
     for directory, names, files in os.walk(top):
-        names[:] = [name for name in names if not name.startswith(".")]  # nothing is imported from there
+        # no code is imported from hidden directories
+        names[:] = [name for name in names if not name.startswith(".")]
         yield from (f"{directory}/{name}" for name in (*names, *files))
 
 
@@ -65,14 +71,14 @@ def _fault(path: str, users: frozenset[int], groups: frozenset[int]) -> str:
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return ""  # its parents count: who can make it?
+        return ""  # the users who can make it matter, so its parents are checked
     mode = status.st_mode
     if status.st_uid not in users:
         return f"belongs to uid {status.st_uid}"
     if stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
-        return ""  # of a sticky directory nobody takes what is another's
+        return ""  # in a sticky directory, users cannot replace files of others
     if mode & stat.S_IWOTH:
-        return "can be written by everybody"
+        return "can be written by every user"
     return (
         f"can be written by the group {status.st_gid}"
         if mode & stat.S_IWGRP and status.st_gid not in groups

@@ -121,9 +121,9 @@ def parse(text: str) -> tuple[Range, ...]:
 
 def _range(word: str) -> Range:
     first, dash, last = word.partition("-")
-    for each in (first, last if dash else first):
-        if not (each.isascii() and each.isdigit() and 0 < int(each) < 1 << 16):
-            raise ValueError(f"{each!r} is not a port")
+    for bound in (first, last if dash else first):
+        if not (bound.isascii() and bound.isdigit() and 0 < int(bound) < 1 << 16):
+            raise ValueError(f"{bound!r} is not a port")
     if dash and int(last) < int(first):
         raise ValueError(f"{word!r} ends before it begins")
     return int(first), int(last if dash else first)
@@ -140,17 +140,17 @@ def listed(env: Mapping[str, str]) -> tuple[Range, ...]:
     except ValueError as error:
         raise BadConfiguration(
             f"{SETTING} is {env[SETTING]!r}: {error}",
-            remedy="name PORT or FIRST-LAST, separated by commas: 9000-9019,31000-32000",
+            remedy="list PORT or FIRST-LAST, separated by commas: 9000-9019,31000-32000",
         ) from error
 
 
 def of_task(task: Mapping[str, Any]) -> tuple[Range, ...]:
     """Return the ports among the resources of a TaskInfo."""
     return merged(
-        (int(each["begin"]), int(each["end"]))
+        (int(bounds["begin"]), int(bounds["end"]))
         for resource in task.get("resources", ())
         if resource["name"] == "ports"
-        for each in resource.get("ranges", {}).get("range", ())
+        for bounds in resource.get("ranges", {}).get("range", ())
     )
 
 
@@ -249,7 +249,7 @@ def grant_of(env: Mapping[str, str], sandbox: str, task: Mapping[str, Any]) -> P
     return PortGrant(merged((*own, *more)), of_task(task))
 
 
-def ephemeral(port_range: str, kept: str) -> tuple[Range, ...]:
+def ephemeral(port_range: str, reserved: str) -> tuple[Range, ...]:
     """Return the ports that the kernel may choose for a socket that is bound to port 0 or connects unbound.
 
     Args:
@@ -257,4 +257,4 @@ def ephemeral(port_range: str, kept: str) -> tuple[Range, ...]:
         kept: Content of /proc/sys/net/ipv4/ip_local_reserved_ports.
     """
     words = port_range.split()
-    return without([(int(words[0]), int(words[1]))] if words else [], parse(kept))
+    return without([(int(words[0]), int(words[1]))] if words else [], parse(reserved))

@@ -1,4 +1,4 @@
-"""Trees of processes: find them, signal them, make sure that they are gone. Only /proc and system calls."""
+"""Trees of processes: find, signal and kill them. Uses only /proc and system calls."""
 
 import contextlib
 import ctypes
@@ -34,7 +34,8 @@ def become_subreaper() -> None:
 
 @contextlib.contextmanager
 def not_adopting() -> Iterator[None]:
-    """Adopt no orphans meanwhile: what a child leaves behind then is no descendant, and outlives this process.
+    """Do not adopt orphans for a block: what a child leaves behind then is no descendant, and outlives this
+    process.
 
     To be used before anything else is started that may leave orphans.
     """
@@ -49,7 +50,7 @@ def not_adopting() -> Iterator[None]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below `pid`, parents before children (proc_tid_children(5))."""
+    """Return all processes below `pid`, parents before children (proc_tid_children(5))."""
     below: list[int] = []
     queue = [pid]
     while queue:
@@ -73,7 +74,7 @@ def children(pid: int) -> list[int]:
 
 
 def send(pids: Iterable[int], number: int) -> None:
-    """Signal each that is still there and may be signalled; what may not must not save the others."""
+    """Send a signal to each process that still exists and may be signalled; others are skipped."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -96,12 +97,12 @@ class _Traits(NamedTuple):
 
 
 def handling(pids: Iterable[int], number: int) -> list[int]:
-    """Find the programs that a signal does not end: they handle it, or block it to wait for it.
+    """Return the programs that a signal does not end: they handle it, or block it to wait for it.
 
-    A worker of a program that handles the signal is not among them: a process that was forked and has executed no
-    program, or one of Python's multiprocessing. It may have inherited the handler, and the program decides about it.
-
-    Sources: proc_pid_status(5), proc_pid_stat(5); multiprocessing/spawn.py of CPython.
+    A worker of a program that handles the signal is not among them: a process that was forked and has
+    executed no program, or one of Python's multiprocessing. It may have inherited the handler, and the
+    program decides about it. Sources: proc_pid_status(5), proc_pid_stat(5); multiprocessing/spawn.py of
+    CPython.
     """
     return _programs(_traits(pids, number))
 
@@ -151,12 +152,13 @@ def eldest(pids: Iterable[int]) -> int:
 def terminate(
     tree: Callable[[], Iterable[int]], first: int, grace_s: float, has_ended: Callable[[], bool]
 ) -> None:
-    """Have a task's processes end by SIGTERM; return when the task has ended, or the grace has.
+    """End a task's processes by SIGTERM; return when the task has ended, or the grace period is over.
 
-    SIGTERM goes to the programs that handle it (see `handling`). While one of these lives, the others live: they may
-    serve it, as a pipe's reader or a worker does. Processes above all of these, and the first process, are stopped
-    meanwhile if SIGTERM would end them: a shell begins no further line of its script. When no program that got SIGTERM
-    is left, all others get it, and the first process last, because containers end with it.
+    SIGTERM goes to the programs that handle it (see `handling`). While one of these lives, the others live:
+    they may serve it, as a pipe's reader or a worker does. Processes above all of these, and the first
+    process, are stopped meanwhile if SIGTERM would end them: a shell begins no further line of its script.
+    When no program that got SIGTERM is left, all others get it, and the first process last, because
+    containers end with it.
 
     Args:
         tree: Function that returns the processes of the task, ended ones included.
@@ -166,12 +168,12 @@ def terminate(
     """
     deadline, pause_s = time.monotonic() + grace_s, _MIN_PAUSE_S
     traits = _traits(tree(), signal.SIGTERM)
-    asked = set(_programs(traits))
-    above = {*_above(asked, traits), first} & traits.keys()
-    held = {pid for pid in above if not traits[pid].handles and not traits[pid].ignores}
-    send(held, signal.SIGSTOP)
-    send(asked, signal.SIGTERM)
-    waited_for, last = asked, held & {first}
+    signalled = set(_programs(traits))
+    above = {*_above(signalled, traits), first} & traits.keys()
+    stopped = {pid for pid in above if not traits[pid].handles and not traits[pid].ignores}
+    send(stopped, signal.SIGSTOP)
+    send(signalled, signal.SIGTERM)
+    waited_for, last = signalled, stopped & {first}
     while (left_s := deadline - time.monotonic()) > 0:
         waited_for = {pid for pid in waited_for if is_alive(pid)}
         if not waited_for:
@@ -179,11 +181,11 @@ def terminate(
                 return
             alive = {pid for pid in tree() if is_alive(pid)}
             others = alive - last
-            send(others - asked, signal.SIGTERM)
-            send(others & held - asked, signal.SIGCONT)
+            send(others - signalled, signal.SIGTERM)
+            send(others & stopped - signalled, signal.SIGCONT)
             if not others:
                 _end_held(last & alive)
-            asked = asked | others
+            signalled = signalled | others
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * 1.5, _MAX_PAUSE_S)
 
@@ -201,8 +203,11 @@ def _above(pids: set[int], traits: Mapping[int, _Traits]) -> set[int]:
 
 
 def _end_held(first: Iterable[int]) -> None:
-    """End a first process that is stopped, and that SIGTERM would end. The init of a pid namespace gets SIGKILL: the
-    kernel gives signals no default action there (pid_namespaces(7))."""
+    """End a first process that is stopped and that SIGTERM would end.
+
+    The init of a pid namespace gets SIGKILL, as the kernel gives signals no default action there
+    (pid_namespaces(7)).
+    """
     for pid in first:
         send([pid], signal.SIGKILL if _is_init(pid) else signal.SIGTERM)
         send([pid], signal.SIGCONT)
@@ -219,15 +224,16 @@ def _is_init(pid: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process is there and has not ended."""
+    """Return whether a process exists and has not ended."""
     return not _is_zombie(living_thread(pid))
 
 
 def children_of_tasks() -> list[int]:
-    """Return the children of this process that a task started, or that become one: those of other sessions.
+    """Return the children of this process that belong to tasks: those of other sessions.
 
-    The launcher begins a session, which nothing that it starts can leave for this process' own. Children of this
-    session are programs that this process runs for itself, as to ask the driver, and whose end it waits for.
+    The launcher begins a session, and nothing that it starts can enter this process' own session. Children of
+    this session are programs that this process runs for itself, for example to call the driver, and whose end
+    it waits for.
     """
     own, pids = os.getsid(0), list[int]()
     for pid in children(os.getpid()):
@@ -238,11 +244,11 @@ def children_of_tasks() -> list[int]:
 
 
 def reap(keep: int | None = None, *, of_tasks: bool = False) -> None:
-    """Collect children that have ended.
+    """Reap children that have ended.
 
     Args:
-        keep: Child that is left for whoever waits for it.
-        of_tasks: Whether only children of tasks are collected.
+        keep: Child that is left for the code that waits for it.
+        of_tasks: Whether only children of tasks are reaped.
     """
     for pid in children_of_tasks() if of_tasks else children(os.getpid()):
         if pid != keep:
@@ -251,10 +257,10 @@ def reap(keep: int | None = None, *, of_tasks: bool = False) -> None:
 
 
 def kill_descendants(timeout_s: float = 10.0) -> list[int]:
-    """SIGKILL everything below this process and collect it.
+    """Send SIGKILL to everything below this process, and reap it.
 
     Returns:
-        What is still there after `timeout_s` (in uninterruptible sleep); empty if all is gone.
+        Processes that still exist after `timeout_s` (in uninterruptible sleep); empty if all are gone.
     """
     deadline = time.monotonic() + timeout_s
     pause_s = 0.001
@@ -270,7 +276,7 @@ def kill_descendants(timeout_s: float = 10.0) -> list[int]:
 
 
 def of_task(task_id: str) -> list[int]:
-    """Processes that carry MESOS_TASK_ID or MESOS_EXECUTOR_ID of the task in their environment."""
+    """Return the processes whose environment has MESOS_TASK_ID or MESOS_EXECUTOR_ID of the task."""
     marks = {f"{name}={task_id}".encode() for name in ("MESOS_TASK_ID", "MESOS_EXECUTOR_ID")}
     pids = []
     for name in os.listdir("/proc"):
@@ -286,10 +292,12 @@ def of_task(task_id: str) -> list[int]:
 
 
 def living_thread(pid: int) -> int:
-    """A thread of a process by which /proc says what the process has; the process itself, if it has ended.
+    """Return a thread of a process whose files in /proc describe the process; the process itself if it has
+    ended.
 
-    Its first thread, of which the process has its number, may end before the others: then /proc/PID has neither
-    mappings nor descriptors nor environment, and no cgroup of version 1; /proc/TID has them all (proc_pid_task(5)).
+    The first thread, whose number is that of the process, may end before the others: then /proc/PID has
+    neither mappings nor descriptors nor environment, and no cgroup of version 1; /proc/TID has them all
+    (proc_pid_task(5)).
     """
     if not _is_zombie(pid):
         return pid
@@ -300,7 +308,7 @@ def living_thread(pid: int) -> int:
 
 
 def kill_leftovers(task_id: str, timeout_s: float = 10.0) -> list[int]:
-    """End what a dead executor left of its task; what would not die is returned."""
+    """Kill processes that a dead executor left of its task; return those that survive."""
     deadline = time.monotonic() + timeout_s
     while True:
         left = [pid for pid in of_task(task_id) if is_alive(pid)]

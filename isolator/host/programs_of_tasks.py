@@ -1,7 +1,9 @@
-"""Reasons why a task's program cannot be executed on the host: the file that is missing, or closed to the task's user.
+"""Reasons why a task's program cannot be executed on the host: a file that is missing, or closed to the
+task's user.
 
-The program is looked for after the start has failed, from outside of the task: the words help, and decide nothing. So
-they do of a program that the task's shell could not start, by the exit statuses of POSIX, 2.8.2.
+The program is searched after the start has failed, from outside of the task: the texts help users, and decide
+nothing. Programs that the task's shell could not start are searched too, by the exit statuses of POSIX,
+2.8.2.
 """
 
 import errno
@@ -17,19 +19,19 @@ from typing import Final
 
 from isolator.host.sandbox import Sandbox
 
-MAX_NAMES: Final = 12  # of files of the sandbox
-_MAX_LINE: Final = 256  # bytes of a first line that the kernel reads (BINPRM_BUF_SIZE)
+MAX_NAMES: Final = 12  # most files of the sandbox that are listed
+_MAX_LINE: Final = 256  # bytes of a script's first line that the kernel reads (BINPRM_BUF_SIZE)
 _MAX_LINKS: Final = 40  # MAXSYMLINKS of the kernel
-_MAX_COMMAND: Final = 16384  # characters of a shell's command that are looked at
-_MAX_PROGRAMS: Final = 16  # of a shell's command that are looked for
-_MAX_PLACES: Final = 64  # directories of PATH that are looked in
-_LOOK_S: Final = 0.2  # for all programs of a command: the task's GPUs are claimed meanwhile
+_MAX_COMMAND: Final = 16384  # most characters of a shell's command that are parsed
+_MAX_PROGRAMS: Final = 16  # most programs of a shell's command that are searched
+_MAX_PLACES: Final = 64  # most directories of PATH that are searched
+_LOOK_S: Final = 0.2  # for all programs of a command, as the task's GPUs are claimed meanwhile
 _NOT_EXECUTED: Final = 126
-#: Words of a shell that stand before another command.
+#: Words of a shell that precede another command.
 _BEFORE: Final = frozenset(
     {"!", "{", "if", "then", "else", "elif", "while", "until", "do", "exec", "command", "time", "nohup"}
 )
-#: Where these are, the place or the program of later words is not known here.
+#: Constructs of a shell after which the directory or program of later words is unknown.
 _CHANGES: Final = re.compile(
     r"\(\)|\$\(|`|<<|\b(PATH=|alias|function|cd|pushd|source|eval|activate)|(^|[;&|]\s*)\.\s"
 )
@@ -50,7 +52,7 @@ class Start:
         sandbox: Directory of the task.
         env: Environment of the task.
         user: uid, gid and supplementary groups of the task.
-        private: Directories of which tasks have their own.
+        private: Directories that are private to each task.
         deadline: Time of `time.monotonic` at which the search is given up; infinite for none.
     """
 
@@ -71,7 +73,9 @@ class Start:
         return next((place for place in self.private if path.startswith(f"{place}/")), "")
 
     def is_in(self, directory: str) -> bool:
-        """Return whether the task begins in a directory or below: it is there, whatever modes say (acl(5))."""
+        """Return whether the task starts in a directory or below it, so that it is there whatever the modes
+        (acl(5)).
+        """
         return f"{os.path.realpath(self.sandbox)}/".startswith(f"{directory}/")
 
     def check_time(self) -> None:
@@ -87,34 +91,34 @@ class Start:
 
 
 def why_absent(start: Start) -> str:
-    """Return where a program was looked for, and how it gets there; the words follow the kernel's."""
+    """Return where a program was searched, and how to provide it; the text follows the kernel's."""
     if closed := next(_private(start), None):
         return (
-            f": {closed} of the host is not the task's, which has a {start.private_place(closed)} of its own; send "
-            "files along with --upload [DIR], or name their directory with --volume"
+            f": {closed} of the host is not visible to the task, which has a private {start.private_place(closed)}; "
+            "send files along with --upload [DIR], or name their directory with --volume"
         )
     if "/" not in start.program:
         if any(_at(path, start) is _Place.THERE for path in start.candidates(start.program)):
             return f": {_interpreter_words(start)}"
         other = f"{start.program}3"
         is_there = any(os.access(path, os.X_OK) for path in start.candidates(other))
-        return f" in PATH, which is {start.path}" + (f"; there is {other}" if is_there else "")
+        return f" in PATH ({start.path})" + (f"; there is {other}" if is_there else "")
     if start.program.startswith("/"):
         there = os.path.lexists(start.program)
-        return f": {_interpreter_words(start)}" if there else " on this host; an --image brings its own"
+        return f": {_interpreter_words(start)}" if there else " on this host; an --image has its own programs"
     with Sandbox(start.sandbox) as place:
         names = place.names()
     if start.program.removeprefix("./") in names:
         return f": {_interpreter_words(start)}"
     held = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
     return (
-        f"; looked in the sandbox {start.sandbox}, which holds {held}. Files of yours come there by --upload [DIR] or "
-        "--fetch URI, and paths of the host by --volume"
+        f"; searched in the sandbox {start.sandbox}, which contains {held}. Send files there with --upload [DIR] or "
+        "--fetch URI, and mount paths of the host with --volume"
     )
 
 
 def why_denied(start: Start) -> str:
-    """Return which file or directory keeps the task's user from the program; "" if none is found that does."""
+    """Return which file or directory keeps the task's user from the program; "" if none is found."""
     paths = (path for path in start.candidates(start.program) if _at(path, start) is not _Place.ABSENT)
     path = next(paths, None)
     if path is None:
@@ -123,11 +127,11 @@ def why_denied(start: Start) -> str:
         return f": {words}"
     interpreter = _interpreter(path)
     words = _closed(interpreter, start) if interpreter else ""
-    return f": its first line names {interpreter}, and {words}" if words else ""
+    return f": its first line names {interpreter}, but {words}" if words else ""
 
 
 def _private(start: Start) -> Iterator[str]:
-    """Yield the paths of the program that are there on the host, in a directory that a task has of its own."""
+    """Yield the program's paths that exist on the host, but in a directory that is private to each task."""
     for path in start.candidates(start.program):
         if _is_private(path, start) and _at(path, start) is _Place.THERE:
             yield path
@@ -146,6 +150,7 @@ class _Place(Enum):
 
 
 def _at(path: str, start: Start) -> _Place:
+    """Return the state of a path for the task's user."""
     for place in _way(path):
         start.check_time()
         try:
@@ -158,15 +163,18 @@ def _at(path: str, start: Start) -> _Place:
 
 
 def _interpreter_words(start: Start) -> str:
+    """Return why the interpreter in a script's first line cannot be executed."""
     interpreter = next(filter(None, map(_interpreter, start.candidates(start.program))), "")
     place = start.private_place(interpreter)
     if _is_private(interpreter, start) and _at(interpreter, start) is _Place.THERE:
-        return f"its first line names {interpreter} of the host, and a task has a {place} of its own"
-    return f"its first line names {interpreter or 'a program'}, which is not there"
+        return f"its first line names {interpreter} of the host, but a task has a private {place}"
+    return f"its first line names {interpreter or 'a program'}, which does not exist"
 
 
 def _interpreter(path: str) -> str:
-    """Return the program that the first line of a script names; "" if it is no script, or cannot be read."""
+    """Return the program that the first line of a script names; "" if the file is not a script, or cannot be
+    read.
+    """
     return next(iter(_first_line(path)), "")
 
 
@@ -179,7 +187,7 @@ def _program_of_env(path: str) -> str:
 
 
 def _first_line(path: str) -> list[str]:
-    """Return the words of a script's first line; none if it is no script, or cannot be read."""
+    """Return the words of a script's first line; empty if the file is not a script, or cannot be read."""
     try:
         held = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -249,7 +257,7 @@ def _may_execute(status: os.stat_result, user: tuple[int, int, tuple[int, ...]])
 
 
 def words_of(number: int | None, start: Start) -> str:
-    """Return what is known of a start that failed with an error of execve(2), to follow the kernel's words."""
+    """Return an explanation of an error of execve(2), to follow the kernel's text."""
     if number in (errno.ENOENT, errno.ENOTDIR):
         return why_absent(start)
     return why_denied(start) if number == errno.EACCES else ""
@@ -264,7 +272,7 @@ def words_of_exit(status: int, command: str | None, start: Start) -> str:
         start: Start of the task, which succeeded.
 
     Returns:
-        The words; "" if no such program is found, or none in the time for it.
+        The text; "" if no such program is found, or not in time.
     """
     start = replace(start, deadline=time.monotonic() + _LOOK_S)
     try:
@@ -278,14 +286,15 @@ def _words_of_programs(status: int, programs: list[str], start: Start) -> str:
         tried = replace(start, program=program)
         if words := _words_of(status, tried):
             return words
-        path = next((each for each in tried.candidates(program) if _at(each, tried) is _Place.THERE), "")
-        asked = replace(start, program=_program_of_env(path))
-        if asked.program and (words := _words_of(status, asked)):
-            return f"the first line of {program} names env, and {words}"
+        path = next((place for place in tried.candidates(program) if _at(place, tried) is _Place.THERE), "")
+        by_env = replace(start, program=_program_of_env(path))
+        if by_env.program and (words := _words_of(status, by_env)):
+            return f"the first line of {program} names env, but {words}"
     return ""
 
 
 def _words_of(status: int, start: Start) -> str:
+    """Return why one program cannot be executed; "" if it can, or the reason is unknown."""
     if _is_absent(start):
         return f"{start.program!r} cannot be executed: {os.strerror(errno.ENOENT)}{why_absent(start)}"
     words = why_denied(start) if status == _NOT_EXECUTED else ""
@@ -293,7 +302,7 @@ def _words_of(status: int, start: Start) -> str:
 
 
 def _is_absent(start: Start) -> bool:
-    """Return whether the task has no such program, or not the interpreter of its first line."""
+    """Return whether the task does not have the program, or the interpreter of its first line."""
 
     def seen(path: str) -> _Place:
         return _Place.ABSENT if _is_private(path, start) else _at(path, start)
@@ -308,9 +317,10 @@ def _is_absent(start: Start) -> bool:
 
 
 def _programs(command: str) -> list[str]:
-    """Return the programs that a simple command of a shell executes, as far as they are plain words; none if it may
-    change what they mean."""
-    import shlex  # of tasks that failed so alone
+    """Return the programs that a simple shell command executes, as far as they are plain words; empty for
+    other commands.
+    """
+    import shlex  # deferred: needed only for tasks that failed so
 
     if len(command) > _MAX_COMMAND or _CHANGES.search(command):
         return []
@@ -325,7 +335,7 @@ def _programs(command: str) -> list[str]:
             elif at_program and not (word in _BEFORE or re.match(r"\w+=", word)):
                 programs.append(word)
                 at_program = False
-    except ValueError:  # a quotation that does not end
+    except ValueError:  # a quotation is not closed
         return []
     plain = (
         word
@@ -335,7 +345,7 @@ def _programs(command: str) -> list[str]:
     return list(islice(plain, _MAX_PROGRAMS))
 
 
-#: What a shell does itself (POSIX, 2.14, and usual ones).
+#: Builtins of shells (POSIX, 2.14, and usual ones).
 _OWN: Final = frozenset(
     {
         "alias", "bg", "break", "builtin", "case", "continue", "declare", "done", "echo", "esac", "eval",

@@ -1,11 +1,13 @@
-"""What a task writes to the file system of its image: by an image that the agent runs, kept from the agent's removal.
+"""Files that a task writes to the file system of its image, kept from removal by the agent if the agent runs
+the image.
 
-The agent gives an image a file system by overlayfs, and removes what was written to it when the container ends, as root
-and by full paths (`os::rmdir` in stout/os/posix/rmdir.hpp). Another task may hold a descriptor of a directory there,
-and exchange it for a link meanwhile. Sealing does not help: overlayfs decides by the attributes that it has read before
-(`ovl_permission` in fs/overlayfs/inode.c). So the directory is moved to where the agent does not look; overlayfs holds
-it, whatever its name is. It is removed by rm(1), which goes by descriptors and follows no link. Other backends of the
-agent write nothing (bind), or call rm(1) themselves (copy).
+The agent gives an image a file system by overlayfs, and removes what was written to it when the container
+ends, as root and by full paths (`os::rmdir` in stout/os/posix/rmdir.hpp). Another task may hold a descriptor
+of a directory there, and exchange it for a link meanwhile. Sealing does not help: overlayfs decides by the
+attributes that it has read before (`ovl_permission` in fs/overlayfs/inode.c). So the directory is moved to
+where the agent does not look; overlayfs holds it, whatever its name is. It is removed by rm(1), which goes by
+descriptors and follows no link. Other backends of the agent write nothing (bind), or call rm(1) themselves
+(copy).
 """
 
 import errno
@@ -14,25 +16,26 @@ from collections.abc import Sequence
 from typing import Final
 
 REMOVE_S: Final = 60.0
-_OURS: Final = "mesos-gpu"  # beside `containers`, which alone the agent looks after (provisioner/paths.cpp)
+# beside `containers`, the only directory that the agent manages (provisioner/paths.cpp)
+_OURS: Final = "mesos-gpu"
 
 
 def place_of(sandbox: str) -> str:
-    """Return where what a container writes to its image is kept; empty if that is not known.
+    """Return the directory for what a container writes to its image; empty if that is not known.
 
     Args:
-        sandbox: Of the executor, whose container the image's is nested in.
+        sandbox: Sandbox of the executor, in whose container the image's is nested.
     """
     work, below, container = _places(sandbox)
     return f"{work}/provisioner/{_OURS}/{container}" if below else ""
 
 
 def move(sandbox: str, containers: Sequence[str]) -> None:
-    """Move what the container of an image writes to its place, while its task does not run yet.
+    """Move what the container of an image writes to that directory, before its task runs.
 
     Args:
-        sandbox: As of `place_of`.
-        containers: The directories of the nested container below that of the executor's.
+        sandbox: Sandbox of the executor.
+        containers: Names of the nested container's directories below that of the executor's container.
 
     Raises:
         OSError: It cannot be moved.
@@ -42,7 +45,7 @@ def move(sandbox: str, containers: Sequence[str]) -> None:
     scratch = "/".join((work, "provisioner/containers", container, *containers, "backends/overlay/scratch"))
     try:
         names = os.listdir(scratch) if place else []
-    except FileNotFoundError:  # of another backend
+    except FileNotFoundError:  # another backend
         return
     for name in names:
         os.makedirs(place, mode=0o700, exist_ok=True)
@@ -50,18 +53,18 @@ def move(sandbox: str, containers: Sequence[str]) -> None:
 
 
 def remove(path: str, limit_s: float = REMOVE_S) -> None:
-    """Remove what a task wrote to its image; harmless if it is not there.
+    """Remove what a task wrote to its image; harmless if it does not exist.
 
     Args:
         path: Directory to remove.
         limit_s: Seconds after which to give up; what is removed by then stays removed.
 
     Raises:
-        OSError: It cannot be removed now: another task may add to it.
+        OSError: It cannot be removed now, because another task may add to it.
     """
     if not os.path.lexists(path):
         return
-    import subprocess  # of an image alone
+    import subprocess  # deferred: needed only for images
 
     try:
         done = subprocess.run(
@@ -69,14 +72,14 @@ def remove(path: str, limit_s: float = REMOVE_S) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(
-            errno.ETIMEDOUT, "its files were too many, or more were added all the time", path
+            errno.ETIMEDOUT, "there are too many files, or another task keeps adding more", path
         ) from error
     if done.returncode:
         why = done.stderr.decode(errors="replace").partition("\n")[0]
-        raise OSError(errno.ENOTEMPTY, f"what a task wrote to its image cannot be removed: {why}")
+        raise OSError(errno.ENOTEMPTY, f"files that a task wrote to its image cannot be removed: {why}")
 
 
 def _places(sandbox: str) -> tuple[str, str, str]:
-    """The agent's work_dir, what is below it, and the container (slave/paths.hpp)."""
+    """Return the agent's work_dir, the path below it, and the container (slave/paths.hpp)."""
     work, below, _ = os.path.realpath(sandbox).partition("/slaves/")
     return work, below, os.path.basename(os.path.realpath(sandbox))

@@ -1,12 +1,11 @@
-"""A task's directory on its host, as root has to deal with it: all that is opened, written, linked, renamed, made or
-given away there goes through here.
+"""Safe access by root to a task's sandbox on its host: everything that is opened, written, linked, renamed,
+made or given away there goes through this module.
 
-What is below a sandbox may be a task's work, or came out of an archive of strangers: a link to /etc, a FIFO that
-nobody writes to. So nothing is reached by a path: a directory is held open, names in it are looked up below that one,
-and links are never followed. What the executor itself puts there stays root's, in a directory that is root's and
-sticky: the task's user may make what it likes there, and rename or remove only what is its own.
-
-Sources: open(2), unlinkat(2), sticky bit in unlink(2); acl(5), whose bytes are linux/posix_acl_xattr.h's.
+What is below a sandbox may be a task's work, or come from an untrusted archive: a link to /etc, a FIFO
+without a writer. So nothing is reached by a path: a directory is held open, names are looked up in it, and
+links are never followed. Files that the executor itself puts there belong to root, in a sticky directory of
+root's: the task's user may make files there, and rename or remove only its own. Sources: open(2),
+unlinkat(2), sticky bit in unlink(2); acl(5), whose bytes are linux/posix_acl_xattr.h's.
 """
 
 import contextlib
@@ -19,12 +18,13 @@ from typing import Final, Self
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-#: Where the agent puts what is nested (slave/containerizer/mesos/paths.hpp), as root, following links on the way.
+#: Directory of nested containers (slave/containerizer/mesos/paths.hpp), where the agent writes as root,
+#: following links.
 CONTAINERS: Final = "containers"
-NESTED: Final = "task"  # name of the container that the agent runs an image in
+NESTED: Final = "task"  # name of the container in which the agent runs an image
 STREAMS: Final = ("stdout", "stderr")
-NOTICE: Final = "mesos-gpu-notice.json"  # what the task is told of its end
-CHECKPOINT: Final = "mesos-gpu-checkpoint"  # the task writes to it when it has kept its work
+NOTICE: Final = "mesos-gpu-notice.json"  # notice of the task's end
+CHECKPOINT: Final = "mesos-gpu-checkpoint"  # the task touches it when it has saved its work
 
 _ACL: Final = "system.posix_acl_access"
 _VERSION, _NO_ID = 2, 0xFFFFFFFF
@@ -32,17 +32,16 @@ _USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
 
 
 class Sandbox:
-    """A directory, held open. Names are of what is right in it, never paths."""
+    """A directory, held open. Names are those of its direct entries, never paths.
+
+    Args:
+        path: Path whose last part is no link; the directories above it belong to the agent.
+
+    Raises:
+        OSError: It does not exist, or is a link.
+    """
 
     def __init__(self, path: str) -> None:
-        """Open it.
-
-        Args:
-            path: Whose last part is no link; what is above it is the agent's.
-
-        Raises:
-            OSError: It is not there, or a link.
-        """
         self._fd = os.open(path, _DIRECTORY)
 
     @classmethod
@@ -56,24 +55,25 @@ class Sandbox:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of it."""
+        """Close the directory."""
         self.close()
 
     @property
     def path(self) -> str:
-        """The path of this very directory, whatever it is called by now; good as long as it is held and this process
-        lives."""
+        """Path of this very directory, whatever its name is by now; valid while it is held open and this
+        process lives.
+        """
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the directory."""
         os.close(self._fd)
 
     def enter(self, *names: str) -> "Sandbox":
-        """A directory below it, of its own to close.
+        """Open a directory below this one, which the caller closes.
 
         Raises:
-            OSError: One of the names is not there, or no directory, as a link is none.
+            OSError: A name does not exist, or is not a directory (a link is not).
         """
         at = os.dup(self._fd)
         for name in names:
@@ -84,15 +84,17 @@ class Sandbox:
                 os.close(above)
         return self._of(at)
 
-    # --- whose it is
+    # --- owners and permissions
 
     def admit(self, uid: int, *, writes: bool = True) -> bool:
-        """Let a user in: to pass through, or (`writes`) to make files of its own here. The directory stays this
-        process' user's, and what is in it its owners': the user can rename and remove none but its own.
+        """Let a user pass through the directory or, with `writes`, make files in it.
+
+        The directory and its entries keep their owners: the user can rename and remove only its own files.
 
         Returns:
-            Whether it is so. On a file system without access control lists others may pass through, and nothing is done
-            for a user that writes: the directory would have to become that user's, who could replace what is there.
+            True on success. False on a file system without access control lists: others may pass through
+                then, and nothing is done for a user that writes, as the directory would have to be its own,
+                who could then replace its entries.
 
         Raises:
             OSError: The kernel refuses.
@@ -111,17 +113,18 @@ class Sandbox:
         return True
 
     def shut(self) -> None:
-        """Let nobody in any more but root, who owns it then, and this process' user.
+        """Close the directory to all users but root and this process' user, who owns it then.
 
         Raises:
             OSError: The kernel refuses.
         """
         os.fchown(self._fd, os.geteuid(), -1)
-        os.fchmod(self._fd, 0o700)  # which is the mask of whoever an access control list named, too (acl(5))
+        os.fchmod(self._fd, 0o700)  # also the mask for users that an access control list names (acl(5))
 
     def admit_to(self, name: str, uid: int) -> None:
-        """Let a user write to a file here, as by reopening /dev/stdout; the name stays whose it is. Harmless if it is
-        not there, or no file.
+        """Let a user write to a file here, for example by reopening /dev/stdout; the entry keeps its owner.
+
+        Harmless if the file does not exist, or is not a regular file.
 
         Raises:
             OSError: The kernel refuses, or the file system has no access control lists.
@@ -136,7 +139,7 @@ class Sandbox:
     # --- files of the executor's own
 
     def put(self, name: str, data: bytes) -> None:
-        """Have a file of these bytes there, in place of whatever has the name; a link is replaced, not followed.
+        """Write a file with these bytes in place of any entry of that name; a link is replaced, not followed.
 
         Raises:
             OSError: The disk is full, or a directory has the name.
@@ -154,28 +157,35 @@ class Sandbox:
             raise
 
     def append(self, name: str, *, linked: bool = False) -> int:
-        """A file to append to, made if it is not there; the caller closes it. `linked`: as of `hold`.
+        """Open a file for appending, made if it does not exist; the caller closes it.
+
+        Args:
+            linked: Whether the file may have a second name, see `hold`.
 
         Raises:
-            NotAFile: What has the name is a link, a FIFO or the like, or has a second name elsewhere.
+            NotAFile: The entry is a link, a FIFO or the like, or the file has a second name elsewhere.
             OSError: The kernel refuses.
         """
         return self._open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, linked=linked)
 
     def hold(self, name: str, *, linked: bool = False) -> int:
-        """A file to read and write; the caller closes it. `linked`: it may have a second name, as it has when it is
-        shown here and is of a nested sandbox.
+        """Open a file for reading and writing; the caller closes it.
+
+        Args:
+            linked: Whether the file may have a second name, as it has if it is shown here and belongs to a
+                nested sandbox.
 
         Raises:
-            NotAFile: As of `append`.
-            OSError: It is not there.
+            NotAFile: As for `append`.
+            OSError: It does not exist.
         """
         return self._open(name, os.O_RDWR, linked=linked)
 
     def put_back(self, name: str, fd: int) -> bool:
-        """See that a name is still that of a file that is held; whether it was. Else the file gets it back, and what
-        had it meanwhile is gone, or if it is a directory has another name. Of a file that has no name left, and so
-        can get none, a new one of that name says so.
+        """Make sure that a name is still that of an open file; return whether it was.
+
+        If not, the file gets its name back, and the entry that had it is replaced, or renamed if it is a
+        directory. If the file has no name left, and so can get none, a new file says so.
 
         Raises:
             OSError: The kernel refuses.
@@ -193,11 +203,11 @@ class Sandbox:
         return False
 
     def read(self, name: str, most: int) -> bytes:
-        """The first bytes of a file, whoever made it; never waits.
+        """Return the first bytes of a file, whatever its owner, without ever blocking.
 
         Raises:
-            NotAFile: What has the name is a link, a FIFO or the like.
-            OSError: It is not there.
+            NotAFile: The entry is a link, a FIFO or the like.
+            OSError: It does not exist.
         """
         with os.fdopen(self._open(name, os.O_RDONLY, linked=True), "rb") as file:
             return file.read(most)
@@ -220,25 +230,26 @@ class Sandbox:
         return fd
 
     def changed_at(self, name: str) -> float | None:
-        """When a file was last written to, or touched, seconds since the epoch; None: what has the name is no file.
+        """Return when a file was last written or touched, in seconds since the epoch; None if the entry is
+        not a regular file.
 
         Raises:
-            OSError: It is not there.
+            OSError: It does not exist.
         """
         status = os.stat(_one(name), dir_fd=self._fd, follow_symlinks=False)
         return status.st_mtime if stat.S_ISREG(status.st_mode) else None
 
     def names(self) -> list[str]:
-        """The names of all that is there, in order."""
+        """Return the names of all entries, sorted."""
         return sorted(os.listdir(self._fd))
 
     # --- directories and mount points
 
     def keep(self, name: str) -> None:
-        """Have a directory of this process' user there, which the task cannot replace.
+        """Make a directory of this process' user, which the task cannot replace; harmless if it exists.
 
         Raises:
-            OSError: Another's has the name, or something else.
+            OSError: The entry belongs to another user, or is no directory.
         """
         with contextlib.suppress(FileExistsError):
             os.mkdir(_one(name), 0o755, dir_fd=self._fd)
@@ -247,36 +258,37 @@ class Sandbox:
                 raise PermissionError(errno.EPERM, f"{name} in the sandbox is not the executor's")
 
     def make(self, name: str, uid: int, gid: int) -> None:
-        """Have a new directory of a user there. For directories that only this process' user writes to.
+        """Make a new directory of a user. To be used in directories that only this process' user can write.
 
         Raises:
-            OSError: Something has the name, or the kernel refuses.
+            OSError: The name is taken, or the kernel refuses.
         """
         os.mkdir(_one(name), 0o755, dir_fd=self._fd)
         with self.enter(name) as directory:
             os.fchown(directory._fd, uid, gid)
 
     def remove(self, name: str) -> None:
-        """Remove a directory with all that is in it, following no link; what cannot be removed stays.
+        """Remove a directory with its content, without following links; what cannot be removed stays.
 
         Raises:
-            OSError: It cannot be looked at.
+            OSError: It cannot be read.
         """
-        import shutil  # it costs each executor what few tasks need pay
+        import shutil  # deferred: few tasks need it, and the import slows the start
 
         shutil.rmtree(_one(name), ignore_errors=True, dir_fd=self._fd)
 
     def unlink(self, name: str) -> None:
-        """Remove a file, or a link itself; harmless if nothing has the name.
+        """Remove a file, or a link itself; harmless if it does not exist.
 
         Raises:
-            OSError: A directory has it.
+            OSError: The entry is a directory.
         """
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_one(name), dir_fd=self._fd)
 
     def make_point(self, names: Sequence[str], *, is_file: bool) -> None:
-        """What something can be mounted over, with the directories above it; they are the owner's of what they are in.
+        """Make a mount point with the directories above it; each belongs to the owner of the directory that
+        it is in.
 
         Raises:
             OSError: A name on the way is a link or no directory, or the kernel refuses.
@@ -289,22 +301,26 @@ class Sandbox:
                 _make_file(at, names[-1])
 
     def heir(self) -> tuple[int, int]:
-        """uid and gid of whose what is made here shall be: who is admitted, else the owner."""
+        """Return uid and gid for new entries: those of the admitted user, else of the owner."""
         owner = os.fstat(self._fd)
         try:
             acl = os.getxattr(self._fd, _ACL)
-        except OSError:  # none, or none can be
+        except OSError:  # no list, or the file system has none
             return owner.st_uid, owner.st_gid
         named = [uid for tag, _, uid in struct.iter_unpack("<HHI", acl[4:]) if tag == _USER]
         return (named[0], -1) if named else (owner.st_uid, owner.st_gid)
 
-    # --- what comes from a nested sandbox
+    # --- files of a nested sandbox
 
     def take(self, source: "Sandbox", but: Collection[str]) -> str | None:
-        """Move all of another directory here, by name; nothing that is here is replaced, and no link is followed.
+        """Move all entries of another directory here; nothing that is here is replaced, and no link is
+        followed.
+
+        Args:
+            but: Names that are not moved.
 
         Returns:
-            A name that is taken here already, and then nothing is moved; None: all is here.
+            A name that exists here already, in which case nothing is moved; None if all are moved.
 
         Raises:
             OSError: The kernel refuses.
@@ -317,8 +333,10 @@ class Sandbox:
         return None
 
     def show(self, source: "Sandbox", name: str) -> bool:
-        """Give a file of another directory the same name here, in place of what has it; whether that was done: it is
-        not if what has the name there is no file any more, or is known by another name, too.
+        """Link a file of another directory here under its name, in place of any entry; return whether that
+        was done.
+
+        It is not done if the entry there is not a regular file, or has another name, too.
 
         Raises:
             OSError: The kernel refuses.
@@ -332,18 +350,23 @@ class Sandbox:
         return True
 
     def _link(self, fd: int, name: str) -> None:
-        """Link what is held, not what has a name by now (proc(5), linkat(2) with AT_SYMLINK_FOLLOW)."""
+        """Link an open file to a name, whatever its own name is by now (proc(5), linkat(2) with
+        AT_SYMLINK_FOLLOW).
+        """
         new = _new_name(name)
         os.link(f"/proc/self/fd/{fd}", new, dst_dir_fd=self._fd, follow_symlinks=True)
         os.rename(new, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
 
 class NotAFile(OSError):
-    """What has a name in a sandbox is no regular file of one name: it is not opened."""
+    """Error: an entry of a sandbox is not a regular file with one name, so it is not opened.
+
+    Args:
+        name: Name in its directory.
+    """
 
     def __init__(self, name: str) -> None:
-        """`name`: in its directory."""
-        super().__init__(errno.EPERM, f"{name} in the sandbox is no file of its own")
+        super().__init__(errno.EPERM, f"{name} in the sandbox is not a regular file with one name")
 
 
 def has_acls(path: str) -> bool:
@@ -377,7 +400,8 @@ def _make_directory(sandbox: Sandbox, name: str) -> "Sandbox":
     except FileExistsError:
         made = False
     directory = sandbox.enter(name)
-    if made and os.fstat(directory._fd).st_uid == os.geteuid():  # else the user put its own there since
+    # otherwise the user has put a directory of its own there meanwhile
+    if made and os.fstat(directory._fd).st_uid == os.geteuid():
         _pass_on(sandbox, directory._fd)
     return directory
 
@@ -406,8 +430,10 @@ def _closing(fd: int) -> Iterator[int]:
 
 
 def _acl(uid: int, may: int, mode: int) -> bytes:
-    """The list that leaves a mode as it is, but for others' writing, and lets one more user in. Its mask is what the
-    mode then shows of the group (acl(5))."""
+    """Return a list that keeps a mode, except writing by others, and admits one more user.
+
+    Its mask is what the mode then shows for the group (acl(5)).
+    """
     group = mode >> 3 & 5
     entries = (
         (_USER_OBJ, mode >> 6 & 7, _NO_ID),

@@ -32,8 +32,8 @@ _ACL_GROUP_OBJ: Final = 0x04  # linux/posix_acl.h
 _WRITABLE: Final = 0o022  # group and others; with an access control list the group bits are its mask (acl(5))
 _SET_IDS: Final = 0o6000
 _LOOK: Final = 256  # entries between two looks at the clock
-_MAX_NAMES: Final = 8192  # of directories that are still to be entered, in memory: at most 4 MiB
-_MAX_LINKED: Final = 8192  # files of several names whose names are counted
+_MAX_NAMES: Final = 8192  # most names of directories to enter that are kept in memory: at most 4 MiB
+_MAX_LINKED: Final = 8192  # most files with several names whose names are counted
 
 
 def seal(sandbox: str, timeout_s: float) -> None:
@@ -74,7 +74,8 @@ class _Walk:
         self.changed = 0
         self._deadline = deadline
         self._seen = 0
-        self._linked: Counter[tuple[int, int]] = Counter()  # names found of each file that has several
+        # number of names seen of each file that has several
+        self._linked: Counter[tuple[int, int]] = Counter()
         self._at = os.dup(top)
         try:
             with contextlib.closing(_Names()) as names:
@@ -83,8 +84,8 @@ class _Walk:
             os.close(self._at)
 
     def _walk(self, names: "_Names") -> None:
-        inodes: list[int] = []  # of the directories from the top
-        left: list[int] = []  # of the same directories: numbers of names that are not entered yet
+        inodes: list[int] = []  # inodes of the directories from the top
+        left: list[int] = []  # for the same directories, numbers of names that are not entered yet
         device = os.fstat(self._at).st_dev  # `open_in` crosses no mount point
         while True:
             inodes.append(os.fstat(self._at).st_ino)
@@ -106,7 +107,7 @@ class _Walk:
         self._at = fd
 
     def _sealed_here(self) -> Iterator[str]:
-        """Seal the directory, then what is in it but directories; yield the names of those."""
+        """Seal the directory and the entries in it that are no directories; yield the names of directories."""
         status = os.fstat(self._at)
         if not is_sealed(status):
             self._take(self._at, status)
@@ -153,7 +154,9 @@ class _Walk:
     def _watch_clock(self) -> None:
         self._seen += 1
         if self._seen % _LOOK == 0 and time.monotonic() > self._deadline:
-            raise TimeoutError(errno.ETIMEDOUT, "it has too many files, or more were added all the time")
+            raise TimeoutError(
+                errno.ETIMEDOUT, "the sandbox has too many files, or another task keeps adding more"
+            )
 
 
 class _Names:
@@ -161,7 +164,7 @@ class _Names:
 
     def __init__(self) -> None:
         self._top: list[str] = []
-        self._offsets: list[int] = []  # where the parts begin that are in the file
+        self._offsets: list[int] = []  # offsets of the parts that are in the file
         self._file: IO[bytes] | None = None
 
     def push(self, names: Iterable[str]) -> int:
@@ -192,7 +195,7 @@ class _Names:
     def _put_away(self) -> None:
         """Move the lower half to the file."""
         if self._file is None:
-            import tempfile  # few sandboxes need it
+            import tempfile  # deferred: few sandboxes need it
 
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 # closed by `close`
         half = _MAX_NAMES // 2

@@ -1,9 +1,10 @@
-"""Directories of ended tasks that are not sealed yet, kept from the agent's removal.
+"""Directories of ended tasks that are not sealed yet, kept from removal by the agent.
 
-Whoever holds a descriptor of a directory may add directories there faster than a walk seals them, so a seal may never
-end. The agent removes sandboxes as root and by full paths, and those paths are not safe before the end of the seal. So
-when a seal takes long, the directories are moved to where the agent does not look. An empty directory keeps each name
-in the sandbox. They come back when they are sealed. Before each walk there, those who hold them are ended.
+A process that holds a descriptor of a directory may add directories there faster than a walk seals them, so
+sealing may never end. The agent removes sandboxes as root and by full paths, and those paths are not safe
+before the end of the seal. So when a seal takes long, the directories are moved to where the agent does not
+look. An empty directory keeps each name in the sandbox. They come back when they are sealed. Before each walk
+there, processes that hold them are killed.
 """
 
 import contextlib
@@ -23,9 +24,11 @@ SOON_S: Final = 10.0
 _WALK_S: Final = 5.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OURS: Final = (
-    "mesos-gpu-unsealed"  # beside `containers`, which alone the agent looks after (provisioner/paths.cpp)
+    # beside `containers`, the only directory that the agent manages (provisioner/paths.cpp)
+    "mesos-gpu-unsealed"
 )
-#: Mode of the directories that keep the names. It is not that of a sealed directory, so files of it are not given yet.
+#: Mode of the directories that keep the names. It differs from that of a sealed directory, so their files are
+#: not served yet.
 _KEEPING: Final = 0o720
 
 
@@ -45,7 +48,8 @@ def seal_sandbox(sandbox: str, timeout_s: float, end_holders: Callable[[str, flo
     Args:
         sandbox: Path of the sandbox; only root may be able to change the directories above it.
         timeout_s: Seconds until the walk is given up. The next call goes on.
-        end_holders: Ends processes that hold a directory below a path, until a time of `time.monotonic`.
+        end_holders: Function that kills processes that hold a directory below a path, until a time of
+            `time.monotonic`.
 
     Raises:
         OSError: See `sealing.seal`; or the directories cannot be moved.
@@ -71,7 +75,7 @@ def seal_sandbox(sandbox: str, timeout_s: float, end_holders: Callable[[str, flo
 
 
 def _seal_apart(place: str, deadline: float, end_holders: Callable[[str, float], None]) -> None:
-    """Seal directories that were moved; between walks that are given up, end those who hold them."""
+    """Seal directories that were moved; between walks that are given up, kill processes that hold them."""
     walk_s = _WALK_S
     while True:
         end_holders(place, deadline)
@@ -92,7 +96,7 @@ def _move_out(sandbox: str, place: str) -> None:
     os.makedirs(place, mode=0o700, exist_ok=True)
     with _opened(sandbox) as top, _opened(place) as aside:
         if not is_sealed(os.fstat(top)):
-            raise PermissionError(errno.EPERM, "others than root can change its names", sandbox)
+            raise PermissionError(errno.EPERM, "users other than root can change its entries", sandbox)
         kept = set(os.listdir(aside))
         with os.scandir(top) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -1,10 +1,12 @@
-"""Users for jobs that name none: each task of the host gets a uid of its own, from a range that an operator gives.
+"""User pool: each task of a job that names no user gets a uid of its own, from a range that an operator
+gives.
 
-The ledger holds the uid with the task, so no two living tasks have one, whatever is killed when. It is given back when
-no process of it is left; the task's sandbox is closed then, for the next task of that uid.
-A uid needs no account: the home is the sandbox, the group has the same number. Mesos itself knows users by name only,
-so images that the agent runs need accounts, which are to be named mesos-gpu-UID; a uid with another account, and one
-whose number is a group's, is left out.
+The ledger records the uid with the task, so no two living tasks have the same, whatever is killed when. It is
+given back when no process with it is left; the task's sandbox is closed then to the next task with that uid.
+
+A uid needs no account: the home is the sandbox, the group has the same number. Mesos itself knows users only
+by name, so images that the agent runs need accounts, which must be named mesos-gpu-UID; a uid with another
+account, and one whose number is a group's, is not used.
 """
 
 import contextlib
@@ -20,17 +22,17 @@ from isolator.host.sandbox import Sandbox
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.nodes.user_pool import POOL, parse_pool
 
-#: In the environment that an executor works with: what its task got.
+#: Variable in the environment that an executor works with: the uid of its task.
 UID: Final = "MESOS_GPU_POOL_UID"
-KIND: Final = "uid"  # of the trace: the uid, a blank, the sandbox
+KIND: Final = "uid"  # kind of a trace, which contains the uid, a blank, and the sandbox
 _GONE_S: Final = 5.0
 
 
 def pool_of(own: Mapping[str, str]) -> range:
-    """The operator's range; empty: there is none.
+    """Return the operator's range of uids; empty without a pool.
 
     Raises:
-        BadConfiguration: It is no range, or goes over users of the system.
+        BadConfiguration: It is not a range, or includes uids of system users.
     """
     try:
         return parse_pool(own.get(POOL, ""))
@@ -39,7 +41,9 @@ def pool_of(own: Mapping[str, str]) -> range:
 
 
 def candidates(pool: range) -> Iterator[int]:
-    """Uids that nobody else has, beginning anywhere: one that was given back is rarely the next to be given."""
+    """Yield uids that are not in use, starting at a random one, so that one that was given back is rarely the
+    next.
+    """
     busy = {uid for _, uid in _processes()}
     start = int.from_bytes(os.urandom(8)) % len(pool)
     for place in range(len(pool)):
@@ -49,7 +53,7 @@ def candidates(pool: range) -> Iterator[int]:
 
 
 def is_free(uid: int) -> bool:
-    """Whether no account but one that was made for it has the uid, and no other group its number."""
+    """Return whether the uid has no account other than one made for it, and its number is no other group's."""
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(uid).pw_name == name_of(uid)
     with contextlib.suppress(KeyError):
@@ -58,29 +62,29 @@ def is_free(uid: int) -> bool:
 
 
 def name_of(uid: int) -> str:
-    """The name of a uid's account, if it has one."""
+    """Return the name of a uid's account, if it has one."""
     return f"mesos-gpu-{uid}"
 
 
 def has_account(user: pwd.struct_passwd) -> bool:
-    """Whether the host knows the user by name."""
+    """Return whether the host knows the user by name."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(user.pw_name).pw_uid == user.pw_uid
     return False
 
 
 def account(uid: int, sandbox: str) -> pwd.struct_passwd:
-    """The account of a uid, or what stands for it."""
+    """Return the account of a uid, or a substitute if it has none."""
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(uid)
     return pwd.struct_passwd((name_of(uid), "x", uid, uid, "", sandbox, "/bin/sh"))
 
 
 def give_back(what: str) -> list[int]:
-    """Undo the trace of a uid: see that nothing of it lives, and close its sandbox.
+    """Undo the trace of a uid: wait until none of its processes lives, and close its sandbox.
 
     Returns:
-        Processes of it that are still there; then it is not to be given to others.
+        Pids of processes that still exist; the uid must not be given to others then.
 
     Raises:
         OSError: The sandbox cannot be closed.
@@ -97,7 +101,7 @@ def give_back(what: str) -> list[int]:
 
 
 def _processes() -> Iterator[tuple[int, int]]:
-    """Pid and real uid of each that is no zombie."""
+    """Yield pid and real uid of each process that is no zombie."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -105,16 +109,16 @@ def _processes() -> Iterator[tuple[int, int]]:
             contextlib.suppress(FileNotFoundError, ProcessLookupError),
             open(f"/proc/{name}/status", errors="replace") as file,
         ):
-            said = dict(line.split(":\t", 1) for line in file if line.startswith(("State:", "Uid:")))
-            if said["State"][0] not in "ZX":
-                yield int(name), int(said["Uid"].split()[0])
+            fields = dict(line.split(":\t", 1) for line in file if line.startswith(("State:", "Uid:")))
+            if fields["State"][0] not in "ZX":
+                yield int(name), int(fields["Uid"].split()[0])
 
 
 def look(own: Mapping[str, str]) -> Answer:
-    """Look at the pool, for the doctor.
+    """Return the doctor's answer on the user pool.
 
     Raises:
-        BadConfiguration: As of `pool_of`.
+        BadConfiguration: As for `pool_of`.
     """
     pool = pool_of(own)
     if not pool:
@@ -127,6 +131,6 @@ def look(own: Mapping[str, str]) -> Answer:
     if lacking:
         return Answer(
             f"{lacking} of the {len(pool)} uids of {POOL} belong to others",
-            "name a range that no account and no group is in",
+            "choose a range without accounts and groups",
         )
     return Answer(f"{len(pool)} uids for jobs that name no user, one for each task")

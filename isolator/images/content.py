@@ -1,4 +1,4 @@
-"""An image with its layers, from where its configuration is read, too: a registry, or an archive of `docker save`."""
+"""Image with its layers, from a registry, or from an archive of `docker save`."""
 
 import contextlib
 import errno
@@ -21,7 +21,7 @@ from isolator.images.unpacking import Readable
 from mesos_gpu.model.jobs.image import ImageConfig
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-_SHORT: Final = 16  # hexadecimal digits that name where a layer is from
+_SHORT: Final = 16  # number of hexadecimal digits that stand for the origin of a layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,10 @@ class Content:
     Attributes:
         config: Configuration of the image.
         layers: Layers, the lowest first.
-        see_layers: Sees that the registry gives each layer to the login of the image, before a layer that the host
-            had already is used; asks for no layer that was opened. Takes whether to give up, and raises
-            `MesosGpuError` as `Registry.see_blob`, and InterruptedError.
+        see_layers: Function that checks that the registry gives each layer to the login of the image, before
+            a layer that the host had already is used; layers that were fetched are not checked. It takes a
+            function that returns whether to give up, and raises `MesosGpuError` as `Registry.see_blob`, and
+            InterruptedError.
     """
 
     config: ImageConfig
@@ -46,14 +47,14 @@ def content_of(
 ) -> Content:
     """Return an image whose layers are not fetched yet.
 
-    A registry is asked for the manifest each time, with this login, and by `Content.see_layers` for the layers that
-    the host has already: only logins to which the registry shows both get those layers.
+    A registry is asked for the manifest each time, with this login, and by `Content.see_layers` for the
+    layers that the host has already: only logins to which the registry shows both get those layers.
 
     Args:
-        image, registry, login, denied: As of `source.read_config`.
+        image, registry, login, denied: See `source.read_config`.
 
     Raises:
-        MesosGpuError: As of `source.read_config`.
+        MesosGpuError: As for `source.read_config`.
     """
     reference = Reference.of(image)
     if directory := directory_of(registry):
@@ -89,8 +90,10 @@ def _see(
 
 
 def _key(place: str, digest: str) -> str:
-    """Return the name of a layer in stores. Layers of different registries are different ones: one that a tenant has
-    could name layers of others by their digests, and would get them without having them."""
+    """Return the name of a layer in stores, which includes its registry.
+
+    Otherwise a tenant with a registry could name layers of other registries by their digests, and get them.
+    """
     return f"{hashlib.sha256(place.encode()).hexdigest()[:_SHORT]}-{digest.removeprefix('sha256:')}"
 
 
@@ -103,8 +106,8 @@ def _of_archive(directory: Path, reference: Reference, image: str) -> Content:
         digests, names = body["rootfs"]["diff_ids"], manifest["Layers"]
         if len(digests) != len(names) or len(names) > MAX_LAYERS:
             raise ValueError(f"{len(names)} layers with {len(digests)} digests")
-        if wrong := [each for each in digests if not _DIGEST.fullmatch(each)]:
-            raise ValueError(f"digest {wrong[0]!r}: only sha256 is taken")
+        if wrong := [layer_digest for layer_digest in digests if not _DIGEST.fullmatch(layer_digest)]:
+            raise ValueError(f"digest {wrong[0]!r}: only sha256 is supported")
         place = f"file://{directory}"
         layers = (
             Layer(
@@ -112,7 +115,7 @@ def _of_archive(directory: Path, reference: Reference, image: str) -> Content:
             )
             for digest, name in zip(digests, names, strict=True)
         )
-        return Content(config_of(body, image), tuple(layers), lambda _: None)  # archives are for all
+        return Content(config_of(body, image), tuple(layers), lambda _: None)  # archives may be used by all
 
 
 @contextlib.contextmanager

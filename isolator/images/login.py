@@ -25,7 +25,7 @@ class Login:
 
     Attributes:
         user: Name of the user.
-        password: Password, or token that the registry takes in its place.
+        password: Password, or token that the registry accepts in its place.
         identity_token: OAuth2 refresh token, which is used in place of the password; empty without one.
     """
 
@@ -90,7 +90,7 @@ def _place(key: str) -> str:
 
 
 def _login(entry: object) -> Login | None:
-    """Return None if the credentials are kept elsewhere, by a program of the person who logged in."""
+    """Return the login of an entry; None if the credentials are kept elsewhere, by a credential helper."""
     if not isinstance(entry, dict):
         raise TypeError
     token = entry.get("identitytoken") or ""

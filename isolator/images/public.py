@@ -1,7 +1,8 @@
-"""Images that their registries showed to this host without a login, so that a registry that is down keeps none of them
-from being run from the host's cache.
+"""Images that their registries showed to this host without a login, which may be run from the host's cache
+while a registry is down.
 
-An image that is not on record may be private, and is run only after its registry has shown it to the task's own login.
+An image that is not on record may be private, and is run only after its registry has shown it to the task's
+own login.
 """
 
 import json
@@ -13,16 +14,19 @@ from typing import Final
 from mesos_gpu.wire.body import parsed
 
 NAME: Final = "public-images.json"
-KEPT_S: Final = 86400.0  # age in seconds at which a record is of no use
+KEPT_S: Final = 86400.0  # age in seconds at which a record expires
 FRESH_S: Final = 3600.0  # age in seconds up to which a record is not written again
 MAX_RECORDS: Final = 1000
 
 
 class PublicImages:
-    """The record of one host, a file in its node directory."""
+    """Record of the public images of one host, a file in its node directory.
+
+    Args:
+        directory: The node directory; the file need not exist.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Use the file of a node directory; it need not exist."""
         self._path = directory / NAME
 
     def is_public(self, image: str, now: float) -> bool:
@@ -35,7 +39,7 @@ class PublicImages:
         return 0 <= now - self._read().get(image, -KEPT_S) < KEPT_S
 
     def add(self, image: str, now: float) -> None:
-        """Record that an image was shown without a login; arguments as of `is_public`.
+        """Record that an image was shown without a login; for arguments see `is_public`.
 
         Raises:
             OSError: The file cannot be written.

@@ -1,6 +1,8 @@
-"""Where a registry may send who reads it: this process is root, and asks from outside of the task's fence.
+"""Restriction of the addresses to which a registry may refer: this process is root, and outside of the task's
+fence.
 
-A tenant names the registry, and that one names by the realm of its challenge and by redirects what is asked next.
+A tenant names the registry, and the registry names further URLs, by the realm of its challenge and by
+redirects.
 """
 
 import http.client
@@ -15,27 +17,27 @@ from mesos_gpu.errors import NotFound
 
 FAR: Final = ""
 _LOOPBACK: Final = "a loopback address"
-_LINK_LOCAL: Final = "a link-local address"  # where clouds tell a host's credentials, too
-_METADATA: Final = "a link-local or metadata address, and not for tasks"
+_LINK_LOCAL: Final = "a link-local address"  # where clouds provide a host's credentials, too
+_METADATA: Final = "a link-local or metadata address, which tasks may not reach"
 _Address: TypeAlias = IPv4Address | IPv6Address
 
 
 class Reach:
-    """What one registry may have asked: no control port, and nothing nearer than itself."""
+    """HTTP client for one registry that connects to no control port, and to nothing nearer than the registry
+    itself.
+
+    Args:
+        registry: Address of the registry, http[s]://HOST[:PORT].
+        denied: Destinations that the task must not reach.
+        trusted: Whether it is the operator's own, which may use any port of its host.
+    """
 
     def __init__(self, registry: str, denied: Collection[Denial] = (), *, trusted: bool = False) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            registry: Its address, http[s]://HOST[:PORT].
-            denied: Destinations that the task must not reach.
-            trusted: It is the operator's own: there itself, though not elsewhere, any port will do.
-        """
         self._registry, self._denied = registry, denied
         self._trusted = _origin(urls.Request(registry)) if trusted else None
-        self._kind: str | None = None  # how near the registry itself is; known with the first request
+        self._kind: str | None = None  # nearness of the registry itself, set by the first request
         self._checked: dict[tuple[str, int], list[str]] = {}
-        self._opener = urls.OpenerDirector()  # the usual one speaks ftp: and file:, too
+        self._opener = urls.OpenerDirector()  # the usual opener supports ftp: and file:, too
         for handler in (
             urls.ProxyHandler(),
             _Http(self),
@@ -51,21 +53,21 @@ class Reach:
         """Send a request, as urllib's urlopen does.
 
         Raises:
-            NotFound: It, or a redirect of it, leads where no registry may.
+            NotFound: It, or a redirect of it, leads to an address that is not allowed.
             OSError, HTTPException: It, or its answer, fails on the way.
         """
         response: http.client.HTTPResponse = self._opener.open(request, timeout=timeout_s)
         return response
 
     def check(self, request: urls.Request, host: str, port: int) -> None:
-        """Resolve, and keep the addresses that may be connected to.
+        """Resolve a host, and remember the addresses that may be connected to.
 
         Raises:
-            NotFound: There are none, but others.
+            NotFound: It has addresses, but none of them is allowed.
         """
         try:
             addresses = _resolved(host, port)
-        except OSError:  # a proxy may know the name; without one nothing is connected to
+        except OSError:  # a proxy may know the name; without a proxy nothing is connected to
             addresses = []
         if self._kind is None:
             kinds = {_nearness(address) for address in addresses}
@@ -87,9 +89,10 @@ class Reach:
         )
 
     def _wrong(self, address: _Address, denied: Collection[Denial]) -> str:
-        for each in denied:
-            if each.covers(str(address).partition("%")[0]):
-                return _commands(each.port) if each.port is not None else _METADATA
+        """Return why an address must not be connected to; "" if it may."""
+        for denial in denied:
+            if denial.covers(str(address).partition("%")[0]):
+                return _commands(denial.port) if denial.port is not None else _METADATA
         kind = _nearness(address)
         return "" if kind in (FAR, self._kind) else f"{kind}, where that registry is not"
 
@@ -97,7 +100,7 @@ class Reach:
         self, address: tuple[str, int], timeout: Any = None, source: tuple[str, int] | None = None
     ) -> socket.socket:
         """Connect as socket.create_connection does, but to a checked host only at the addresses that were checked."""
-        if address not in self._checked:  # the operator's proxy: whatever a URL names was checked
+        if address not in self._checked:  # the operator's proxy, as hosts of URLs were checked
             return socket.create_connection(address, timeout, source)
         last: OSError = socket.gaierror(socket.EAI_NONAME, f"{address[0]}: name not known")
         for checked in self._checked[address]:
@@ -109,7 +112,7 @@ class Reach:
 
 
 def _commands(port: int) -> str:
-    return f"port {port} commands the cluster, and is not for tasks"
+    return f"port {port} controls the cluster, and tasks may not reach it"
 
 
 def _origin(request: urls.Request) -> tuple[str, str]:
@@ -122,12 +125,12 @@ def _resolved(host: str, port: int) -> list[_Address]:
 
 
 def _plain(address: _Address) -> _Address:
-    """An IPv4 address mapped into IPv6 is that one."""
+    """Return an address, or the IPv4 address that is mapped into it."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def _nearness(address: _Address) -> str:
-    if address.is_loopback or address.is_unspecified:  # who connects to 0.0.0.0 is at his own host
+    if address.is_loopback or address.is_unspecified:  # a connection to 0.0.0.0 leads to this host
         return _LOOPBACK
     return _LINK_LOCAL if address.is_link_local else FAR
 
@@ -185,9 +188,9 @@ class _Https(urls.HTTPSHandler):
 
 
 def _check(reach: Reach, request: urls.Request, kind: type[http.client.HTTPConnection]) -> None:
-    if not request.host or request.has_proxy():  # has_proxy: it comes by again, on its way to the proxy
+    if not request.host or request.has_proxy():  # with a proxy, it is checked again on its way to the proxy
         return
-    target = kind(request.host)  # its reading of HOST:PORT is that of the connection to come
+    target = kind(request.host)  # so that HOST:PORT is parsed as for the later connection
     reach.check(request, target.host, target.port)
 
 

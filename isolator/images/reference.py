@@ -53,7 +53,7 @@ class Reference:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Registry and repository, by one name each."""
+        """Registry and repository, each by its canonical name."""
         host = registry_host(self.host)
         return host, self.repository.removeprefix("library/") if host == HUB else self.repository
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
     from urllib.request import Request
 
-DEFAULT_REGISTRY: Final = "https://registry-1.docker.io"  # of --docker_registry
+DEFAULT_REGISTRY: Final = "https://registry-1.docker.io"  # default of --docker_registry
 REGISTRY_S: Final = 30.0  # time limit of all requests for manifest and configuration together
 STALL_S: Final = 60.0  # time limit of one read of a layer, and of its first byte
-MIN_BYTES_PER_S: Final = 64 << 10  # of a layer: slower registries are given up
-MAX_JSON_BYTES: Final = 8 << 20  # of a manifest or configuration, which are a few KiB
+MIN_BYTES_PER_S: Final = 64 << 10  # least speed of a layer's download: slower registries are given up
+MAX_JSON_BYTES: Final = 8 << 20  # for a manifest or configuration, which are a few KiB
 MAX_BLOB_BYTES: Final = 1 << 40
 MAX_LAYERS: Final = 512
 _LISTS: Final = (
@@ -40,7 +40,7 @@ _MANIFESTS: Final = (
     "application/vnd.oci.image.manifest.v1+json",
 )
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}  # by uname(2), in the words of GOARCH
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}  # GOARCH names by uname(2)
 _CLIENT: Final = "mesos-gpu"  # OAuth2 client id
 
 
@@ -85,7 +85,15 @@ def platform() -> tuple[str, str]:
 
 
 class Registry:
-    """Requests for one image."""
+    """Requests for one image.
+
+    Args:
+        registry: The agent's --docker_registry: http[s]://HOST[:PORT], or HOST[:PORT].
+        reference: Name of the image; its host, if it has one, is asked instead.
+        login: Login for the host that is asked; None asks without one.
+        timeout_s: Time limit of the requests for manifest and configuration together.
+        denied: Destinations that the task must not reach; no image is read from them either.
+    """
 
     def __init__(
         self,
@@ -96,15 +104,6 @@ class Registry:
         timeout_s: float = REGISTRY_S,
         denied: Collection[Denial] = (),
     ) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            registry: The agent's --docker_registry: http[s]://HOST[:PORT], or HOST[:PORT].
-            reference: Name of the image; its host, if it has one, is asked instead.
-            login: Login for the host that is asked; None asks without one.
-            timeout_s: Time limit of the requests for manifest and configuration together.
-            denied: Destinations that the task must not reach; no image is read from them either.
-        """
         from isolator.images.reach import Reach
 
         self._reference, self._login = reference, login
@@ -119,7 +118,9 @@ class Registry:
 
     @property
     def host(self) -> str:
-        """HOST[:PORT] of the registry that is asked. What one registry shows proves no right to blobs of another."""
+        """HOST[:PORT] of the registry that is asked. Access to an image of one registry proves no right to
+        blobs of another.
+        """
         return registry_host(self._base.partition("://")[2])
 
     @property
@@ -129,18 +130,19 @@ class Registry:
         return f"{self._name}{mark}{self._reference.reference} at {self._base}"
 
     def manifest(self) -> Manifest:
-        """Return the manifest for this host's platform, which the registry is asked for once.
+        """Return the manifest for this host's platform, which is read from the registry once.
 
         Raises:
             Refused: The registry does not show the image to this login.
-            NotFound: There is no such image, or none for this platform, or the registry refers to where none may.
+            NotFound: There is no such image, or none for this platform, or the registry refers to an address
+                that is not allowed.
             Unavailable: The registry does not answer in time.
             Damaged: The answer is not a manifest.
         """
         if self._manifest is None:
             if ":" in self._reference.reference and not _DIGEST.fullmatch(self._reference.reference):
                 raise NotFound(
-                    f"{self.what}: only digests by sha256 are taken", remedy="name the image by its tag"
+                    f"{self.what}: only sha256 digests are supported", remedy="name the image by its tag"
                 )
             body = self._get(f"manifests/{self._reference.reference}")
             if "manifests" in body.value:
@@ -152,8 +154,8 @@ class Registry:
         """Return the configuration of the image, as JSON.
 
         Raises:
-            NotFound: As of `manifest`; or the image is made for another platform.
-            Unavailable, Damaged: As of `manifest`.
+            NotFound: As for `manifest`; or the image is made for another platform.
+            Unavailable, Damaged: As for `manifest`.
         """
         descriptor = self.manifest().config
         if descriptor.size > MAX_JSON_BYTES:
@@ -164,8 +166,10 @@ class Registry:
 
     @contextlib.contextmanager
     def open_blob(self, descriptor: Descriptor) -> Iterator["Blob"]:
-        """Give a blob as a stream. At the end of the context its size and digest are verified, of what was not read
-        by then, too; what was made of it is to be used after that only.
+        """Open a blob as a stream, for the body of a with statement.
+
+        At its end, size and digest are verified, including what was not read; results may be used only after
+        that.
 
         Args:
             descriptor: Blob of this image.
@@ -183,7 +187,7 @@ class Registry:
             blob.verify()
 
     def see_blob(self, descriptor: Descriptor) -> None:
-        """See that the registry gives a blob to this login, without reading it.
+        """Check that the registry gives a blob to this login, without reading it.
 
         A manifest proves no right to the layers that it names: it may name layers of other repositories.
 
@@ -214,7 +218,7 @@ class Registry:
         try:
             layers = tuple(map(_descriptor, body.value["layers"]))
             if len(layers) > MAX_LAYERS:
-                raise ValueError(f"{len(layers)} layers, and {MAX_LAYERS} are the limit")
+                raise ValueError(f"{len(layers)} layers, but at most {MAX_LAYERS} are allowed")
             return Manifest(body.digest, _descriptor(body.value["config"]), layers)
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(f"the manifest of {self.what}", repr(error)) from error
@@ -229,8 +233,8 @@ class Registry:
         with self._answer(url, self._timer) as response:
             text = self._read(response, url, self._timer)
         digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
-        asked = path.rpartition("/")[2]
-        if _DIGEST.fullmatch(asked) and asked != digest:
+        name = path.rpartition("/")[2]
+        if _DIGEST.fullmatch(name) and name != digest:
             raise damaged(url, "it has another digest")
         return _Json(_object(text, url), digest)
 
@@ -255,15 +259,17 @@ class Registry:
         if status in (401, 403) and self._login is not None:
             return Refused(
                 f"the registry does not show {what} to the login of the image secret: {status}",
-                remedy=f"see the login for {host} in that secret, its rights in the registry, and the image's name",
+                remedy=f"check the login for {host} in that secret, its rights in the registry, and the image's name",
             )
         if status in (401, 403):
             return Refused(
                 f"the registry does not show {what} without a login: {status}",
-                remedy=f"see the name; name a secret with a login for {host} as the job's image_secret",
+                remedy=f"check the name; use a secret with a login for {host} as the job's image_secret",
             )
         if status == 404:
-            return NotFound(f"there is no {kind} {what}", remedy="see its name and tag, and its image_secret")
+            return NotFound(
+                f"there is no {kind} {what}", remedy="check its name and tag, and its image_secret"
+            )
         return Unavailable(f"the registry answers {status} for {what}", remedy="try again later")
 
     def _request(self, url: str, method: str) -> "Request":
@@ -281,9 +287,7 @@ class Registry:
         from urllib.error import HTTPError
 
         if not request.full_url.startswith(("https://", "http://")):
-            raise Unavailable(
-                f"the registry refers to {request.full_url}", remedy="see what --docker_registry names"
-            )
+            raise Unavailable(f"the registry refers to {request.full_url}", remedy="check --docker_registry")
         try:
             response = self._reach.send(request, timer.left_s())
         except HTTPError as error:
@@ -321,13 +325,13 @@ class Registry:
     def _unreadable(self, url: str, error: object) -> Unavailable:
         return Unavailable(
             f"the registry {self._base} cannot be read: {url}: {error}",
-            remedy="see that this host reaches it; MESOS_GPU_IMAGE_REGISTRY names another",
+            remedy="check that this host reaches it; MESOS_GPU_IMAGE_REGISTRY selects another",
         )
 
     def _refers_to(self, url: str, error: object) -> NotFound:
         return NotFound(
-            f"the registry {self._base} refers to {url}, which is no address: {error}",
-            remedy="see the name of the image, or name an image of another registry",
+            f"the registry {self._base} refers to {url}, which is not a valid address: {error}",
+            remedy="check the name of the image, or use an image of another registry",
         )
 
     # --- authorization
@@ -369,11 +373,12 @@ class Registry:
         return token if token.isascii() and token.isprintable() else ""
 
     def _check_realm(self, realm: str) -> None:
-        """See that the realm is a URL, and that a login goes by https, or to the host of a registry without https.
+        """Check that the realm is a URL, and that a login is sent by https, or to the host of a registry
+        without https.
 
         Raises:
-            Refused: The login would go elsewhere.
-            NotFound: The realm is no URL.
+            Refused: The login would be sent elsewhere.
+            NotFound: The realm is not a URL.
         """
         from urllib.parse import urlsplit
 
@@ -381,23 +386,22 @@ class Registry:
         try:
             parts = urlsplit(realm)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-                raise ValueError("no http or https URL of a host")
+                raise ValueError("not an http or https URL with a host")
         except ValueError as error:
             raise self._refers_to(realm, error) from error
         is_own_host = own.scheme == "http" and parts.hostname == own.hostname
         if self._login is None or parts.scheme == "https" or is_own_host:
             return
         raise Refused(
-            f"the registry {self._base} wants the login sent to {realm}, in clear or to another host",
+            f"the registry {self._base} wants the login to be sent to {realm}, unencrypted or to another host",
             remedy="use a registry whose token service has https",
         )
 
 
 class Blob(io.RawIOBase):
-    """The bytes of a blob as they arrive."""
+    """Bytes of a blob as they arrive."""
 
     def __init__(self, response: "HTTPResponse", descriptor: Descriptor, url: str, timer: "_Timer") -> None:
-        """Nothing is read yet."""
         self._response, self._descriptor, self._url, self._timer = response, descriptor, url, timer
         self._hash, self._seen = hashlib.sha256(), 0
 
@@ -409,8 +413,8 @@ class Blob(io.RawIOBase):
         """Read some bytes, as `io.RawIOBase.readinto`.
 
         Raises:
-            Unavailable: The registry does not go on.
-            Damaged: There is more than the descriptor says.
+            Unavailable: The registry stopped sending.
+            Damaged: The blob is longer than its descriptor says.
         """
         from http.client import HTTPException
 
@@ -430,7 +434,7 @@ class Blob(io.RawIOBase):
         """Read what is left, and compare size and digest.
 
         Raises:
-            Unavailable: The registry broke off, or does not go on.
+            Unavailable: The registry broke off, or stopped sending.
             Damaged: The blob has another size or digest.
         """
         part = bytearray(1 << 16)
@@ -465,15 +469,19 @@ class _Timer:
 
 
 def damaged(what: str, error: object) -> Damaged:
-    """Return the error of a file or an answer, `what`, that is not the expected part of an image."""
+    """Return the error for a file or an answer that is not the expected part of an image.
+
+    Args:
+        what: The file or URL, in words.
+    """
     return Damaged(f"{what} is not that of an image: {error}", remedy="push or save the image again")
 
 
 def check_platform(config: Mapping[str, Any], image: str) -> None:
-    """See that a configuration is of an image for this host's platform, if it says for which.
+    """Check that a configuration is for this host's platform, if it names one.
 
     Raises:
-        NotFound: It is for another one.
+        NotFound: It is for another platform.
     """
     made_for = (config.get("os") or platform()[0], config.get("architecture") or platform()[1])
     if made_for != platform():
@@ -497,7 +505,7 @@ def _descriptor(value: Any) -> Descriptor:
 
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-        raise ValueError(f"digest {value!r}: only sha256 is taken")
+        raise ValueError(f"digest {value!r}: only sha256 is supported")
     return value
 
 
@@ -507,7 +515,7 @@ def _object(body: bytes, url: str) -> dict[str, Any]:
     except ValueError as error:
         raise damaged(url, error) from error
     if not isinstance(value, dict):
-        raise damaged(url, "no JSON object")
+        raise damaged(url, "not a JSON object")
     return value
 
 
@@ -522,8 +530,11 @@ def asked_host(registry: str, reference: Reference) -> str:
 
 
 def _base(registry: str, reference: Reference) -> str:
-    """The registry's address. A host in the image's name wins; it is spoken to by https, unless --docker_registry
-    names the same host otherwise."""
+    """Return the address of the registry for an image.
+
+    A host in the image's name takes precedence; it is reached by https, unless --docker_registry names the
+    same host otherwise.
+    """
     configured = _configured(registry)
     if not reference.host or configured.partition("://")[2] == reference.host:
         return configured

@@ -1,4 +1,4 @@
-"""What an image says of itself, before it is run: read where Mesos' containerizer will get it from.
+"""Configuration of an image, read before it is run from the source that Mesos' containerizer will use.
 
 That is the agent's --docker_registry: a directory of `docker save` archives, or a registry.
 """
@@ -34,20 +34,21 @@ def read_config(
     timeout_s: float = REGISTRY_S,
     denied: Collection[Denial] = (),
 ) -> ImageConfig:
-    """The image's labels, environment and commands.
+    """Return the image's labels, environment and commands.
 
     Args:
-        image: As the job names it.
+        image: Name of the image in the job.
         registry: The agent's --docker_registry: a directory, file://DIRECTORY, or https://HOST[:PORT].
         login: Login for the registry; None asks without one.
-        timeout_s: For a registry, in all.
+        timeout_s: Total seconds for a registry.
         denied: Destinations that the task must not reach; the image is not read from them either.
 
     Raises:
         Refused: The registry does not show the image to this login.
-        NotFound: There is no such image, or none for this platform, or its registry refers to where none may.
+        NotFound: There is no such image, or none for this platform, or its registry refers to an address that
+            is not allowed.
         Unavailable: The registry does not answer in time.
-        Damaged: What is there is not an image.
+        Damaged: The data is not an image.
     """
     reference = Reference.of(image)
     if directory := directory_of(registry):
@@ -63,7 +64,7 @@ def directory_of(registry: str) -> Path | None:
 
 
 def registry_of(flags: Mapping[str, str], env: Mapping[str, str]) -> str:
-    """Where this agent gets images from: MESOS_GPU_IMAGE_REGISTRY, else its --docker_registry."""
+    """Return the source of this agent's images: MESOS_GPU_IMAGE_REGISTRY, else its --docker_registry."""
     return env.get("MESOS_GPU_IMAGE_REGISTRY") or flags.get("docker_registry") or DEFAULT_REGISTRY
 
 
@@ -118,15 +119,15 @@ def archive(path: Path, image: str) -> Iterator[tarfile.TarFile]:
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR):  # by the image's name
             raise NotFound(
-                f"there is no image {image}: {path}: {error.strerror}", remedy="see the name of the image"
+                f"there is no image {image}: {path}: {error.strerror}", remedy="check the name of the image"
             ) from error
         raise Unavailable(
-            f"{path} cannot be read: {error.strerror}", remedy="see its rights, and the disk"
+            f"{path} cannot be read: {error.strerror}", remedy="check its permissions, and the disk"
         ) from error
 
 
 def _archived(tar: tarfile.TarFile, reference: Reference, path: Path) -> Any:
-    """The JSON with the configuration, by version 1's `repositories`, else by manifest.json."""
+    """Return the JSON with the configuration, by version 1's `repositories`, else by manifest.json."""
     # Mesos' puller asks for the repository alone first, then with the registry in front of it.
     qualified = "/".join(filter(None, (reference.host, reference.repository)))
     try:
@@ -161,7 +162,7 @@ def load(tar: tarfile.TarFile, name: str) -> Any:
 
     Raises:
         KeyError: There is no such file.
-        ValueError: It is no JSON.
+        ValueError: It is not JSON.
     """
     file: IO[bytes] | None = tar.extractfile(name)
     if file is None:

@@ -1,10 +1,11 @@
-"""The unpacked layers that a host keeps for images, by their digests, up to a size.
+"""Store of the unpacked layers that a host keeps for images, by their digests, up to a size.
 
-A directory that only root can enter. A layer `KEY` has two names there: `KEY`, its tree, which appears complete or not
-at all, and `KEY.lock`, whose lock (flock(2)) executors that use the layer share, and the one that makes or removes it
-has alone. The kernel drops locks with their processes, so nothing that a killed executor left is in the way: a tree
-that was not completed, `KEY.part`, is removed by the next executor. `KEY.lock` contains the size, of a tree that is
-being unpacked its size so far, and its time of change is that of the last use.
+The store is a directory that only root can enter. A layer `KEY` has two entries there: `KEY`, its tree, which
+appears complete or not at all, and `KEY.lock`, whose lock (flock(2)) is shared by executors that use the
+layer, and exclusive for one that makes or removes it. The kernel drops locks with their processes, so nothing
+that a killed executor left is in the way: a tree that was not completed, `KEY.part`, is removed by the next
+executor. `KEY.lock` contains the size of the tree (while it is being unpacked, its size so far), and its time
+of change is that of the last use.
 """
 
 import contextlib
@@ -30,9 +31,9 @@ from mesos_gpu.wire.plain import clean
 DIRECTORY: Final = "MESOS_GPU_IMAGE_CACHE"
 MIB: Final = "MESOS_GPU_IMAGE_CACHE_MIB"
 DEFAULT_MIB: Final = 65536
-MAX_RESERVE: Final = 1 << 30  # bytes of a large disk that stay free; of others a fiftieth
-_LOOK_S: Final = 0.1  # between looks whether another executor has unpacked a layer
-_SWEEP_S: Final = 10.0  # that a launch waits for the removal of what others left
+MAX_RESERVE: Final = 1 << 30  # bytes of a large disk that stay free; of smaller disks a fiftieth
+_LOOK_S: Final = 0.1  # pause between checks whether another executor has unpacked a layer
+_SWEEP_S: Final = 10.0  # time that a launch waits for the removal of unfinished layers
 _LOCK, _PART, _ROOTS = ".lock", ".part", "roots"
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _SHARED, _EXCLUSIVE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -40,13 +41,13 @@ _SHARED, _EXCLUSIVE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of an image; layers with one key are equal.
+    """A layer of an image; layers with the same key are equal.
 
     Attributes:
-        key: Name of the layer in stores: its digest, and where it is from.
+        key: Name of the layer in stores, from its digest and its origin.
         size: Bytes as it is sent.
-        digest: Digest of the tar stream to compare; empty if `open` verifies what it gives.
-        open: Gives its stream; raises by its end if that is not the layer's.
+        digest: Digest of the tar stream to compare; empty if `open` verifies its stream.
+        open: Function that opens its stream; raises at its end if that is not the layer's.
     """
 
     key: str
@@ -56,31 +57,30 @@ class Layer:
 
 
 class Held:
-    """Layers that are unpacked and stay until `close`, or until this process ends.
+    """Unpacked layers that stay until `close`, or until this process ends.
 
-    Attributes:
+    Args:
         paths: Directories of the layers, the lowest first.
+        locks: Locks of the layers.
     """
 
     def __init__(self, paths: tuple[str, ...], locks: contextlib.ExitStack) -> None:
-        """Take over the locks."""
         self.paths, self._locks = paths, locks
 
     def close(self) -> None:
-        """Let the layers be removed; harmless if called again."""
+        """Release the layers, which may be removed then; harmless if called again."""
         self._locks.close()
 
 
 class Store:
-    """Unpacked layers of this host."""
+    """Unpacked layers of this host.
+
+    Args:
+        directory: Directory of the layers.
+        max_bytes: Limit for all layers together, also those in use, and for one image.
+    """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
-        """Nothing is made yet.
-
-        Args:
-            directory: Directory of the layers.
-            max_bytes: Limit for all layers together, also those in use, and for one image.
-        """
         self._directory, self._max_bytes = directory, max_bytes
 
     @classmethod
@@ -88,8 +88,8 @@ class Store:
         """Return the store of this host.
 
         Args:
-            own: The executor's environment.
-            node: The node's directory.
+            own: Environment of the executor.
+            node: The node directory.
 
         Raises:
             BadConfiguration: The operator's size is not a number.
@@ -102,20 +102,20 @@ class Store:
         return cls(Path(own.get(DIRECTORY) or f"{node}/images"), int(text) << 20)
 
     def root_of(self, container: str) -> Path:
-        """Return the directory for what a container writes to its image; nothing is made."""
+        """Return the directory for what a container writes to its image, which is not made."""
         return self._directory / _ROOTS / container
 
     def hold(self, layers: Sequence[Layer], is_aborted: Callable[[], bool]) -> Held:
-        """Have the layers of an image unpacked, and keep them.
+        """Unpack the layers of an image if need be, and keep them.
 
         Args:
-            layers: The lowest first; of equal ones only the highest is used.
-            is_aborted: Whether to give up.
+            layers: Layers, the lowest first; of equal ones only the highest is used.
+            is_aborted: Function that returns whether to give up.
 
         Raises:
-            NotStarted: The image is not one, or larger than the store may be; or the start is given up.
-            Unavailable: The disk is full, or images in use leave no room for this one.
-            MesosGpuError, OSError: A layer cannot be had, or not be unpacked.
+            NotStarted: The image is invalid, or larger than the store may be; or the start is given up.
+            Unavailable: The disk is full, or images in use leave no space for this one.
+            MesosGpuError, OSError: A layer cannot be fetched or unpacked.
         """
         if not layers:
             raise NotStarted(
@@ -149,7 +149,7 @@ class Store:
             with self._locked(layer.key, _SHARED) as lock:
                 if lock is not None and tree.is_dir():
                     os.utime(lock)
-                    return os.dup(lock)  # of one open file, and so of one lock
+                    return os.dup(lock)  # a duplicate shares the open file, and so its lock
             with self._locked(layer.key, _EXCLUSIVE) as lock:
                 if lock is not None and not tree.is_dir():
                     self._make(layer, lock, max_bytes, is_aborted)
@@ -189,7 +189,7 @@ class Store:
     def _full(self, why: str) -> Unavailable:
         return Unavailable(
             f"an image cannot be unpacked in {self._directory}: {why}",
-            remedy=f"make room there, let layers take less ({MIB}), or name a directory of another disk ({DIRECTORY})",
+            remedy=f"free space there, let layers take less ({MIB}), or use a directory of another disk ({DIRECTORY})",
         )
 
     def _unpack(
@@ -203,7 +203,7 @@ class Store:
         part.mkdir(mode=0o755)
         directory = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fchmod(directory, 0o755)  # nosec B103 # whatever the umask; only root reaches it
+            os.fchmod(directory, 0o755)  # nosec B103 # regardless of the umask; only root can reach it
             done: Unpacked | Damaged
             with layer.open() as stream:
                 try:
@@ -213,7 +213,7 @@ class Store:
                 except InterruptedError:
                     raise NotStarted("killed before it was started") from None
                 except Damaged as error:
-                    done = error  # the image's fault, if its digest is right
+                    done = error  # the image's fault, if its digest is correct
             if isinstance(done, Damaged):
                 raise NotStarted(f"{done.what}; {done.remedy}")
             if layer.digest not in ("", done.digest):
@@ -227,7 +227,7 @@ class Store:
             os.close(directory)
 
     def _sweep(self) -> None:
-        """Remove what executors that were killed have left unfinished, or some of it: a launch waits for that."""
+        """Remove layers that killed executors left unfinished, or some of them, as a launch waits for that."""
         deadline = time.monotonic() + _SWEEP_S
         for part in self._directory.glob(f"*{_PART}"):
             left_s = deadline - time.monotonic()
@@ -238,23 +238,26 @@ class Store:
                     self._is_removed(part.name.removesuffix(_PART), left_s)
 
     def _claim(self, lock: int, size: int, unwritten: int = 0) -> None:
-        """Write down the size of a layer for all executors, and make room for it.
+        """Record the size of a layer for all executors, and make space for it.
 
         Args:
-            lock: Descriptor of the layer's lock, which is held alone.
+            lock: Descriptor of the layer's lock, held exclusively.
             size: Bytes that the layer takes.
-            unwritten: Bytes of them that are not on the disk yet.
+            unwritten: Bytes of these that are not on the disk yet.
 
         Raises:
-            Unavailable: Layers that are in use, or other files, leave no room.
+            Unavailable: Layers in use, or other files, leave no space.
         """
         os.pwrite(lock, f"{size:020}".encode(), 0)
         if short := self._trim(unwritten):
             raise short
 
     def _trim(self, unwritten: int) -> Unavailable | None:
-        """Remove layers that are not in use, the least recently used first, until all have room; return why they have
-        not, and None if they have."""
+        """Remove layers that are not in use, the least recently used first, until there is enough space.
+
+        Returns:
+            The error if the space does not suffice; None if it does.
+        """
         used = dict[str, tuple[float, int]]()
         for path in self._directory.glob(f"*{_LOCK}"):
             with contextlib.suppress(FileNotFoundError):
@@ -269,23 +272,27 @@ class Store:
         return self._shortage(total, unwritten)
 
     def _shortage(self, total: int, unwritten: int) -> Unavailable | None:
+        """Return the error for a lack of space, or None."""
         if total > self._max_bytes:
             return Unavailable(
-                f"images in use leave no room for another: with it, layers would take {_mib(total)} of "
+                f"images in use leave no space for another: with it, layers would take {_mib(total)} of "
                 f"{self._max_bytes >> 20} MiB",
                 remedy=f"wait until tasks with other images end, or let layers take more ({MIB})",
             )
         disk = os.statvfs(self._directory)
-        free, kept = disk.f_bavail * disk.f_frsize, min(disk.f_blocks * disk.f_frsize // 50, MAX_RESERVE)
-        if free - unwritten >= kept:
+        free, reserve = disk.f_bavail * disk.f_frsize, min(disk.f_blocks * disk.f_frsize // 50, MAX_RESERVE)
+        if free - unwritten >= reserve:
             return None
         return self._full(
-            f"it takes {_mib(unwritten)} more, {_mib(free)} are free, and {_mib(kept)} must stay free"
+            f"{_mib(unwritten)} more are needed, {_mib(free)} are free, and {_mib(reserve)} must stay free"
         )
 
     def _is_removed(self, key: str, limit_s: float) -> bool:
-        """Remove a layer whose lock is held, and that lock. What cannot be removed now is logged and stays unfinished:
-        it is no reason to refuse another image, and later launches remove more of it."""
+        """Remove a layer whose lock is held, and its lock; return whether that succeeded.
+
+        An error is logged, and the layer stays unfinished: it is no reason to refuse another image, and later
+        launches remove more of it.
+        """
         tree, part = self._directory / key, self._directory / f"{key}{_PART}"
         try:
             remove(str(part), limit_s)
@@ -294,7 +301,11 @@ class Store:
                 remove(str(part), limit_s)
             (self._directory / f"{key}{_LOCK}").unlink()
         except OSError as error:
-            print(clean(f"{part} stays for now: {error}"), file=sys.stderr, flush=True)  # the executor's log
+            print(
+                clean(f"{part} cannot be removed now (a later launch tries again): {error}"),
+                file=sys.stderr,
+                flush=True,
+            )  # the executor's log
             return False
         return True
 

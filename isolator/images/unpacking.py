@@ -1,8 +1,9 @@
-"""A layer of an image, from its tar stream into a directory, as overlayfs wants lower directories.
+"""Unpacking of an image's layer from its tar stream into a directory, in the format of overlayfs' lower
+directories.
 
-The stream is a tenant's. Every name is opened below the layer's directory (openat2(2), RESOLVE_IN_ROOT), so no link
-leads out of it. Sources: OCI Image Specification, "Image Layer Filesystem Changeset"; overlayfs.rst of the kernel
-("whiteouts and opaque directories"); tar(5).
+The stream comes from a tenant. Every name is opened below the layer's directory (openat2(2),
+RESOLVE_IN_ROOT), so no link leads out of it. Sources: OCI Image Specification, "Image Layer Filesystem
+Changeset"; overlayfs.rst of the kernel ("whiteouts and opaque directories"); tar(5).
 """
 
 import contextlib
@@ -25,13 +26,14 @@ from isolator.host.beneath import open_below_root
 from mesos_gpu.errors import Damaged, Unavailable
 
 MAX_ENTRIES: Final = 4_000_000  # of a layer
-MAX_HEADER_BYTES: Final = 1 << 20  # of an extended header, which tarfile holds in memory
-MAX_GLOBAL_BYTES: Final = 1 << 16  # of all global headers of a layer, which apply to each entry after them
-MAX_CHAINED: Final = 8  # extended headers of an entry, for each of which tarfile calls itself
+MAX_HEADER_BYTES: Final = 1 << 20  # largest extended header, which tarfile holds in memory
+# largest sum of a layer's global headers, which apply to each entry after them
+MAX_GLOBAL_BYTES: Final = 1 << 16
+MAX_CHAINED: Final = 8  # most extended headers of an entry, for each of which tarfile calls itself
 MAX_PATH_BYTES: Final = 4096  # PATH_MAX of limits.h
-MAX_DEPTH: Final = 200  # names of a path
-GROWTH_BYTES: Final = 1 << 26  # between two reports of a layer's size
-ENTRY_BYTES: Final = 4096  # of the disk, for each entry beside its content
+MAX_DEPTH: Final = 200  # most names of a path
+GROWTH_BYTES: Final = 1 << 26  # growth between two reports of a layer's size
+ENTRY_BYTES: Final = 4096  # bytes of the disk for each entry besides its content
 STRANGER: Final = 0x7FFFFFFE  # uid and gid of the program zstd; neither an account nor a pool has it
 _PIECE: Final = 1 << 20
 _BUFFER: Final = 1 << 15  # tarfile copies the rest of its buffer at each read
@@ -41,8 +43,8 @@ _HEAD: Final = 6
 _WHITEOUT, _OPAQUE, _RESERVED = ".wh.", ".wh..wh..opq", ".wh..wh."
 _OPAQUE_ATTRIBUTE: Final = "trusted.overlay.opaque"
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
-_NO_ID: Final = (1 << 32) - 1  # chown(2): leaves the owner as it is
-#: Errors of names and links that the layer has.
+_NO_ID: Final = (1 << 32) - 1  # chown(2) leaves the owner as it is
+#: Errors that names and links of a layer can cause.
 _FAULTS: Final = frozenset(
     {errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EMLINK}
 )
@@ -63,7 +65,7 @@ class Readable(Protocol):
 
 
 class TooLarge(Exception):
-    """A layer is larger than the host takes."""
+    """Error: a layer is larger than the host allows."""
 
 
 @dataclass(slots=True)
@@ -88,20 +90,21 @@ def unpack(
 ) -> Unpacked:
     """Unpack a layer into an empty directory.
 
-    Owners, modes and times are as in the layer. Set-user-ID and set-group-ID bits of files, extended attributes and
-    device nodes are left out: no task may use them. Whiteouts become those of overlayfs.
+    Owners, modes and times are as in the layer. Set-user-ID and set-group-ID bits of files, extended
+    attributes and device nodes are left out: no task may use them. Whiteouts become those of overlayfs.
 
     Args:
         source: Tar stream, plain or compressed by gzip or zstd.
         directory: Descriptor of the directory, which only root can reach.
         max_bytes: Limit of the result's size, and of the tar stream.
-        is_aborted: Whether to give up; asked now and then.
-        grown: Called with the result's size in bytes, each time that `GROWTH_BYTES` have been added; may raise.
+        is_aborted: Function that returns whether to give up; called now and then.
+        grown: Function that is called with the result's size in bytes, each time that `GROWTH_BYTES` have
+            been added; may raise.
 
     Raises:
         Damaged: The stream is not a layer.
         TooLarge: The layer exceeds the limit.
-        InterruptedError: `is_aborted` said so.
+        InterruptedError: `is_aborted` returned True.
         Unavailable: The host has no program for this compression, or an old kernel.
         OSError: The directory cannot be written; ENOSPC: the disk is full.
     """
@@ -118,7 +121,7 @@ def unpack(
                 tree = _Tree(directory, counted, max_bytes, grown)
                 with contextlib.closing(tree):
                     for member in tar:
-                        tar.members = []  # else all of them are kept
+                        tar.members = []  # or all of them would be kept
                         tree.add(member, tar)
                     tree.finish()
             while counted.read(_PIECE):  # padding; a compressed stream is verified by its end
@@ -126,12 +129,12 @@ def unpack(
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
             raise _damaged(str(error) or type(error).__name__) from error
         except OverflowError as error:
-            raise _damaged(f"a number in it is out of range: {error}") from error
+            raise _damaged(f"a number is out of range: {error}") from error
     return Unpacked(tree.size, f"sha256:{counted.hash.hexdigest()}")
 
 
 class _Counted:
-    """A stream whose bytes are counted, and hashed."""
+    """Stream that limits and hashes the bytes that are read."""
 
     def __init__(self, source: Readable, max_bytes: int, is_aborted: Callable[[], bool]) -> None:
         self._source, self._left, self._is_aborted = source, max_bytes, is_aborted
@@ -152,10 +155,10 @@ class _Counted:
 
 
 class _Archive(tarfile.TarFile):
-    """A tar stream, and what its headers have come to.
+    """Tar stream with counts of its headers.
 
     Attributes:
-        chained: Extended headers since the last entry.
+        chained: Number of extended headers since the last entry.
         global_bytes: Sum of the global headers.
     """
 
@@ -163,7 +166,9 @@ class _Archive(tarfile.TarFile):
 
 
 class _Member(tarfile.TarInfo):
-    """ ""An entry whose headers are bounded. Maps of sparse files are not: no builder of images writes them."""
+    """Entry whose headers are limited in size. Maps of sparse files are not, so these are refused: no builder
+    writes them.
+    """
 
     def _proc_member(self, archive: Any) -> Any:
         archive.chained = archive.chained + 1 if self.type in _HEADERS else 0
@@ -242,7 +247,7 @@ class _Tree:
             self._grown(self.size)
 
     def _enter(self, path: str) -> None:
-        """Open the directory of an entry, which is made if it is not there; links are followed in the layer."""
+        """Open the directory of an entry, made if it does not exist; links are followed in the layer."""
         if path == self._above:
             return
         fd = self._directory(path)
@@ -284,7 +289,7 @@ class _Tree:
                 raise _damaged("it hides all layers below")
             os.setxattr(self._parent, _OPAQUE_ATTRIBUTE, b"y")
         elif name.startswith(_RESERVED):
-            pass  # of AUFS
+            pass  # a name that AUFS reserves
         elif name.startswith(_WHITEOUT):
             self._hide(name.removeprefix(_WHITEOUT))
         elif member.isdir():
@@ -304,7 +309,7 @@ class _Tree:
             os.chown(name, member.uid, member.gid, dir_fd=self._parent, follow_symlinks=False)
 
     def _hide(self, name: str) -> None:
-        """Hide what lower layers have by a name; what this layer has by it stays."""
+        """Hide entries of lower layers with a name; this layer's own entry stays."""
         if name in ("", ".", ".."):
             raise _damaged(f"a whiteout of {name!r}")
         mode = _mode_of(name, self._parent)
@@ -386,7 +391,7 @@ def _make_opaque(name: str, above: int) -> None:
 
 
 def _own(fd: int, member: tarfile.TarInfo) -> None:
-    """Set owner and mode. A set-user-ID bit of a file could not be used, and is not kept."""
+    """Set owner and mode, without the set-user-ID bit of a file, which could not be used."""
     os.fchown(fd, member.uid, member.gid)
     os.fchmod(fd, member.mode & (0o7777 if member.isdir() else 0o1777))
 
@@ -420,7 +425,7 @@ def _decompressed(source: Readable) -> Iterator[Readable]:
 
 
 class _Begun:
-    """A stream whose first bytes are known."""
+    """Stream whose first bytes are known."""
 
     def __init__(self, source: Readable) -> None:
         self._source, self.head = source, b""
@@ -438,11 +443,11 @@ class _Begun:
 
 @contextlib.contextmanager
 def _by_zstd(source: _Begun) -> Iterator[Readable]:
-    """Decompress by the program zstd of the host, which has no rights: Python has zstd from 3.14 on."""
+    """Decompress by the host's program zstd, which runs without rights; Python has zstd only since 3.14."""
     program = shutil.which("zstd")
     if program is None:
         raise Unavailable(
-            "a layer is compressed by zstd, and this host has no program zstd",
+            "a layer is compressed by zstd, but this host has no program zstd",
             remedy="install it: apt-get install zstd",
         )
     nobody = {"user": STRANGER, "group": STRANGER, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -468,7 +473,7 @@ def _by_zstd(source: _Begun) -> Iterator[Readable]:
     except Exception as error:
         process.kill()
         feeder.join()
-        if failures:  # a stream that broke off looks like a damaged one
+        if failures:  # a stream that broke off looks damaged
             raise failures[0] from error
         raise
     finally:
@@ -483,9 +488,9 @@ def _feed(source: _Begun, sink: IO[bytes], failures: list[BaseException]) -> Non
     try:
         while data := source.read(_PIECE):
             sink.write(data)
-    except BrokenPipeError:  # zstd has ended, and is asked why
+    except BrokenPipeError:  # zstd has ended, and its exit status tells why
         pass
-    except BaseException as error:  # noqa: BLE001 - whatever it is: it belongs to the thread that unpacks
+    except BaseException as error:  # noqa: BLE001 - any error belongs to the thread that unpacks
         failures.append(error)
     finally:
         with contextlib.suppress(OSError):

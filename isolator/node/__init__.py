@@ -1,1 +1,1 @@
-"""The node monitor, the reaper of what dead owners left, and the doctor: whether the host is fit."""
+"""Node monitor, cleanup after dead executors, and the doctor, which checks whether a host is fit."""

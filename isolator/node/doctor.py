@@ -1,7 +1,7 @@
-"""Is this host fit to run GPU tasks? One small check for each thing that must be so; each says what mends it.
+"""Doctor: checks whether this host is fit to run GPU tasks; each finding names its remedy.
 
-Reads below a root, so that a test may give a host of its own; some checks try the kernel itself, and only where
-the root is the real one.
+Files are read below a root, so that a test may provide a host of its own; some checks try the kernel itself,
+and only where the root is the real one.
 """
 
 import contextlib
@@ -44,11 +44,12 @@ from volumes.model import DriverFiles
 from volumes.store import Store, verify
 from volumes.version import see_platform
 
-AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
+AGENT: Final = "127.0.0.1:5051"  # default endpoint of a Mesos agent
 MAX_SHOWN: Final = 5
-DOCKER_LABEL: Final = "mesos_gpu.cgroups"  # on every container that isolator.agent.docker_engine makes
+DOCKER_LABEL: Final = "mesos_gpu.cgroups"  # label of each container that isolator.agent.docker_engine makes
 NAMESPACE_S: Final = 30.0
-#: linux/capability.h. NET_ADMIN: to attach device programs to cgroups.
+#: Capabilities that executors need, as bits of linux/capability.h. NET_ADMIN: to attach device programs to
+#: cgroups.
 _CAPABILITIES: Final = {
     "CAP_DAC_OVERRIDE": 1,
     "CAP_KILL": 5,
@@ -60,7 +61,7 @@ _CAPABILITIES: Final = {
     "CAP_BPF": 39,
 }
 _ONLY_V2: Final = ("CAP_NET_ADMIN", "CAP_BPF")
-#: What the driver volume must have for CUDA programs and nvidia-smi.
+#: Files that the driver volume must have for CUDA programs and nvidia-smi.
 _LIBRARIES: Final = ("lib64/libcuda.so.1", "lib64/libnvidia-ml.so.1", "bin/nvidia-smi")
 
 
@@ -70,7 +71,16 @@ Check = Callable[[Host], Iterable[Finding]]
 def diagnose(
     probe: GpuProbe, directory: Path, env: Mapping[str, str], root: Path = Path("/")
 ) -> tuple[Finding, ...]:
-    """Make every check; one that breaks off is a FAIL of its own, and the others go on."""
+    """Run all checks of this host; return their findings.
+
+    A check that raises an error yields a FAIL of its own, and the others go on.
+
+    Args:
+        probe: Probe of the GPUs; it is closed.
+        directory: The node directory.
+        env: Environment that the agent gives to executors.
+        root: Root directory of the host.
+    """
     findings: list[Finding] = []
     inventory = None
     try:
@@ -91,9 +101,9 @@ def diagnose(
 
 
 def driver(host: Host) -> Iterator[Finding]:
-    """The kernel module, and NVML over it."""
+    """Check the kernel module of the driver, and NVML."""
     if host.simulated:
-        text = f"none is needed: {len(host.gpus())} simulated GPUs"
+        text = f"not needed: {len(host.gpus())} simulated GPUs"
         yield Finding("driver", Level.OK, text)
         return
     version = host.driver_version()
@@ -103,7 +113,7 @@ def driver(host: Host) -> Iterator[Finding]:
         yield Finding("driver", Level.WARN, text, "on a GPU host: modprobe nvidia, and see dmesg")
         return
     if version is None:
-        text = "the driver has its device numbers, and no /proc/driver/nvidia/version"
+        text = "the driver has device numbers, but no /proc/driver/nvidia/version"
         yield Finding("driver", Level.WARN, text, "see dmesg; reload the driver")
     else:
         yield Finding("driver", Level.OK, f"version {version}")
@@ -112,16 +122,20 @@ def driver(host: Host) -> Iterator[Finding]:
 
 
 def _found(root: Path) -> DriverFiles:
-    from volumes.discover import discover  # of platforms with a driver of their own alone
+    # deferred: needed only on platforms that have their own kind of driver
+    from volumes.discover import discover
 
     return discover(root)
 
 
 def _nvml(host: Host) -> Finding:
+    """Compare NVML's GPUs with the driver's, and report GPUs that are not healthy."""
     cards, count = len(list(host.root.glob("proc/driver/nvidia/gpus/*"))), len(host.gpus())
     if not count:
         text = f"NVML finds no GPU, the driver has {cards}"
-        return Finding("nvml", Level.FAIL, text, "install libnvidia-ml.so.1 of that driver and nvidia-ml-py")
+        return Finding(
+            "nvml", Level.FAIL, text, "install libnvidia-ml.so.1 of the driver's version, and nvidia-ml-py"
+        )
     if cards > count:
         text = f"NVML sees {count} of {cards} cards"
         return Finding("nvml", Level.WARN, text, "see dmesg for XIDs; a card may have fallen off the bus")
@@ -133,7 +147,7 @@ def _nvml(host: Host) -> Finding:
 
 
 def libraries(host: Host) -> Iterator[Finding]:
-    """The driver's user side: on the host for tasks without an image, in the driver volume for images."""
+    """Check the driver's libraries: on the host for tasks without an image, in the driver volume for images."""
     version = host.driver_version()
     if version is None:
         return
@@ -149,10 +163,11 @@ def libraries(host: Host) -> Iterator[Finding]:
 
 
 def _volume(host: Host, version: str) -> Finding:
+    """Check that the driver volume exists, is unchanged since it was built, and has the most important files."""
     path = Store(default_path(host.env)).path_of(version)
     store = Store(host.below(default_path(host.env)))
     if store.current(version) is None:
-        text = f"{path} is not there: images that want the driver cannot run"
+        text = f"{path} does not exist: images that need the driver cannot run"
         return Finding("volume", Level.WARN, text, "see why: mesos-gpu volume build")
     try:
         volume = store.get(version)
@@ -161,7 +176,7 @@ def _volume(host: Host, version: str) -> Finding:
         text = error.what if isinstance(error, MesosGpuError) else str(error)
         return Finding("volume", Level.FAIL, text, "mesos-gpu volume build --anew")
     if wrong:
-        text = f"{path} is not as it was built: {'; '.join(wrong)}"
+        text = f"{path} has changed since it was built: {'; '.join(wrong)}"
         return Finding("volume", Level.FAIL, text, "mesos-gpu volume build --anew")
     missing = [name for name in _LIBRARIES if not os.path.lexists(volume.path / name)]
     if missing and not volume.simulated:
@@ -171,14 +186,16 @@ def _volume(host: Host, version: str) -> Finding:
 
 
 def devices(host: Host) -> Iterator[Finding]:
-    """Nodes under /dev have the numbers that the driver has now, and NVML's minors are the driver's."""
+    """Check that nodes under /dev have the driver's current numbers, and that NVML and the driver agree on
+    minor numbers.
+    """
     numbers = facts.read_driver(host.root, host.env)
     if not numbers.loaded or host.simulated:
         return
-    said = facts.minors_of_driver(host.root)
+    minors = facts.minors_of_driver(host.root)
     for gpu in host.gpus():
-        if said.get(gpu.id, gpu.minor) != gpu.minor:
-            text = f"{gpu.id} is minor {gpu.minor} for NVML and {said[gpu.id]} for the driver"
+        if minors.get(gpu.id, gpu.minor) != gpu.minor:
+            text = f"{gpu.id} is minor {gpu.minor} for NVML and {minors[gpu.id]} for the driver"
             yield Finding("devices", Level.FAIL, text, "reload the driver, or reboot")
     if "nvidia-uvm" not in numbers.majors:
         tool = any((host.root / d / "nvidia-modprobe").exists() for d in ("usr/bin", "bin", "usr/sbin"))
@@ -187,16 +204,18 @@ def devices(host: Host) -> Iterator[Finding]:
         yield Finding("devices", Level.WARN if tool else Level.FAIL, text, remedy)
     wrong, missing, right = _nodes(host, nvidia_devices(numbers, (gpu.minor for gpu in host.gpus())))
     for text in wrong:
-        yield Finding("devices", Level.FAIL, text, "remove it; nvidia-modprobe -c 0 -u makes it anew")
+        yield Finding("devices", Level.FAIL, text, "remove it; nvidia-modprobe -c 0 -u makes it again")
     if missing:
-        text = f"not there: {', '.join(missing)} (tasks get nodes of their own)"
+        text = f"missing: {', '.join(missing)} (tasks get nodes of their own)"
         yield Finding("devices", Level.WARN, text, "nvidia-modprobe -c 0 -u")
     if right and not wrong:
         yield Finding("devices", Level.OK, f"{len(right)} nodes, numbers as in /proc/devices")
 
 
 def _nodes(host: Host, expected: Sequence[Device]) -> tuple[list[str], list[str], list[str]]:
-    """What is wrong with nodes; paths of those that are not there; of those that are right."""
+    """Compare device nodes with the expected ones; return faults in words, paths of missing nodes, and paths
+    of right ones.
+    """
     wrong, missing, right = [], [], []
     for device in expected:
         try:
@@ -206,10 +225,10 @@ def _nodes(host: Host, expected: Sequence[Device]) -> tuple[list[str], list[str]
             continue
         number = (os.major(status.st_rdev), os.minor(status.st_rdev))
         if not stat.S_ISCHR(status.st_mode):
-            wrong.append(f"{device.path} is no character device")
+            wrong.append(f"{device.path} is not a character device")
         elif number != (device.major, device.minor):
             wrong.append(
-                f"{device.path} is {number[0]}:{number[1]}, the driver's is {device.major}:{device.minor}"
+                f"{device.path} has numbers {number[0]}:{number[1]}, the driver's are {device.major}:{device.minor}"
             )
         else:
             right.append(device.path)
@@ -217,42 +236,52 @@ def _nodes(host: Host, expected: Sequence[Device]) -> tuple[list[str], list[str]
 
 
 def isolation(host: Host) -> Iterator[Finding]:
-    """Cgroups that deny devices: one is made, set and removed, which with v2 loads a BPF program."""
-    there = cgroups.mounted(host.root)
-    known = ", ".join(f"{version} at {path}" for version, path in there.items())
+    """Check that cgroups can deny devices: one is made, set and removed, which with version 2 loads a BPF
+    program.
+    """
+    mounts = cgroups.mounted(host.root)
+    description = ", ".join(f"{version} at {path}" for version, path in mounts.items())
     if not host.real:
-        level, remedy = (Level.OK, "") if there else (Level.FAIL, "mount cgroup2 on /sys/fs/cgroup")
-        yield Finding("isolation", level, known or "no cgroups that control devices are mounted", remedy)
+        level, remedy = (Level.OK, "") if mounts else (Level.FAIL, "mount cgroup2 on /sys/fs/cgroup")
+        yield Finding(
+            "isolation", level, description or "no cgroups that control devices are mounted", remedy
+        )
         return
     version = facts.isolation_name(host.env)
     if version == "off":
         text = "MESOS_GPU_ISOLATION=off: every task can use every GPU"
         yield Finding(
-            "isolation", Level.WARN, text, "unset it, but on hosts where all users trust each other"
+            "isolation", Level.WARN, text, "unset it, unless all users of this host trust each other"
         )
         return
-    trial = Cgroup(version, there[version] / cgroups.OWN_ROOT / f".doctor-{os.getpid()}", own=True)
+    trial = Cgroup(version, mounts[version] / cgroups.OWN_ROOT / f".doctor-{os.getpid()}", own=True)
     try:
         trial.create()
         trial.allow(())
     finally:
         trial.remove()
-    yield Finding("isolation", Level.OK, f"{version}: a device cgroup was made, set and removed ({known})")
+    yield Finding(
+        "isolation", Level.OK, f"{version}: a device cgroup was made, set and removed ({description})"
+    )
 
 
 def ports(host: Host) -> Iterator[Finding]:
-    """Whether a task could command this host's agent: rules that deny it the port are made, tried and removed."""
+    """Check that rules which deny tasks the agent's port can be made, tried and removed: a task could command
+    the agent.
+    """
     flags = _known_flags(host)
-    asks = flags is not None and flags.get("authenticate_http_readwrite") == "true"
+    needs_credentials = flags is not None and flags.get("authenticate_http_readwrite") == "true"
     if control_ports.is_off(host.env):
         whose = (
-            "its agent asks for credentials" if asks else "its agent starts commands as root for whoever asks"
+            "its agent asks for credentials"
+            if needs_credentials
+            else "its agent runs commands as root for any caller"
         )
-        text = f"they are off, so that tasks reach the ports that command the cluster; {whose}"
+        text = f"port rules are off, so tasks reach the ports that command the cluster; {whose}"
         remedy = (
             f"unset {control_ports.SETTING}=off and MESOS_GPU_ISOLATION=off, or start agents with credentials"
         )
-        yield Finding("ports", Level.WARN if asks or flags is None else Level.FAIL, text, remedy)
+        yield Finding("ports", Level.WARN if needs_credentials or flags is None else Level.FAIL, text, remedy)
         return
     more = len(control_ports.listed(host.env))
     if not host.real:
@@ -262,64 +291,65 @@ def ports(host: Host) -> Iterator[Finding]:
         fence.trial(f".doctor-{os.getpid()}", port, PortGrant(port_ranges.listed(host.env)))
     except (MesosGpuError, OSError) as error:
         why = error.what if isinstance(error, MesosGpuError) else str(error)
-        text = f"no task starts, for it could command the agent: {why}"
-        remedy = f"use Linux 4.18 or newer; or give up the rules: {control_ports.SETTING}=off"
+        text = f"no task can start, as port rules that keep it from commanding the agent fail: {why}"
+        remedy = f"use Linux 4.18 or newer; or do without the rules: {control_ports.SETTING}=off"
         yield Finding("ports", Level.FAIL, text, remedy)
         return
     listed = f" and {more} more" if more else ""
-    text = f"tasks do not reach agents, master, scheduler{listed}: a rule was made, tried and removed"
+    text = f"tasks cannot reach agents, master, scheduler{listed}: a rule was made, tried and removed"
     yield Finding("ports", Level.OK, text)
 
 
 def privileges(host: Host) -> Iterator[Finding]:
-    """Check the privileges of this process: run the doctor as the agent runs executors."""
+    """Check the user and the capabilities of this process, which should run as the agent runs executors."""
     fields = dict(
         line.split(":\t", 1) for line in host.text("proc/self/status").splitlines() if ":\t" in line
     )
     effective = int(fields.get("CapEff", "0"), 16)
-    wanted = dict(_CAPABILITIES)
+    required = dict(_CAPABILITIES)
     if "cgroup1" in cgroups.mounted(host.root) and host.env.get("MESOS_GPU_ISOLATION") != "cgroup2":
-        wanted = {name: bit for name, bit in wanted.items() if name not in _ONLY_V2}
-    missing = [name for name, bit in wanted.items() if not effective >> bit & 1]
+        required = {name: bit for name, bit in required.items() if name not in _ONLY_V2}
+    missing = [name for name, bit in required.items() if not effective >> bit & 1]
     uid = fields.get("Uid", "?").split()[0]
     if uid != "0" or missing:
         text = f"user id {uid}" + (f", without {', '.join(missing)}" if missing else "")
         yield Finding("privileges", Level.FAIL, text, "run the agent, and this command, as root")
     else:
-        yield Finding("privileges", Level.OK, f"root with {', '.join(wanted)}")
+        yield Finding("privileges", Level.OK, f"root with {', '.join(required)}")
 
 
 def namespaces(host: Host) -> Iterator[Finding]:
-    """Whether a mount namespace can be had; a child tries it."""
+    """Check that a mount namespace can be made, in a child process."""
     if not host.real:
         return
     command = statement("from isolator.devices.view import enter; enter()")
     done = subprocess.run(command, capture_output=True, text=True, timeout=NAMESPACE_S, check=False)
     if done.returncode:
         why = done.stderr.strip().rpartition("\n")[2] or f"the trial ended with status {done.returncode}"
-        remedy = "run as root; outside a container that forbids unshare"
+        remedy = "run as root, and outside of containers that forbid unshare"
         yield Finding("namespaces", Level.FAIL, f"no mount namespace can be made: {why}", remedy)
     else:
         yield Finding("namespaces", Level.OK, "a mount namespace can be made")
 
 
 def _answered(check: str, answers: Iterable[hardening.Answer]) -> Iterator[Finding]:
+    """Turn answers on the host's hardening into findings."""
     for answer in answers:
         yield Finding(check, Level.WARN if answer.remedy else Level.OK, answer.text, answer.remedy)
 
 
 def users(host: Host) -> Iterator[Finding]:
-    """Jobs run as users of this host."""
+    """Check that the user "nobody" exists, for jobs without rights."""
     names = {line.split(":")[0] for line in host.text("etc/passwd").splitlines()}
     if "nobody" in names:
-        yield Finding("users", Level.OK, "nobody has an account, for jobs that are to have no rights")
+        yield Finding("users", Level.OK, "the user nobody exists, for jobs without rights")
     else:
-        text = "nobody has no account: jobs for that user do not start"
+        text = "the user nobody does not exist: its jobs cannot start"
         yield Finding("users", Level.WARN, text, "useradd --system nobody")
 
 
 def own_code(host: Host) -> Iterator[Finding]:
-    """What executors import is not for tasks to write."""
+    """Check that tasks cannot write the code that executors import."""
     if not host.real:
         return
     weaknesses = weak(places(), users=(0, os.geteuid()), groups=(0, os.getegid()))
@@ -327,14 +357,14 @@ def own_code(host: Host) -> Iterator[Finding]:
         remedy = "install mesos_gpu, as root, where only root can write; chown root, chmod go-w"
         yield Finding("own code", Level.FAIL, f"tasks may run code as root: {text}", remedy)
     if len(weaknesses) > MAX_SHOWN:
-        more = f"{len(weaknesses) - MAX_SHOWN} more paths are like these"
-        yield Finding("own code", Level.FAIL, more, "install mesos_gpu, as root, anew")
+        more = f"{len(weaknesses) - MAX_SHOWN} more paths can be written by others"
+        yield Finding("own code", Level.FAIL, more, "install mesos_gpu again, as root")
     if not weaknesses:
         yield Finding("own code", Level.OK, "only root can write what executors import")
 
 
 def ledger(host: Host) -> Iterator[Finding]:
-    """Check that the ledger opens, and is whole."""
+    """Check that the ledger can be opened and is intact."""
     opened = host.ledger()
     if opened is None:
         yield Finding("ledger", Level.OK, f"none yet in {host.directory}")
@@ -343,17 +373,19 @@ def ledger(host: Host) -> Iterator[Finding]:
     gpus = sum(len(holding.gpus) for holding in holdings if holding.share is None)
     shares = sum(len(holding.gpus) for holding in holdings if holding.share is not None)
     more = f", and {shares} shares of GPUs" if shares else ""
-    yield Finding("ledger", Level.OK, f"whole: {len(holdings)} tasks hold {gpus} GPUs{more}")
+    yield Finding("ledger", Level.OK, f"intact: {len(holdings)} tasks hold {gpus} GPUs{more}")
     for row in opened.cards():
         if row.kind == CLOSED:
             text = f"{row.gpu} takes no more shares: {row.what}"
-            yield Finding("ledger", Level.WARN, text, "end the tasks that share it; it is whole again then")
+            yield Finding(
+                "ledger", Level.WARN, text, "end the tasks that share it; it takes shares again then"
+            )
 
 
 def leftovers(host: Host) -> Iterator[Finding]:
-    """What dead tasks left, of every kind."""
+    """Check for remains of dead tasks, of every kind."""
     remains = [*_dead(host), *_stray_paths(host), *_stray_containers(host)]
-    yield from remains or [Finding("leftovers", Level.OK, "none")]
+    yield from remains or [Finding("leftovers", Level.OK, "no remains of dead tasks")]
 
 
 def _dead(host: Host) -> Iterator[Finding]:
@@ -363,18 +395,20 @@ def _dead(host: Host) -> Iterator[Finding]:
     for holding in books.holdings():
         if not books.alive(holding):
             held = ", ".join(holding.gpus) or "no GPU"
-            text = f"the executor of {holding.task} is dead, and the task still holds {held}"
-            remedy = "the node monitor ends it within seconds: see that it runs (mesos-gpu nodes)"
+            text = f"the executor of {holding.task} is dead, but the task still holds {held}"
+            remedy = "the node monitor cleans up within seconds: check that it runs (mesos-gpu nodes)"
             yield Finding("leftovers", Level.WARN, text, remedy)
 
 
 def _stray_paths(host: Host) -> Iterator[Finding]:
-    """Nodes, cgroups and files of shares that no holding has as its trace; those of the dead were named with them."""
+    """Yield device nodes, cgroups and files of shares that are a trace of no holding; those of dead tasks are
+    reported above.
+    """
     mounts = sorted({*cgroups.mount_points(host.root).values()})
     places = [NODES, *(mount / cgroups.OWN_ROOT for mount in mounts)]
     seen = [place / p.name for place in places for p in sorted(host.below(place).glob("*")) if p.is_dir()]
     seen += sorted(regions(host.directory).glob("*"))
-    # After the look: a trace is in the ledger before it is made.
+    # Read after listing the paths: a trace is in the ledger before its path is made.
     accounted = {trace.what for holding in host.holdings() for trace in holding.traces}
     alive = _in_cgroups(host)
     for path in seen:
@@ -385,15 +419,19 @@ def _stray_paths(host: Host) -> Iterator[Finding]:
 
 
 def _in_cgroups(host: Host) -> set[str]:
-    """Every name in the paths of living processes' cgroups: a task of another node directory is no leftover."""
+    """Return all names in cgroup paths of living processes: a task of another node directory is no leftover."""
     texts = (host.text(f"proc/{path.name}/cgroup") for path in host.below(Path("/proc")).glob("[0-9]*"))
     return {name for text in texts for line in text.splitlines() for name in line.split("/")}
 
 
 def _stray(host: Host, what: str, remedy: str) -> Finding:
-    text = f"{what} belongs to no task of {host.directory}"
+    """Return the finding for something that belongs to no task of this node directory."""
+    text = f"{what} belongs to no task recorded in {host.directory}"
     return Finding(
-        "leftovers", Level.WARN, text, f"{remedy}; unless an agent here has another node directory"
+        "leftovers",
+        Level.WARN,
+        text,
+        f"{remedy}; unless another agent of this host, with another node directory, uses it",
     )
 
 
@@ -403,7 +441,7 @@ def _stray_containers(host: Host) -> Iterator[Finding]:
     try:
         names = sorted(DockerEngine(str(host.docker_socket())).containers(DOCKER_LABEL))
     except Unavailable:
-        return  # the check `docker` says so
+        return  # reported by the check `docker`
     traces = [trace for holding in host.holdings() for trace in holding.traces if trace.kind == "docker"]
     accounted = {trace.what.partition(" ")[2] for trace in traces}
     for name in names:
@@ -412,7 +450,7 @@ def _stray_containers(host: Host) -> Iterator[Finding]:
 
 
 def gpu_users(host: Host) -> Iterator[Finding]:
-    """Processes with a GPU's node open that no living task accounts for."""
+    """Check for processes that have a GPU's node open and belong to no living task."""
     numbers = facts.read_driver(host.root)
     if not numbers.loaded or host.simulated:
         return
@@ -428,16 +466,18 @@ def gpu_users(host: Host) -> Iterator[Finding]:
         strange = {
             gpu: f"pids {', '.join(map(str, strangers))}" for gpu, strangers in pids.items() if strangers
         }
-    for gpu, who in sorted(strange.items()):
+    for gpu, user_list in sorted(strange.items()):
         remedy = "end it, or keep such processes off hosts of the platform: the GPU gets no tasks meanwhile"
-        yield Finding("gpu users", Level.WARN, f"{gpu}: {who}", remedy)
+        yield Finding("gpu users", Level.WARN, f"{gpu}: {user_list}", remedy)
     if not strange:
         busy = sum(bool(users) for users in pids.values())
-        yield Finding("gpu users", Level.OK, f"{busy} GPUs in use, by tasks of the platform alone")
+        yield Finding("gpu users", Level.OK, f"{busy} GPUs in use, only by tasks of the platform")
 
 
 def _openers(host: Host, major: int) -> Iterator[tuple[int, int]]:
-    """(pid, minor) of processes with a GPU's node open, by any path; but for this one and its children (NVML)."""
+    """Yield (pid, minor) of processes with a GPU's node open by any path, except this one and its children
+    (NVML).
+    """
     openers: set[tuple[int, int]] = set()
     own = {os.getpid(), *processes.descendants(os.getpid())}
     for directory in host.root.glob("proc/[0-9]*/fd"):
@@ -458,25 +498,29 @@ def _entries(directory: Path) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
-        return []  # it ended meanwhile
+        return []  # the process ended meanwhile
 
 
 def docker(host: Host) -> Iterator[Finding]:
-    """Optional: for jobs with `container_engine: docker`."""
+    """Check the Docker Engine, which only jobs with `container_engine: docker` need."""
     path = host.docker_socket()
     if not path.exists():
         yield Finding("docker", Level.OK, "no Docker Engine: jobs that ask for it do not run on this host")
         return
     try:
-        told = DockerEngine(str(path)).facts()
+        facts_of_engine = DockerEngine(str(path)).facts()
     except Unavailable as error:
         yield Finding("docker", Level.WARN, error.what, error.remedy)
         return
-    yield Finding("docker", Level.OK, f"Docker Engine {told.version}, {told.cgroup_driver} cgroups")
+    yield Finding(
+        "docker",
+        Level.OK,
+        f"Docker Engine {facts_of_engine.version}, {facts_of_engine.cgroup_driver} cgroups",
+    )
 
 
 def agent(host: Host) -> Iterator[Finding]:
-    """The flags of this host's Mesos agent."""
+    """Check the flags of this host's Mesos agent."""
     flags = _agent_flags(host)
     if flags is None:
         text = f"no Mesos agent answers at {AGENT}; MESOS_GPU_AGENT=HOST:PORT names another"
@@ -489,27 +533,29 @@ def agent(host: Host) -> Iterator[Finding]:
 
 
 def names(host: Host) -> Iterator[Finding]:
-    """Whether this host's Mesos agent authenticates callers, and authorizes by lists that refuse the rest."""
+    """Check that this host's Mesos agent authenticates callers, and that its access control lists refuse by
+    default.
+    """
     daemon = mesos_access.Daemon(
         mesos_access.AGENT, host.env.get("MESOS_GPU_AGENT") or AGENT, AgentTls.from_environment(host.env)
     )
     try:
         daemon.open_to_all()
-    except OSError:  # the check `agent` says so
-        yield Finding(mesos_access.AGENT, Level.OK, f"nobody answers at {daemon.endpoint}")
+    except OSError:  # reported by the check `agent`
+        yield Finding(mesos_access.AGENT, Level.OK, f"no agent answers at {daemon.endpoint}")
         return
     try:
         flags = _agent_flags(host) or {}
         yield from [*mesos_access.looked_at(daemon, flags), *mesos_access.secret_files(host, flags)]
-    except Unavailable as error:  # its flags are not told
+    except Unavailable as error:  # the agent does not show its flags
         yield Finding(mesos_access.AGENT, Level.WARN, error.what, error.remedy)
 
 
 def _agent_flags(host: Host) -> Mapping[str, str] | None:
-    """The flags of the agent; None: nobody named an agent, and none answers where one would be.
+    """Return the flags of this host's agent; None if none is named and none answers at the default endpoint.
 
     Raises:
-        Unavailable: The one that is named does not answer.
+        Unavailable: The agent that MESOS_GPU_AGENT names does not answer.
     """
     named = host.env.get("MESOS_GPU_AGENT")
     try:
@@ -535,23 +581,29 @@ def _authorization(host: Host) -> dict[str, str]:
 
 
 def _flag_problems(flags: Mapping[str, str]) -> Iterator[Finding]:
+    """Check an agent's flags for isolators, image providers and GPU resources."""
     isolators = set(flags.get("isolation", "").split(","))
     if "gpu/nvidia" in isolators:
-        text = "the isolator gpu/nvidia chooses cards by itself, and not those that the task is granted"
-        yield Finding("agent", Level.FAIL, text, "take gpu/nvidia out of --isolation")
+        text = "the isolator gpu/nvidia chooses cards by itself, not those that the task is granted"
+        yield Finding("agent", Level.FAIL, text, "remove gpu/nvidia from --isolation")
     yield from _answered("agent", hardening.images(isolators, flags.get("image_providers", "").split(",")))
     gpus = re.search(r"\bgpus(?P<role>\([^)]*\))?:", flags.get("resources", ""))
     if not gpus:
         text = "--resources names no gpus: the agent offers none"
-        yield Finding("agent", Level.WARN, text, "add gpus:N to --resources, N as NVML counts them")
+        yield Finding(
+            "agent",
+            Level.WARN,
+            text,
+            "add gpus:N to --resources, with N the number of GPUs that NVML reports",
+        )
     elif gpus["role"] in (None, "(*)") and flags.get("default_role", "*") == "*":
-        text = "its GPUs have no role: another framework may be offered them, and use cards that tasks hold"
+        text = "its GPUs have no role: other frameworks may be offered them, and use cards that tasks hold"
         remedy = "start it with --default_role=ROLE, and the scheduler with --role=ROLE"
         yield Finding("agent", Level.WARN, text, remedy)
 
 
 def shares(host: Host) -> Iterator[Finding]:
-    """What keeps tasks to shares of a card, card by card where they differ."""
+    """Check how shares of a card can be enforced; one finding for each group of cards with the same answer."""
     if host.inventory is None or not host.gpus() or not (host.real or host.simulated):
         return
     gpus = Abilities(host.env).at_once(host.inventory).gpus
@@ -559,12 +611,12 @@ def shares(host: Host) -> Iterator[Finding]:
     for gpu in gpus:
         texts.setdefault(words_of(gpu.sharing), []).append(gpu.id)
     for text, cards in texts.items():
-        whose = "" if len(texts) == 1 else f"{', '.join(cards)}: "
+        prefix = "" if len(texts) == 1 else f"{', '.join(cards)}: "
         if text.startswith(CAN):
-            yield Finding("shares", Level.OK, whose + text)
+            yield Finding("shares", Level.OK, prefix + text)
         else:
-            remedy = "none is needed where GPUs are given whole; shares with isolation `any` take equal turns"
-            yield Finding("shares", Level.WARN, whose + text, remedy)
+            remedy = "not needed if jobs use whole GPUs; shares with isolation `any` take equal turns"
+            yield Finding("shares", Level.WARN, prefix + text, remedy)
 
 
 CHECKS: Final[Mapping[str, Check]] = {

@@ -1,4 +1,6 @@
-"""`mesos-gpu-executor.pyz doctor`: what `mesos-gpu doctor` says of a host, where that command is not installed."""
+"""Command `mesos-gpu-executor.pyz doctor`: the doctor for hosts where the command `mesos-gpu` is not
+installed.
+"""
 
 import os
 import sys
@@ -12,7 +14,7 @@ from mesos_gpu.wire.plain import clean
 
 
 def main() -> int:
-    """Print all findings; 1: this host is not fit."""
+    """Print all findings; return 1 if this host is not fit."""
     try:
         findings = list(diagnose(probe_from(os.environ), directory(), os.environ))
     except MesosGpuError as error:

@@ -1,6 +1,6 @@
-"""Whether a Mesos agent or master authenticates who calls it, and what its access control lists leave open.
+"""Check of how a Mesos agent or master authenticates callers, and what its access control lists leave open.
 
-It is asked for its state and its flags without a name, and nothing of it is changed. Sources: docs/{authentication,
+It is asked for its state and flags without credentials; nothing is changed. Sources: docs/{authentication,
 authorization}.md of Mesos 1.11.
 """
 
@@ -26,15 +26,15 @@ DOCS: Final = "docs/security.md"
 _JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
 #: Flags that name files with secrets.
 _FILES: Final = ("credential", "credentials", "http_credentials", "jwt_secret_key")
-#: Flags that have to be true, and what anybody may do without them.
+#: Flags that have to be true, and what a caller may do without them.
 _ASKS: Final[Mapping[str, Mapping[str, str]]] = {
     MASTER: {
-        "authenticate_frameworks": "whoever reaches it may register a framework by libprocess",
-        "authenticate_http_frameworks": "whoever reaches it may register a framework, and take over another",
-        "authenticate_agents": "whoever reaches it may register as an agent, and is sent tasks with their environments",
+        "authenticate_frameworks": "anyone who reaches it may register a framework by libprocess",
+        "authenticate_http_frameworks": "anyone who reaches it may register a framework, and take over another",
+        "authenticate_agents": "anyone who reaches it may register as an agent, and gets tasks with their environments",
     },
     AGENT: {
-        "authenticate_http_executors": "whoever reaches it may send updates in the name of executors",
+        "authenticate_http_executors": "anyone who reaches it may send updates in the name of executors",
     },
 }
 _REMEDIES: Final = {
@@ -42,12 +42,17 @@ _REMEDIES: Final = {
     "--http_authenticators=basic,jwt, of a Mesos that was built with OpenSSL",
 }
 _NOT_PERMISSIVE: Final = re.compile(r'"?permissive"?\s*:\s*false')
-_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # nosec B104 # an address that is looked for
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # nosec B104 # addresses to compare with, not to bind
 
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A master or an agent; `kind` is the name of its check. `endpoint`: HOST:PORT."""
+    """A Mesos master or agent.
+
+    Attributes:
+        kind: Name of its check.
+        endpoint: Address as HOST:PORT.
+    """
 
     kind: str
     endpoint: str
@@ -55,10 +60,10 @@ class Daemon:
     authorization: Mapping[str, str] = field(default_factory=dict)
 
     def ask(self, method: str, path: str, body: bytes, header: Mapping[str, str]) -> tuple[int, bytes]:
-        """Status and body of an answer.
+        """Send a request; return status and body of the answer.
 
         Raises:
-            OSError: There is none.
+            OSError: No answer came.
         """
         connection = HttpConnection(self.endpoint, ANSWER_S, self.tls)
         try:
@@ -68,26 +73,28 @@ class Daemon:
             connection.close()
 
     def open_to_all(self) -> list[str]:
-        """What it answers to who shows no name.
+        """Return the paths that are answered without credentials.
 
         Raises:
-            OSError: It does not answer at all.
+            OSError: The daemon does not answer at all.
         """
-        asked = (("GET", "/state", b""), ("POST", "/api/v1", b'{"type": "GET_FLAGS"}'))
-        return [path for method, path, body in asked if self.ask(method, path, body, {})[0] not in (401, 403)]
+        requests = (("GET", "/state", b""), ("POST", "/api/v1", b'{"type": "GET_FLAGS"}'))
+        return [
+            path for method, path, body in requests if self.ask(method, path, body, {})[0] not in (401, 403)
+        ]
 
 
 def looked_at(daemon: Daemon, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """What an operator should know of one whose flags are known. Of an agent, the flags' files are this host's.
+    """Yield the findings on a daemon's access control, given its flags.
 
     Raises:
-        OSError: It does not answer.
+        OSError: The daemon does not answer.
     """
     check, wrong = daemon.kind, False
     if paths := daemon.open_to_all():
         wrong = True
         where = " on every address of its host" if flags.get("ip", "") in _EVERYWHERE else ""
-        text = f"{daemon.endpoint} answers {', '.join(paths)} to whoever reaches it{where}, without a name"
+        text = f"{daemon.endpoint} answers {', '.join(paths)} to anyone who reaches it{where}, without credentials"
         which = "credentials" if check == MASTER else "http_credentials"
         remedy = f"--authenticate_http_readonly --authenticate_http_readwrite --{which}=FILE; {DOCS}"
         yield Finding(check, Level.WARN, text, remedy)
@@ -98,17 +105,19 @@ def looked_at(daemon: Daemon, flags: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(check, Level.WARN, f"{daemon.endpoint}: {why}", f"{remedy}; {DOCS}")
     if not _NOT_PERMISSIVE.search(flags.get("acls", "")):
         wrong = True
-        how = "allow what they do not name" if flags.get("acls") else "are none"
-        text = f"{daemon.endpoint}: its access control lists {how}: each name may do everything"
+        how = "allow what they do not list" if flags.get("acls") else "are not set"
+        text = f"{daemon.endpoint}: its access control lists {how}: every principal may do everything"
         yield Finding(check, Level.WARN, text, f'--acls=file:///FILE with "permissive": false; {DOCS}')
     if not wrong:
         yield Finding(
-            check, Level.OK, f"{daemon.endpoint} asks for names, and its lists refuse what they do not name"
+            check,
+            Level.OK,
+            f"{daemon.endpoint} asks for credentials, and its access control lists refuse what they do not list",
         )
 
 
 def secret_files(host: Host, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """The files of secrets that an agent of this host is started with."""
+    """Yield findings on the modes of secret files that an agent of this host is started with."""
     for flag in _FILES:
         path = Path(flags.get(flag, "").removeprefix("file://"))
         if not path.is_absolute() or not host.below(path).exists():
@@ -125,12 +134,12 @@ def of_master(
     tls: AgentTls | None = None,
     more: Callable[[Daemon, Mapping[str, str]], Iterator[Finding]] = lambda *_: iter(()),
 ) -> Iterator[Finding]:
-    """Look at a master, and at its agents from here.
+    """Yield the findings on a master, and on its agents as seen from this host.
 
     Args:
-        endpoint: HOST:PORT.
-        authorization: The header of a name that may see its flags and agents.
-        more: What else is looked at where its flags are known.
+        endpoint: Address as HOST:PORT.
+        authorization: HTTP header of a principal that may see flags and agents.
+        more: Further checks of a master whose flags are known.
     """
     master = Daemon(MASTER, endpoint, tls, authorization)
     try:
@@ -140,21 +149,23 @@ def of_master(
         yield from more(master, flags)
     except Unavailable as error:
         what = error.what.replace("the agent ", "the master ")
-        remedy = "name the file of a principal that its lists let view flags: --mesos-credentials"
+        remedy = (
+            "give --mesos-credentials=FILE of a principal that may view flags by its access control lists"
+        )
         if isinstance(error.__cause__, OSError):
-            remedy = "see that it runs, and that --master names its HOST:PORT"
+            remedy = "check that it runs, and that --master names its HOST:PORT"
         yield Finding(MASTER, Level.FAIL, what, remedy)
     except (OSError, ValueError, KeyError, TypeError) as error:
         yield Finding(
-            MASTER, Level.FAIL, f"{endpoint}: {error}", "see that it is a Mesos master, and its log"
+            MASTER, Level.FAIL, f"{endpoint}: {error}", "check that it is a Mesos master, and read its log"
         )
 
 
 def _agents(master: Daemon) -> Iterator[Finding]:
-    """What agents answer to nobody: their flags are for names that they know."""
+    """Yield a finding on agents that answer callers without credentials."""
     status, body = master.ask("GET", "/slaves", b"", master.authorization)
     if status != 200:
-        text = f"{master.endpoint} does not tell its agents: {status}"
+        text = f"{master.endpoint} does not list its agents: status {status}"
         yield Finding(AGENTS, Level.WARN, text, "let the principal of --mesos-credentials see /slaves")
         return
     agents: list[dict[str, Any]] = parsed(body)["slaves"]
@@ -168,9 +179,9 @@ def _agents(master: Daemon) -> Iterator[Finding]:
             silent.append(endpoint)
     if answering:
         more = f" and {len(answering) - MAX_SHOWN} more" if len(answering) > MAX_SHOWN else ""
-        text = f"{', '.join(answering[:MAX_SHOWN])}{more}: whoever reaches them starts commands as root"
+        text = f"{', '.join(answering[:MAX_SHOWN])}{more}: anyone who reaches them can run commands as root"
         remedy = f"--authenticate_http_readonly --authenticate_http_readwrite --http_credentials=FILE; {DOCS}"
         yield Finding(AGENTS, Level.WARN, text, remedy)
     else:
         seen = len(agents) - len(silent)
-        yield Finding(AGENTS, Level.OK, f"{seen} of {len(agents)} answer from here, and ask for names")
+        yield Finding(AGENTS, Level.OK, f"{seen} of {len(agents)} answer from here, and ask for credentials")

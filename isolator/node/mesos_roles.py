@@ -1,6 +1,6 @@
-"""What a master's roles and quotas mean for who shares its GPUs with others.
+"""Check of a Mesos master's roles and quotas for clusters where several frameworks share GPUs.
 
-Sources: docs/{quota,roles}.md of Mesos 1.11, and MESOS-5377 of why GPUs are left out of fair shares.
+Sources: docs/{quota,roles}.md of Mesos 1.11; MESOS-5377 on why GPUs are left out of fair shares.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,69 +21,77 @@ _EXCLUDED: Final = "fair_sharing_excluded_resource_names"
 
 
 def looked_at(master: Daemon, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """What an operator should know of roles.
+    """Yield the findings on a master's roles.
 
     Raises:
-        OSError: It does not answer.
-        ValueError, KeyError, TypeError: What it answers is no list of roles.
+        OSError: The master does not answer.
+        ValueError, KeyError, TypeError: The answer is not a list of roles.
     """
     status, body = master.ask("GET", "/roles", b"", master.authorization)
     if status != 200:
-        text = f"{master.endpoint} does not tell its roles: {status}"
+        text = f"{master.endpoint} does not list its roles: status {status}"
         yield Finding(CHECK, Level.WARN, text, f"let the principal of --mesos-credentials view roles; {DOCS}")
         return
     roles = roles_of(parsed(body)["roles"])
     findings = [*_refused(master, roles), *_shares(flags, roles), *_quotas(roles)]
     yield from findings
     if not findings:
-        yield Finding(CHECK, Level.OK, f"{len(roles)} roles; nothing of them holds offers of GPUs back")
+        yield Finding(CHECK, Level.OK, f"{len(roles)} roles; none of them holds back offers of GPUs")
 
 
 def _refused(master: Daemon, roles: Mapping[str, Role]) -> Iterator[Finding]:
-    """A master leaves out of its answers what its lists refuse, and answers as if all was well."""
+    """Yield findings on roles that the master's access control lists hide: it leaves them out without an
+    error.
+    """
     status, body = master.ask("GET", "/frameworks", b"", master.authorization)
     if status != 200:
-        text = f"{master.endpoint} does not tell its frameworks: {status}"
+        text = f"{master.endpoint} does not list its frameworks: status {status}"
         remedy = f"let the principal of --mesos-credentials view frameworks; {DOCS}"
         yield Finding(CHECK, Level.WARN, text, remedy)
         return
     names: dict[str, set[str]] = {}
-    for each in parsed(body)["frameworks"]:
-        for role in each.get("roles") or [each.get("role", "*")]:
-            names.setdefault(role, set()).add(str(each["name"]))
+    for framework in parsed(body)["frameworks"]:
+        for role in framework.get("roles") or [framework.get("role", "*")]:
+            names.setdefault(role, set()).add(str(framework["name"]))
     for role in sorted({*names} - {*roles}):
-        text = f"lists of {master.endpoint} refuse the role {role} of {', '.join(sorted(names[role]))}"
-        yield Finding(CHECK, Level.WARN, f"{text}: nothing of it can be said", _VIEW_ROLES)
+        text = f"access control lists of {master.endpoint} hide the role {role} of {', '.join(sorted(names[role]))}"
+        yield Finding(CHECK, Level.WARN, f"{text}: it cannot be checked", _VIEW_ROLES)
     if not roles and not names:
-        text = f"{master.endpoint} tells no role and no framework: its lists refuse them, or nobody is registered"
+        text = f"{master.endpoint} lists no roles: its access control lists hide them, or no framework is registered"
         yield Finding(CHECK, Level.WARN, text, _VIEW_ROLES)
 
 
 def _shares(flags: Mapping[str, str], roles: Mapping[str, Role]) -> Iterator[Finding]:
-    """A framework that has many GPUs must not be last for processors."""
+    """Warn if GPUs count in Mesos' fair shares: a framework with many GPUs would be the last to get
+    processors.
+    """
     if GPUS in flags.get(_EXCLUDED, "").split(","):
         return
-    if len({each for role in roles.values() for each in role.frameworks}) > 1:
-        text = "GPUs count in the fair shares of roles: who has many is offered processors last, and cannot use them"
+    if len({framework for role in roles.values() for framework in role.frameworks}) > 1:
+        text = "GPUs count in the fair shares of roles: one with many is offered processors last, and cannot use them"
         yield Finding(CHECK, Level.WARN, text, f"start masters with --{_EXCLUDED}=gpus")
 
 
 def _quotas(roles: Mapping[str, Role]) -> Iterator[Finding]:
+    """Yield findings on quotas of roles that hold back offers of GPUs."""
     for role in roles.values():
         if role.guarantees:
-            text = f"role {role.name} has a guarantee of Mesos: what it does not use is offered to nobody"
+            text = f"role {role.name} has a Mesos guarantee: what it does not use is offered to no role"
             yield Finding(
-                CHECK, Level.WARN, text, "have limits for other roles instead: mesos-gpu mesos quota plan"
+                CHECK, Level.WARN, text, "set limits for other roles instead: mesos-gpu mesos quota plan"
             )
         below = sorted(name for name in roles if name.startswith(f"{role.name}/"))
         if role.limits and below:
             text = f"the limit of role {role.name} does not hold for {', '.join(below)} when offers are made"
             yield Finding(
-                CHECK, Level.WARN, text, "have roles without a slash: the tree of queues is the scheduler's"
+                CHECK, Level.WARN, text, "use roles without a slash: the scheduler has its own tree of queues"
             )
         most = role.limits.get(GPUS)
         if most is not None and role.used.get(GPUS, 0.0) >= most:
-            text = f"role {role.name} has its limit of {most:g} GPUs: it is offered no more"
+            text = f"role {role.name} has reached its limit of {most:g} GPUs: it is offered no more"
             yield Finding(
-                CHECK, Level.WARN, text, "mesos-gpu mesos quota plan says what limits follow from the tree"
+                CHECK,
+                Level.WARN,
+                text,
+                "mesos-gpu mesos quota plan shows the limits that follow from the tree of queues",
             )

@@ -1,7 +1,7 @@
-"""The node monitor: a Mesos task that tells the scheduler which GPUs its host has, and how they are.
+"""Node monitor: a Mesos task that reports the GPUs of its host, and their health, to the scheduler.
 
-It is its own executor. Each report is a TASK_RUNNING whose data is the inventory: reliable, acknowledged,
-and in order, like every status update.
+It is its own executor. Each report is a TASK_RUNNING whose data is the inventory: reliable, acknowledged, and
+in order, like every status update.
 """
 
 import base64
@@ -46,21 +46,29 @@ from mesos_gpu.wire.channel.call import MARK
 from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.seal import secret_in
 
-if TYPE_CHECKING:  # its module brings all that a scheduler has in mind
+if TYPE_CHECKING:  # deferred: their modules import much that only a scheduler needs
     from mesos_gpu.adapters.simulated.use import Holder
     from mesos_gpu.ports import GpuProbe
 
-LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
+LOOK_S: Final = 0.5  # pause between two questions to the probe whether something changed
 DEFAULT_INTERVAL_S: Final = 10.0
 LOOKS_PER_RECHECK: Final = 10
-#: That read sandboxes of tasks that have ended, at once. Each has two processes of some 10 MiB in this container, of
-#: 96 MiB; with more, Mesos would end the monitor.
+#: Most sessions at once that read sandboxes of ended tasks. Each has two processes of some 10 MiB in this
+#: container, of 96 MiB; with more, Mesos would end the monitor.
 SESSIONS: Final = 2
 logger = logging.getLogger("isolator.monitor")
 
 
 class Monitor:
-    """`Handler` of the agent's events."""
+    """`Handler` of the agent's events for the monitor.
+
+    Args:
+        settings: Connection settings from Mesos.
+        probe: Probe of the GPUs.
+        ledger: The ledger of this host.
+        health: Rules for the health of cards. By default the standard ones.
+        abilities: Probe of the sharing abilities. By default by this process' environment.
+    """
 
     def __init__(
         self,
@@ -70,17 +78,17 @@ class Monitor:
         health: HealthSettings | None = None,
         abilities: Abilities | None = None,
     ) -> None:
-        """Nothing runs yet. `health`: None: as by default. `abilities`: None: as the environment says."""
         self._probe, self._ledger = probe, ledger
         self._health = health or HealthSettings()
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
         self._secret = ""  # secret of the monitor's own launch
         self._sessions = threading.BoundedSemaphore(SESSIONS)
-        self._lock = threading.Lock()  # so that no report follows the last word
+        self._lock = threading.Lock()  # keeps a report from following the last update
         self._stop = threading.Event()
         self._wake = threading.Event()
-        self._probing = threading.Lock()  # the probe and the cards: a survey, or a reset
+        # held during a survey or a reset, which both use the probe and the cards
+        self._probing = threading.Lock()
         self._cards = Cards(ledger.directory / "health.json", self._health)
         self._abilities = abilities or Abilities(os.environ)
         self._watch = Watch(ledger, os.environ)
@@ -90,19 +98,21 @@ class Monitor:
         self._reaping = Reaping(ledger)
         self._program = Started(time.monotonic)
         self._removal = Removal(os.environ)
-        self._looked = Survey()  # the last that could be had
+        self._looked = Survey()  # last successful survey
         self._volume = driver_volume.Keeper(os.environ, ledger, lambda: libraries(os.environ))
         self._known = Inventory()
         self._failure = ""  # why the last probe failed
 
     def run(self) -> int:
-        """Run until killed; the exit code."""
+        """Run until killed; return the exit code."""
         return self._connection.run()
 
     def launch(self, task: Mapping[str, Any]) -> None:
-        """Begin to report."""
+        """Start the reports."""
         if self._task_id is not None:
-            self._connection.update(task["task_id"]["value"], "TASK_FAILED", message="one monitor, one task")
+            self._connection.update(
+                task["task_id"]["value"], "TASK_FAILED", message="a monitor runs one task only"
+            )
             return
         self._task_id = str(task["task_id"]["value"])
         data = base64.b64decode(task.get("data", ""))
@@ -117,25 +127,26 @@ class Monitor:
         threading.Thread(target=self._widen, daemon=True).start()
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
-        """End at once: there is nothing to wait for."""
+        """End at once, as nothing must be waited for."""
         if task_id == self._task_id:
             self._end("killed on request")
 
     def shutdown(self) -> None:
-        """The agent wants it gone; nobody waits for its last word."""
+        """Exit, as the agent requests; no last update is expected."""
         self._stop.set()
         self._wake.set()
         self._connection.finish()
 
     def acknowledged(self, task_id: str, state: str) -> None:
-        """Finish after the last word: there is nothing more to do."""
+        """Exit after the last update was acknowledged."""
         if state in TERMINAL:
             self._connection.finish()
 
     def message(self, data: bytes) -> None:
-        """Handle a scheduler message: {"reset": UUID, "request": ID}, {"remove_volumes": [ID]}, or a call.
+        """Handle a scheduler message: {"reset": UUID, "request": ID}, {"remove_volumes": [ID]}, or a request
+        to open a session.
 
-        A call is to read an ended task's sandbox.
+        A session reads an ended task's sandbox.
         """
         if MARK in data:
             threading.Thread(target=self._read_kept, args=(data,), daemon=True).start()
@@ -149,7 +160,7 @@ class Monitor:
             if not (isinstance(gpu, str) and isinstance(request, str) and request):
                 raise ValueError("reset and request must be strings")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            logger.error("a message of the scheduler that cannot be understood: %r: %s", data[:200], error)
+            logger.error("ignored a message of the scheduler that is not valid: %r: %s", data[:200], error)
             return
         threading.Thread(target=self._reset, args=(GpuId(gpu), request), daemon=True).start()
 
@@ -171,27 +182,29 @@ class Monitor:
         try:
             self._report_until_stopped(interval_s)
         finally:
-            if not self._stop.is_set():  # it broke: without a process, Mesos says that the monitor is lost
+            # an error ended the reports: exit, so that Mesos reports the monitor as lost
+            if not self._stop.is_set():
                 self._connection.finish()
 
     def _widen(self) -> None:
-        """Give the time of idle shares to others. Without this, each has its own."""
-        told = ""
+        """Let busy shares use the time of idle ones; without this thread each has only its own."""
+        last_error = ""
         while not self._stop.wait(WIDEN_S):
             try:
                 self._widening.look()
-                told = ""
-            # A thread that ends would leave tasks without the time that idle ones have too much.
+                last_error = ""
+            # Any error: the thread must not end, or busy tasks would lose the unused time of idle ones.
             except Exception as error:
-                if str(error) != told:
+                if str(error) != last_error:
                     logger.error(
-                        "the time of idle shares is not given to others: %s",
+                        "cannot give the time of idle shares to busy ones (retrying): %s",
                         error,
                         exc_info=not isinstance(error, MesosGpuError | OSError),
                     )
-                told = str(error)
+                last_error = str(error)
 
     def _report_until_stopped(self, interval_s: float) -> None:
+        """Look at the host and report, at the interval or as soon as something has changed."""
         last: Inventory | None = None
         look_at = due = 0.0
         while not self._stop.is_set():
@@ -206,8 +219,9 @@ class Monitor:
             self._wake.wait(min(LOOK_S, interval_s))
 
     def _pace_s(self) -> float:
-        """Between looks while a card is not well: it shall not wait long for each step of its way back. Or while the
-        driver volume is built, which takes a second."""
+        """Return the pause between looks: short while a card recovers, shares are watched, or the driver
+        volume is built.
+        """
         if self._known.volume_problem == driver_volume.AT_WORK:
             return LOOK_S
         watch_s = WATCH_S if self._known.uses else math.inf
@@ -217,8 +231,10 @@ class Monitor:
         return min(watch_s, recheck_s)
 
     def _sent(self) -> bool:
-        """Send what is known, unless an earlier report still waits: an agent that was away shall not find a
-        heap of old ones, but the newest when it has taken that one."""
+        """Send the inventory; return False if an earlier report still waits.
+
+        So an agent that was away gets the newest report next, and not a backlog of old ones.
+        """
         assert self._task_id is not None
         with self._lock:
             if self._stop.is_set() or self._connection.waiting():
@@ -237,7 +253,7 @@ class Monitor:
             self._known = self._inventory()
             write_inventory(self._ledger.directory, replace(_without_use(self._known), uses=(), program=None))
         except OSError as error:
-            logger.error("what this host's executors need cannot be written: %s", error)
+            logger.error("the inventory for this host's executors cannot be written: %s", error)
         finally:
             self._probing.release()
         self._audit()
@@ -246,7 +262,7 @@ class Monitor:
         inventory = self._cards.inventory(self._isolation())
         ports = "off" if control_ports.is_off(os.environ) else "denied"
         gpu_uses, task_uses = self._used
-        said = replace(
+        full = replace(
             inventory,
             control_ports=ports,
             uses=self._uses(),
@@ -256,30 +272,31 @@ class Monitor:
             volumes=self._removal.look(),
         )
         return with_key(
-            self._abilities.completed(self._volume.look(said)), self._ledger.directory, os.environ
+            self._abilities.completed(self._volume.look(full)), self._ledger.directory, os.environ
         )
 
     def _uses(self) -> tuple[ShareUse, ...]:
-        """What tasks use of their shares; nothing is said of a look that failed."""
+        """Return the use of shares by tasks; empty if it cannot be read."""
         try:
             return self._watch.look(self._looked.readings)
         except (MesosGpuError, OSError) as error:
-            logger.error("what tasks use of their shares cannot be told: %s", error)
+            logger.error("the use of shares cannot be read: %s", error)
             return ()
 
     def _uses_of_cards(self, began_ticks: int) -> Uses:
-        """How the cards are used, and by whom; nothing is said of a look that failed."""
+        """Return the use of cards, in total and by task; empty if it cannot be read."""
         try:
             return self._counts.look(self._looked.readings, began_ticks)
         except (MesosGpuError, OSError) as error:
-            logger.error("the use of the GPUs cannot be told: %s", error)
+            logger.error("the use of the GPUs cannot be read: %s", error)
             return (), ()
 
     def _survey(self) -> None:
+        """Read all cards, with the processes on them that belong to no task."""
         began_ticks = ticks_now()
         try:
             survey = self._probe.survey()
-        except Exception as error:  # whatever a driver may raise: the last report must not stand
+        except Exception as error:  # a driver may raise anything, and the last report must not stay valid
             self._failure = error.what if isinstance(error, MesosGpuError) else repr(error)
             logger.warning(
                 "the GPUs could not be read: %s", error, exc_info=not isinstance(error, MesosGpuError)
@@ -295,14 +312,14 @@ class Monitor:
         pids = {reading.gpu.id: reading.pids or () for reading in survey.readings}
         try:
             return strangers(self._ledger, pids, began_ticks)
-        except (MesosGpuError, OSError) as error:  # without a ledger no executor gets a claim
-            logger.error("who is on the GPUs cannot be told: %s", error)
+        except (MesosGpuError, OSError) as error:  # no executor can claim cards without the ledger
+            logger.error("processes on the GPUs cannot be checked: %s", error)
             return {}
 
     def _isolation(self) -> str:
         try:
             return isolation_name()
-        except MesosGpuError as error:  # nor will any executor start a task
+        except MesosGpuError as error:  # executors cannot start tasks either
             logger.error("%s", error)
             return ""
 
@@ -314,7 +331,7 @@ class Monitor:
             logger.error("tasks' devices could not be compared with the ledger: %s", error)
 
     def _reset(self, gpu: GpuId, request: str) -> None:
-        """Reset a card, once for each request: the mark is on disk before anything is done."""
+        """Reset a card, once for each request: the request is recorded on disk before anything is done."""
         with self._probing:
             record = self._cards.get(gpu)
             if record is None or request in record.resets:
@@ -323,7 +340,7 @@ class Monitor:
                 )
                 return
             if not self._cards.present(gpu):
-                logger.warning("reset %s: %s is gone, and is forgotten", request, gpu)
+                logger.warning("reset %s: %s is gone, and is removed from the records", request, gpu)
                 self._cards.forget(gpu)
                 return
             self._cards.put(taken_up(record, request))
@@ -332,7 +349,7 @@ class Monitor:
         self._wake.set()
 
     def _reset_claimed(self, gpu: GpuId, request: str) -> str:
-        """ "" or why not."""
+        """Reset a card under a claim of its own; return the error, "" if it was reset."""
         task, owner = f"reset.{request}", Owner.of(os.getpid())
         try:
             claimed = self._ledger.claim(task, [gpu], owner)
@@ -340,9 +357,9 @@ class Monitor:
                 self._reaping.anew()
                 claimed = self._ledger.claim(task, [gpu], owner)
             if isinstance(claimed, Refused):
-                return f"refused: {', '.join(holding.task for holding in claimed.held)} runs on it"
+                return f"refused: the card is in use by {', '.join(holding.task for holding in claimed.held)}"
             if isinstance(claimed, Stale):
-                return "refused: what a dead task left on it cannot be undone yet"
+                return "refused: remains of a dead task on the card cannot be removed yet"
             try:
                 return self._probe.reset(gpu)
             finally:
@@ -359,15 +376,17 @@ class Monitor:
 
 
 def _without_use(inventory: Inventory) -> Inventory:
-    """What is worth a report before its time: the use of cards is another at each look."""
+    """Return the inventory without the use of cards, which differs at each look and is not worth an early
+    report.
+    """
     return replace(inventory, gpu_uses=(), task_uses=())
 
 
 def interval_from(data: bytes, env: Mapping[str, str]) -> float:
-    """Seconds between reports: from the task's JSON, else MESOS_GPU_REPORT_INTERVAL_S, else 10.
+    """Return the seconds between reports: from the task's JSON, else MESOS_GPU_REPORT_INTERVAL_S, else 10.
 
     Raises:
-        ValueError: Neither JSON nor empty, or not a positive number.
+        ValueError: The data is neither a JSON object nor empty, or the interval is not a positive number.
     """
     given = parsed(data) if data else {}
     if not isinstance(given, dict):
@@ -383,10 +402,10 @@ def interval_from(data: bytes, env: Mapping[str, str]) -> float:
 
 
 def health_from(env: Mapping[str, str]) -> HealthSettings:
-    """MESOS_GPU_RECHECK_S, default 60; MESOS_GPU_XIDS, as `13=application,109=replace`.
+    """Read MESOS_GPU_RECHECK_S (default 60) and MESOS_GPU_XIDS, such as `13=application,109=replace`.
 
     Raises:
-        BadConfiguration: A value that cannot be; names it.
+        BadConfiguration: A setting has an invalid value; the message names it.
     """
     recheck_s = _seconds(env, "MESOS_GPU_RECHECK_S", RECHECK_S)
     most_s = max(recheck_s, HealthSettings().recheck_most_s)
@@ -396,10 +415,14 @@ def health_from(env: Mapping[str, str]) -> HealthSettings:
 
 
 def probe_from(env: Mapping[str, str], ledger: Ledger | None = None) -> "GpuProbe":
-    """MESOS_GPU_INVENTORY names a file of simulated GPUs; else the real ones. `ledger`: who holds them, if anybody can.
+    """Return the probe of the GPUs: simulated ones if MESOS_GPU_INVENTORY names a file, else the real ones.
+
+    Args:
+        env: Environment of the monitor.
+        ledger: Ledger with the holders of simulated GPUs; None if none are to be reported.
 
     Raises:
-        BadConfiguration: MESOS_GPU_PROBE_DEADLINE_S or MESOS_GPU_RECHECK_S is no positive number.
+        BadConfiguration: MESOS_GPU_PROBE_DEADLINE_S or MESOS_GPU_RECHECK_S is not a positive number.
     """
     named = env.get("MESOS_GPU_INVENTORY")
     if named:
@@ -414,13 +437,15 @@ def probe_from(env: Mapping[str, str], ledger: Ledger | None = None) -> "GpuProb
 
 
 def _held(ledger: Ledger) -> "list[Holder]":
-    """The living tasks that hold cards, whole or in part."""
+    """Return the living tasks that hold cards, as a whole or in part."""
     from mesos_gpu.adapters.simulated.use import Holder
 
     return [
-        Holder(each.task, each.gpus, round(1000 * each.since), each.owner.pid, each.share is None)
-        for each in ledger.holdings()
-        if each.gpus and ledger.alive(each)
+        Holder(
+            holding.task, holding.gpus, round(1000 * holding.since), holding.owner.pid, holding.share is None
+        )
+        for holding in ledger.holdings()
+        if holding.gpus and ledger.alive(holding)
     ]
 
 
@@ -436,11 +461,11 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
 
 
 def main() -> int:
-    """Run as an executor of Mesos: all settings are in the environment."""
+    """Run as an executor of Mesos, with all settings in the environment; return the exit code."""
     log_lines.to_stderr()
     settings = Settings.from_environment(os.environ)
     try:
-        slack_from(os.environ)  # or it would fail at its first look
+        slack_from(os.environ)  # checked now, or the first look would fail
         ledger = Ledger(keep=True)
         probe, health = probe_from(os.environ, ledger), health_from(os.environ)
         abilities = Abilities(os.environ)

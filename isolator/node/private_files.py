@@ -1,6 +1,6 @@
-"""Files that hold what others must not read, or change: modes, those of their directories, access control lists.
+"""Check of files that others must not read or change: modes, parent directories, access control lists.
 
-`KEPT` is the list. An entry more is checked, and named, like the others.
+`KEPT` lists the files; a further entry is checked and named like the others.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ from isolator.secrets import keys
 from mesos_gpu.errors import BadConfiguration
 
 CHECK: Final = "files"
-MAX_FILES: Final = 10_000  # of a directory that are looked at
+MAX_FILES: Final = 10_000  # most files of a directory that are looked at
 MAX_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept in a file, or in the files of a directory.
+    """A file or directory with private content, named by an environment variable.
 
     Attributes:
-        what: In words.
-        variable: Of the environment, that names it.
-        alone: Whether its directory has to be 0700, too.
+        what: Name of the content, for messages.
+        variable: Environment variable with the path.
+        alone: Whether the parent directory must have mode 0700, too.
     """
 
     what: str
@@ -49,7 +49,7 @@ KEPT: Final = (
 
 
 def private_files(host: Host) -> Iterator[Finding]:
-    """Look at what the environment names, and at this node's ledger and keys."""
+    """Yield the findings on files that the environment names, and on this node's ledger and keys."""
     looked = 0
     own = (
         (host.directory / "ledger.sqlite", "the ledger", True),
@@ -64,14 +64,14 @@ def private_files(host: Host) -> Iterator[Finding]:
             yield from seen_by_others(path, what, alone=alone)
         elif (path, what, alone) in paths:
             yield Finding(
-                CHECK, Level.WARN, f"{what}: {path} is not there", "correct the variable that names it"
+                CHECK, Level.WARN, f"{what}: {path} does not exist", "correct the variable that names it"
             )
     yield from _persistent_root(host)
-    yield Finding(CHECK, Level.OK, f"{looked} looked at that others must not read")
+    yield Finding(CHECK, Level.OK, f"{looked} private files and directories were checked")
 
 
 def _persistent_root(host: Host) -> Iterator[Finding]:
-    """Check the directory of persistent volumes, whose contents are the tasks' own."""
+    """Check the directory of persistent volumes; contents of the volumes belong to tasks."""
     if not (named := host.env.get(SETTING)):
         return
     try:
@@ -82,12 +82,13 @@ def _persistent_root(host: Host) -> Iterator[Finding]:
 
 
 def look_at_work_dir(host: Host, flags: Mapping[str, str], check: str) -> Iterator[Finding]:
-    """Check that the directory of an agent keeps the environment of tasks from others, and its sandboxes root's.
+    """Check that an agent's work directory hides tasks' environments, and has the access control lists that
+    sandboxes need.
 
     Args:
-        host: To look at.
-        flags: Of the host's Mesos agent.
-        check: Name of the findings.
+        host: The host that is checked.
+        flags: Flags of the host's Mesos agent.
+        check: Name of the check in the findings.
     """
     path = Path(flags.get("work_dir") or "")
     if not path.is_absolute():
@@ -95,35 +96,47 @@ def look_at_work_dir(host: Host, flags: Mapping[str, str], check: str) -> Iterat
     meta = path / "meta"
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if not has_acls(str(host.below(path))):
-            text = f"jobs start as root alone: the file system of {path} has no access control lists"
+            text = f"only jobs of root can start: the file system of {path} has no access control lists"
             yield Finding(check, Level.FAIL, text, "put the agent's work_dir on ext4, xfs or btrfs")
         # The agent's checkpoints hold the environment of every task, and Mesos makes their directory 0755.
-        if all(host.below(each).stat().st_mode & stat.S_IXOTH for each in (meta, *meta.parents)):
-            text = f"everybody of this host can read below {meta}: it holds the environment of tasks"
+        if all(host.below(directory).stat().st_mode & stat.S_IXOTH for directory in (meta, *meta.parents)):
+            text = f"every user of this host can read below {meta}, which holds the environment of tasks"
             yield Finding(check, Level.WARN, text, f"chmod 700 {meta}")
 
 
 def open_to_others(path: Path) -> Iterator[tuple[Path, int]]:
-    """The path, and what is below it, that others than the owner can read or change, whatever keeps them from getting
-    there; each with its mode."""
-    for _, each in zip(range(MAX_FILES + 1), chain([path], path.rglob("*")), strict=False):
-        with contextlib.suppress(FileNotFoundError):  # as the log of a database that was closed meanwhile
-            status = each.lstat()
+    """Yield the path and those below it that others than the owner can read or change by mode, each with its
+    mode.
+
+    Modes of parent directories, which may prevent access, are ignored.
+    """
+    for _, entry in zip(range(MAX_FILES + 1), chain([path], path.rglob("*")), strict=False):
+        # such as the log of a database that was closed meanwhile
+        with contextlib.suppress(FileNotFoundError):
+            status = entry.lstat()
             if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o077:
-                yield each, stat.S_IMODE(status.st_mode)
+                yield entry, stat.S_IMODE(status.st_mode)
 
 
 def seen_by_others(path: Path, what: str, *, alone: bool) -> Iterator[Finding]:
-    """What is wrong with the modes of a path; nothing if they are right. `what`, `alone`: as of `Kept`."""
+    """Yield the findings on the modes of a path; none if they are right.
+
+    Args:
+        what: Name of the content, as in `Kept`.
+        alone: Whether the parent directory must have mode 0700.
+    """
     if wrong := list(open_to_others(path)):
         more = f" and {len(wrong) - MAX_SHOWN} more" if len(wrong) > MAX_SHOWN else ""
-        shown = ", ".join(f"{each} ({mode:04o})" for each, mode in wrong[:MAX_SHOWN])
+        shown = ", ".join(f"{entry} ({mode:04o})" for entry, mode in wrong[:MAX_SHOWN])
         recursive = "-R " if path.is_dir() else ""
         yield Finding(
-            CHECK, Level.FAIL, f"{what}: others can read {shown}{more}", f"chmod {recursive}go= {path}"
+            CHECK,
+            Level.FAIL,
+            f"{what}: others can read or change {shown}{more}",
+            f"chmod {recursive}go= {path}",
         )
     elif alone and not path.is_dir() and stat.S_IMODE(path.parent.stat().st_mode) & 0o077:
-        text = f"{what}: its directory {os.fspath(path.parent)} is not its owner's alone"
+        text = f"{what}: its directory {os.fspath(path.parent)} is open to others"
         yield Finding(
             CHECK, Level.WARN, text, f"keep it in a directory of mode 0700: chmod 700 {path.parent}"
         )

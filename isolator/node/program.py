@@ -1,7 +1,7 @@
-"""What this monitor was started from, and whether something else lies there by now: then it is to be replaced.
+"""Detection of an upgrade: whether the program that this monitor was started from has been replaced since.
 
-An archive (mesos_gpu/install/archive.py) is told by its bytes; what pip or Debian's packages installed, by the list of
-its files, which has their digests.
+An archive (mesos_gpu/install/archive.py) is identified by its bytes; an installation by pip or Debian's
+packages by the list of its files, which has their digests.
 """
 
 import hashlib
@@ -15,26 +15,25 @@ from mesos_gpu import __version__
 from mesos_gpu.model.nodes.gpu import Program
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 
-SETTLED_S: Final = 5.0  # a file that is written anew is left alone until it has not changed for so long
+SETTLED_S: Final = 5.0  # a changed file is read only after it has stayed unchanged for so long
 _MAX_BYTES: Final = 256 << 20
-_ZIP: Final = b"PK\x05\x06"  # how the last record of an archive begins; a comment may follow it
-_TAIL_BYTES: Final = 22 + 65_535  # of that record, with the longest comment
+_ZIP: Final = b"PK\x05\x06"  # beginning of the last record of an archive; a comment may follow it
+_TAIL_BYTES: Final = 22 + 65_535  # size of that record with the longest comment
 _Stat = tuple[int, int, int]
 
 
 class Started:
-    """What was there at the start, and what is there now."""
+    """The program at the start of this process, compared with the one on disk.
+
+    Args:
+        now: Clock in seconds that never goes back.
+        argv: Command line; `sys.argv` by default.
+        path: File that identifies the program. By default the archive, or the list of installed files.
+    """
 
     def __init__(
         self, now: Callable[[], float], argv: Sequence[str] | None = None, path: Path | None = None
     ) -> None:
-        """Look at what is there now: the start was a moment ago.
-
-        Args:
-            now: Seconds, on a clock that never goes back.
-            argv: As of `sys.argv`, which is the default.
-            path: What stands for the program; None: it is looked for.
-        """
         self._now, self._path = now, path or _place(sys.argv if argv is None else argv)
         self._seen = _stat(self._path)
         self._since = now()
@@ -42,7 +41,10 @@ class Started:
         self._latest = self._digest
 
     def look(self) -> Program:
-        """What this program is; a file that cannot be read, or is just being written, has not changed."""
+        """Return the version of this program, and the digest of the one that has replaced it, if any.
+
+        A file that cannot be read, or is being written, counts as unchanged.
+        """
         seen = _stat(self._path)
         if seen != self._seen:
             self._seen, self._since = seen, self._now()
@@ -54,17 +56,19 @@ class Started:
 
 
 def _place(argv: Sequence[str]) -> Path | None:
-    """The archive that a process was started from, else the list of what is installed; None: neither is known."""
+    """Return the archive that a process was started from, else the list of installed files; None if neither
+    is known.
+    """
     started = Path(os.path.abspath(argv[0]))
     if _is_archive(started):
         return started
-    from importlib import metadata  # it takes memory that a host with an archive need not give
+    from importlib import metadata  # deferred, as it takes memory that hosts with an archive need not spend
 
     try:
         files = metadata.distribution("mesos_gpu").files or ()
     except metadata.PackageNotFoundError:
         return None
-    lists = [each for each in files if each.name == "RECORD"]
+    lists = [file for file in files if file.name == "RECORD"]
     return Path(str(lists[0].locate())) if lists else None
 
 
@@ -88,7 +92,9 @@ def _stat(path: Path | None) -> _Stat | None:
 
 
 def _digest(path: Path | None) -> str:
-    """The SHA-256, hexadecimal; "": the file cannot be read, or is larger than any program of ours."""
+    """Return the hexadecimal SHA-256 of a file; "" if it cannot be read, or is larger than any program of
+    ours.
+    """
     if path is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What dead owners left, ended and undone; and processes on GPUs that no task accounts for."""
+"""Cleanup after dead executors, check of tasks' devices, and detection of foreign processes on GPUs."""
 
 import logging
 import math
@@ -26,17 +26,19 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.wire.plain import clean
 
-LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
+LEFTOVERS_S: Final = 1.0  # what hangs is retried at the next look, which must not wait for it
 #: Time limits of the monitor's first and second try to seal one sandbox, in seconds: a tenant can leave millions of
 #: directories.
 SOON_S: Final = 30.0
 SEAL_S: Final = 3600.0
-REAP_S: Final = 2.0  # a look that comes after an undo sees the cards free; one that hangs is not waited for
+# wait for the cleanup, so that the next look sees its cards free; one that hangs is not waited for
+REAP_S: Final = 2.0
 logger = logging.getLogger(__name__)
 
 
 def reap(ledger: Ledger) -> None:
-    """End and undo what dead owners left, and drop their holdings; what cannot be ended keeps its holding.
+    """End and undo what tasks of dead executors left, and drop their holdings; one whose processes survive
+    keeps its holding.
 
     Raises:
         MesosGpuError: The ledger cannot be used.
@@ -46,7 +48,8 @@ def reap(ledger: Ledger) -> None:
 
 
 def end_dead(ledger: Ledger) -> None:
-    """End and undo what dead owners left, and release their cards. `seal_left` does the rest, which may take longer.
+    """End tasks of dead executors, undo their traces and release their cards; `seal_left` does the rest,
+    which may take long.
 
     Raises:
         MesosGpuError: The ledger cannot be used.
@@ -57,13 +60,13 @@ def end_dead(ledger: Ledger) -> None:
         try:
             left = end(ledger, holding)
         except (MesosGpuError, OSError) as error:
-            logger.error("what the dead task %s left cannot be undone: %s", holding.task, error)
+            logger.error("remains of the dead task %s cannot be removed: %s", holding.task, error)
             continue
-        except Exception:  # whatever one task has left: the others' is undone all the same
-            logger.exception("what the dead task %s left cannot be undone", holding.task)
+        except Exception:  # an error of one task must not keep others from being cleaned up
+            logger.exception("remains of the dead task %s cannot be removed", holding.task)
             continue
         if left:
-            logger.warning("processes %s of the dead task %s would not die", left, holding.task)
+            logger.warning("processes %s of the dead task %s could not be killed", left, holding.task)
         else:
             logger.warning(
                 "dropped %s of %s: its executor died", ", ".join(holding.gpus) or "no GPU", holding.task
@@ -72,9 +75,10 @@ def end_dead(ledger: Ledger) -> None:
 
 
 def seal_left(ledger: Ledger) -> None:
-    """Seal the sandboxes that dead owners left, give back the uids that wait for that, and drop the holdings.
+    """Seal sandboxes that dead executors left, free the uids that wait for that, and drop the holdings.
 
-    Each has a short time first, also one that comes meanwhile: a sandbox that takes long keeps no others waiting.
+    Every sandbox, also one that comes meanwhile, is first tried for a short time, so that a large one delays
+    no others.
 
     Raises:
         MesosGpuError: The ledger cannot be used.
@@ -96,8 +100,8 @@ def seal_left(ledger: Ledger) -> None:
 
 
 def _seal(ledger: Ledger, holding: Holding, timeout_s: float) -> bool:
-    """Seal what a dead owner left, and drop its holding; return False if the time was not enough."""
-    # Without cards and isolation, a task that was never released has no other traces than one that was.
+    """Seal the sandbox of a dead executor, and drop its holding; return False if the time did not suffice."""
+    # Kill here too: a task without cards and isolation may have reached this point without having been ended.
     left = processes.kill_leftovers(holding.task, LEFTOVERS_S)
     try:
         for trace in reversed(holding.traces):
@@ -111,27 +115,28 @@ def _seal(ledger: Ledger, holding: Holding, timeout_s: float) -> bool:
         logger.error("the sandbox of the dead task %s cannot be sealed: %s", holding.task, error)
         return True
     if left:
-        logger.warning("processes %s of the dead task %s would not die", left, holding.task)
+        logger.warning("processes %s of the dead task %s could not be killed", left, holding.task)
     else:
         ledger.drop(holding)
     return True
 
 
 class Reaping:
-    """Has `reap` done beside the looks at the cards' health: an undo that asks a driver may take as long as its
-    deadline, 15 s, and is tried again at each look."""
+    """Cleanup in threads beside the looks at the cards' health.
+
+    An undo that asks a driver may take as long as its deadline, 15 s, and is retried at each look.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
-        """Nothing is done yet."""
         self._ledger = ledger
         self._begin = threading.Lock()
         self._thread: threading.Thread | None = None
-        # Cards of other dead tasks do not wait for a large sandbox.
+        # a thread of its own, so that a large sandbox does not delay the release of cards
         self._sealer: threading.Thread | None = None
         self._tidied = -math.inf
 
     def look(self) -> None:
-        """Begin, and wait a moment for the end; while one is under way, none is begun, and none is waited for."""
+        """Start a cleanup and wait a moment for its end; do nothing while one is under way."""
         with self._begin:
             if self._thread is not None and self._thread.is_alive():
                 return
@@ -140,7 +145,9 @@ class Reaping:
         thread.join(REAP_S)
 
     def anew(self) -> None:
-        """Begin after the one that is under way, which may have passed by what is meant; wait a moment for both."""
+        """Start a cleanup after the one that is under way, which may have missed the newest remains; wait a
+        moment for both.
+        """
         if (under_way := self._thread) is not None:
             under_way.join(REAP_S)
         self.look()
@@ -149,7 +156,7 @@ class Reaping:
         try:
             end_dead(self._ledger)
         except (MesosGpuError, OSError) as error:
-            logger.error("the ledger could not be looked after: %s", error)
+            logger.error("cleanup after dead tasks failed (retried at the next look): %s", error)
         if self._sealer is None or not self._sealer.is_alive():
             self._sealer = threading.Thread(target=self._seal, name="sealer", daemon=True)
             self._sealer.start()
@@ -164,24 +171,24 @@ class Reaping:
         try:
             seal_left(self._ledger)
         except (MesosGpuError, OSError) as error:
-            logger.error("sandboxes of dead tasks could not be looked after: %s", error)
+            logger.error("sandboxes of dead tasks could not be sealed (retried at the next look): %s", error)
 
 
 def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:
-    """End a dead owner's task, undo its traces, last first, and release its holding.
+    """End the task of a dead executor, undo its traces, last first, and release its holding.
 
-    A sandbox is left to `seal_left` of the node monitor, for which no other task waits.
+    The sandbox is left to `seal_left` of the node monitor, which delays no other task.
 
     Returns:
-        Ids of processes that could not be killed; the holding stays if there are any.
+        Pids of processes that could not be killed; the holding stays if there are any.
 
     Raises:
         MesosGpuError, OSError: A trace cannot be undone; the holding stays.
     """
     try:
         _drain(ledger, holding, timeout_s)
-    except (MesosGpuError, OSError) as error:  # they are to die all the same
-        logger.warning("the clients of MPS of the dead task %s could not be drained: %s", holding.task, error)
+    except (MesosGpuError, OSError) as error:  # the processes are killed all the same
+        logger.warning("the MPS clients of the dead task %s could not be drained: %s", holding.task, error)
     left = processes.kill_leftovers(holding.task, timeout_s)
     for trace in reversed(holding.traces):
         left += undo(trace) if trace.kind not in LAST else []
@@ -191,7 +198,7 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
 
 
 def _drain(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
-    """Have the work of its clients of MPS end before they are killed, as their executor would have done."""
+    """Let the work of the task's MPS clients end before they are killed, as their executor would have done."""
     if holding.share is None or not holding.share.method.has_domain:
         return
     pids = processes.of_task(holding.task)
@@ -201,12 +208,14 @@ def _drain(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
 
 
 def let_go(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
-    """Release a dead owner's holding whose traces are undone, and close sharing on its GPUs if no other task needs it.
+    """Release a dead executor's holding whose traces are undone, and undo the sharing of its cards if no
+    other task needs it.
 
-    `timeout_s`: For another at work on its cards, which may have been stopped, to be done.
+    Args:
+        timeout_s: Seconds to wait for another process that works on the cards.
 
     Raises:
-        MesosGpuError, OSError: What was made of a card cannot be undone; it stays on record.
+        MesosGpuError, OSError: What was made of a card cannot be undone; it stays in the ledger.
     """
     if holding.share is None:
         ledger.release(holding.task, holding.owner, holding.container)
@@ -217,16 +226,18 @@ def let_go(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
 
 
 def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[str]:
-    """See that each living task's cgroup allows what the ledger says it holds, and set it right where it does not. That
-    of a container of the Docker Engine is the engine's to set: what is wrong is said.
+    """Check that each living task's cgroup allows exactly the devices that it holds by the ledger; correct it
+    if not.
+
+    The Docker Engine sets the cgroups of its containers: a difference there is only reported.
 
     Args:
-        ledger: Of this host.
-        inventory: Of this host.
-        env: The monitor's environment, which is that of this host's executors.
+        ledger: The ledger of this host.
+        inventory: The inventory of this host.
+        env: Environment of the monitor, which executors of this host have, too.
 
     Returns:
-        What was not right, in words.
+        Differences, in words.
 
     Raises:
         MesosGpuError: The ledger cannot be used.
@@ -243,7 +254,7 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
     firsts = firsts_of_engine(living)
     for holding in living:
         if not minors.keys() >= set(holding.gpus):
-            continue  # a card is lost: its task is ended for that
+            continue  # a card is lost, for which its task is ended
         try:
             held = {gpu: minors[gpu] for gpu in holding.gpus}
             devices = facts.granted_devices(driver, held, holding.share, inventory)
@@ -256,14 +267,19 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
             if not cgroup.path.exists() or not _is_set_up(holding, cgroup) or cgroup.allows_exactly(rules):
                 continue
             cgroup.allow(rules)
-            notes.append(f"{cgroup.path} of {holding.task} allowed other devices than it holds: set right")
+            notes.append(
+                f"{cgroup.path} of {holding.task} allowed other devices than the task holds: corrected"
+            )
         except (MesosGpuError, OSError) as error:
-            notes.append(f"what {holding.task} may use is not as it should be, or cannot be checked: {error}")
+            notes.append(f"the devices of {holding.task} are wrong, or cannot be checked: {error}")
     return notes
 
 
 def _is_set_up(holding: Holding, cgroup: cgroups.Cgroup) -> bool:
-    """Whether the task's nodes are all there; a cgroup of our own gets its rules before its first process."""
+    """Return whether the task's device nodes are complete, and its own cgroup, if it has one, has processes.
+
+    Before that the executor may still be setting the rules.
+    """
     nodes = [Path(trace.what) for trace in holding.traces if trace.kind == "nodes"]
     made = all((path / DENIED).exists() for path in nodes)
     return made and (not cgroup.own or bool(cgroups.pids_below(cgroup.path)))
@@ -272,34 +288,34 @@ def _is_set_up(holding: Holding, cgroup: cgroups.Cgroup) -> bool:
 def strangers(
     ledger: Ledger, pids: Mapping[GpuId, Sequence[int]], began_ticks: int | None = None
 ) -> dict[GpuId, str]:
-    """GPUs with a process that no living holding of that GPU accounts for, and who that is, for people.
+    """Return the GPUs with processes that no living task accounts for, with a description of these processes.
 
     Args:
-        ledger: Of this host.
-        pids: Processes on each GPU, as NVML says.
-        began_ticks: When NVML was asked, clock ticks since boot; None: now. A process that has started since has the id
-            of one that was on the GPU and has ended.
+        ledger: The ledger of this host.
+        pids: Processes on each GPU by NVML.
+        began_ticks: Time when NVML was asked, in clock ticks since boot; now by default. A process that
+            started later has reused the pid of one that was on the GPU.
 
     Raises:
         MesosGpuError: The ledger cannot be used.
     """
     if not any(pids.values()):
         return {}
-    tells: dict[GpuId, list[Callable[[int], bool]]] = {gpu: [] for gpu in pids}
+    checks: dict[GpuId, list[Callable[[int], bool]]] = {gpu: [] for gpu in pids}
     for holding in ledger.holdings():
         if (on := pids.keys() & set(holding.gpus)) and ledger.alive(holding):
             ours = member_of(holding)
             for gpu in on:
-                tells[gpu].append(ours)
+                checks[gpu].append(ours)
     for row in ledger.cards():
-        if row.kind == mps.KIND and row.gpu in tells:
-            tells[row.gpu].append(mps.member_of(row.what))
+        if row.kind == mps.KIND and row.gpu in checks:
+            checks[row.gpu].append(mps.member_of(row.what))
     strangers_by_gpu = {}
     for gpu, present in pids.items():
         strange = [
             pid
             for pid in present
-            if not any(ours(pid) for ours in tells[gpu]) and _was_there(pid, began_ticks)
+            if not any(ours(pid) for ours in checks[gpu]) and _was_there(pid, began_ticks)
         ]
         if strange:
             strangers_by_gpu[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
@@ -307,6 +323,7 @@ def strangers(
 
 
 def _was_there(pid: int, ticks: int | None) -> bool:
+    """Return whether a process exists, and existed at that time (clock ticks since boot)."""
     if not Path(f"/proc/{pid}").exists():
         return False
     started = None if ticks is None else started_ticks(pid)
@@ -314,7 +331,7 @@ def _was_there(pid: int, ticks: int | None) -> bool:
 
 
 def _who(pid: int) -> str:
-    """ "pid 4711 (python3) of alice"."""
+    """Describe a process: "pid 4711 (python3) of alice"."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text(errors="replace")
         uid = os.stat(f"/proc/{pid}").st_uid

@@ -30,7 +30,7 @@ def look_at_limits(host: Host, flags: Mapping[str, str] | None) -> Iterator[Find
     lacking = sorted(({*_ISOLATORS} if is_off else unlimited_of(host.env)) - by_agent)
     if lacking:
         name = "MESOS_GPU_ISOLATION=off" if is_off else f"{UNLIMITED}={','.join(lacking)}"
-        text = f"{name}: a task can use up the host's {' and '.join(lacking)}, and other tasks are ended or slowed down"
+        text = f"{name}: a task can use up the host's {' and '.join(lacking)}, so that others are ended or slowed down"
         yield Finding(LIMITS, Level.WARN, text, f"unset it where cgroups can be written by root, or give the agent "
                       f"--isolation={','.join(_ISOLATORS.values())}")  # fmt: skip
     if is_off or not host.real:

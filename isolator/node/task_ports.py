@@ -25,7 +25,7 @@ def look_at_ports(host: Host, flags: Mapping[str, str] | None) -> Iterator[Findi
         BadConfiguration: MESOS_GPU_TASK_PORTS is not a list of ranges.
     """
     if control_ports.is_off(host.env):
-        text = "tasks bind ports of other tasks, and so get their connections: the rules are off"
+        text = "tasks can bind ports of other tasks, and get their connections: port rules are off"
         yield Finding(PORTS, Level.WARN, text, f"unset {control_ports.SETTING}=off")
         return
     reserved = port_ranges.listed(host.env)
@@ -42,15 +42,16 @@ def look_at_ports(host: Host, flags: Mapping[str, str] | None) -> Iterator[Findi
             yield Finding(PORTS, Level.FAIL, text, remedy)
             return
     if not reserved:
-        yield Finding(PORTS, Level.OK, "no agent answers that gives ports to tasks; not looked at")
+        yield Finding(PORTS, Level.OK, "no agent that gives ports to tasks answers; not checked")
         return
     yield _overlap(host, reserved)
 
 
 def _overlap(host: Host, reserved: tuple[port_ranges.Range, ...]) -> Finding:
-    chosen, kept = (host.text(f"proc/sys/net/ipv4/{name}") for name in _SYSCTLS)
+    """Compare the ports of tasks with those that the kernel chooses for sockets without a port."""
+    chosen, reserved_text = (host.text(f"proc/sys/net/ipv4/{name}") for name in _SYSCTLS)
     ranges = port_ranges.text_of(reserved)
-    both = port_ranges.common(reserved, port_ranges.ephemeral(chosen, kept))
+    both = port_ranges.common(reserved, port_ranges.ephemeral(chosen, reserved_text))
     if not both:
         text = f"a task binds only its own of {ranges}, and the kernel chooses none of these"
         return Finding(PORTS, Level.OK, text)
@@ -58,7 +59,7 @@ def _overlap(host: Host, reserved: tuple[port_ranges.Range, ...]) -> Finding:
         f"a task that names no port can get one of another task: the kernel chooses from {'-'.join(chosen.split())}, "
         f"which overlaps the ports of tasks at {port_ranges.text_of(both)}"
     )
-    more = port_ranges.text_of(port_ranges.merged((*port_ranges.parse(kept), *both)))
+    more = port_ranges.text_of(port_ranges.merged((*port_ranges.parse(reserved_text), *both)))
     remedy = (
         f"sysctl -w net.ipv4.ip_local_reserved_ports={more} (and in /etc/sysctl.d), or give the agent --resources "
         f"with ports outside of {'-'.join(chosen.split())}"
@@ -82,14 +83,14 @@ def look_at_metadata(host: Host) -> Iterator[Finding]:
         return
     denied = control_ports.metadata_denials(host.env, str(host.root / "etc/resolv.conf"))
     servers = [each.address for each in denied if each.exempt]
-    but = f", but ask {', '.join(map(str, servers))} for names" if servers else ""
+    but = f", except the name servers {', '.join(map(str, servers))}" if servers else ""
     yield Finding(METADATA, Level.OK, f"tasks do not reach link-local and metadata addresses{but}")
 
 
 def look_at_proof(host: Host) -> Iterator[Finding]:
     """Yield the finding on the proof: whether the kernel reports the cgroup of a socket of this process."""
     if not listeners.is_wanted(host.env):
-        text = "it is off: what listens at a port of a task is taken for the task"
+        text = "the proof is off: whatever process listens at a task's port is taken for the task"
         remedy = f"unset {listeners.PROOF}=off on Linux 5.9 or newer, and MESOS_GPU_ISOLATION=off"
         yield Finding(PROOF, Level.WARN, text, remedy)
         return
@@ -100,14 +101,14 @@ def look_at_proof(host: Host) -> Iterator[Finding]:
         with socket.create_server(("127.0.0.1", 0)) as own:
             sockets = listeners.listening(own.getsockname()[1])
         if not sockets or sockets[0].cgroup is None:
-            why = "the kernel does not say in which cgroup a socket was made"
+            why = "the kernel does not report in which cgroup a socket was made"
     except OSError as error:
         why = str(error)
     if why:
-        text = f"no connection to a port of a task is made, nor a check by TCP or HTTP: {why}"
+        text = f"connections to ports of tasks, and checks by TCP or HTTP, are refused: {why}"
         remedy = (
             f"use Linux 5.9 or newer with CONFIG_INET_DIAG; or do without the proof: {listeners.PROOF}=off"
         )
         yield Finding(PROOF, Level.FAIL, text, remedy)
     else:
-        yield Finding(PROOF, Level.OK, "the kernel says which task listens at a port")
+        yield Finding(PROOF, Level.OK, "the kernel reports which task listens at a port")

@@ -1,4 +1,4 @@
-"""The use of this host's cards, and what of it is each task's: counted from look to look, for the node monitor."""
+"""Use of this host's cards, in total and by task, counted from look to look by the node monitor."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -17,42 +17,48 @@ Uses = tuple[tuple[GpuUse, ...], tuple[TaskUse, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What was counted of one holding of one card."""
+    """Use of one card by one task so far."""
 
     work: Work | None = None
     idle_since: float | None = None
 
 
 class Counts:
-    """Counts begin anew with each monitor; that is said by their `since`."""
+    """Counts of GPU use by card and by task, kept from one sample to the next.
+
+    They start from zero with each monitor; their field `since` says when.
+
+    Args:
+        ledger: The ledger of this host.
+        clock: Clock in seconds since the epoch.
+    """
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
-        """Nothing is counted yet. `clock`: seconds since the epoch."""
         self._ledger, self._clock = ledger, clock
         self._cards: dict[GpuId, Work | None] = {}
-        #: None: the task took the card while it was read, and what is read next is in part of the time before.
+        #: None for a task that claimed the card during sampling; its first sample is discarded.
         self._tasks: dict[tuple[str, GpuId], _Count | None] = {}
         self._processes = Processes()
         self._xids: dict[GpuId, int] = {}
 
     def look(self, readings: Iterable[Reading], began_ticks: int | None = None) -> Uses:
-        """Count what was read of all cards; of cards and tasks that are gone nothing is kept.
+        """Count one sample of all cards; cards and tasks that are gone are forgotten.
 
         Args:
-            readings: Of all cards.
-            began_ticks: When reading began, clock ticks since boot; None: now.
+            readings: Readings of all cards.
+            began_ticks: Time when reading began, in clock ticks since boot; now by default.
 
         Raises:
             MesosGpuError: The ledger cannot be used.
         """
         began_ticks = ticks_now() if began_ticks is None else began_ticks
         now = self._clock()
-        cards = {each.gpu.id: each for each in readings if not (each.lost or each.unreadable)}
+        cards = {reading.gpu.id: reading for reading in readings if not (reading.lost or reading.unreadable)}
         self._cards = {
-            gpu: policy.counted(self._cards.get(gpu), each.span, now) for gpu, each in cards.items()
+            gpu: policy.counted(self._cards.get(gpu), reading.span, now) for gpu, reading in cards.items()
         }
-        self._xids |= {gpu: each.xids[-1] for gpu, each in cards.items() if each.xids}
-        gpu_uses = tuple(self._of_card(each, now) for each in cards.values())
+        self._xids |= {gpu: reading.xids[-1] for gpu, reading in cards.items() if reading.xids}
+        gpu_uses = tuple(self._of_card(reading, now) for reading in cards.values())
         return gpu_uses[:MAX_GPU_USES], self._of_tasks(cards, now, began_ticks)
 
     def _of_card(self, reading: Reading, now: float) -> GpuUse:
@@ -67,10 +73,14 @@ class Counts:
         )
 
     def _of_tasks(self, cards: dict[GpuId, Reading], now: float, began_ticks: int) -> tuple[TaskUse, ...]:
-        began_at = now - (ticks_now() - began_ticks + 1) / TICKS_PER_S  # ticks are rounded down
-        holdings = [each for each in self._ledger.holdings() if each.gpus and self._ledger.alive(each)]
+        """Return the use of each card by each living task."""
+        # one tick more, as ticks are rounded down
+        began_at = now - (ticks_now() - began_ticks + 1) / TICKS_PER_S
+        holdings = [
+            holding for holding in self._ledger.holdings() if holding.gpus and self._ledger.alive(holding)
+        ]
         members = zip(holdings, members_of(holdings), strict=True)
-        tasks = {pid: each.task for each, pids in members for pid in pids}
+        tasks = {pid: holding.task for holding, pids in members for pid in pids}
         whose = self._processes.look(_named(cards.values()), tasks, began_ticks)
         before, self._tasks = self._tasks, {}
         uses = []
@@ -79,7 +89,8 @@ class Counts:
                 if gpu in cards:
                     key = holding.task, gpu
                     uses.append(self._of_task(holding, whose, cards[gpu], before.get(key), now))
-                    # Who was there at the look before was there when this one began, whatever the clock says.
+                    # A task of the previous sample held the card when this one began, whatever the clock
+                    # says.
                     if key not in before and holding.since >= began_at:
                         self._tasks[key] = None
         return tuple(uses[:MAX_TASK_USES])
@@ -87,8 +98,12 @@ class Counts:
     def _of_task(
         self, holding: Holding, whose: dict[int, Whose], reading: Reading, before: _Count | None, now: float
     ) -> TaskUse:
-        """`before`: what was counted at the look before; None: it was not there when that began, so what the card did
-        is not its."""
+        """Count one sample of a task on a card, and return its use.
+
+        Args:
+            before: Counters of the previous sample; None if the task did not hold the card when that began,
+                so that the card's work cannot be attributed to it.
+        """
         present = reading.pids
         pids = None if present is None else [pid for pid in present if whose[pid].present == holding.task]
         span = None if before is None else _span(holding, reading, whose)
@@ -109,16 +124,19 @@ class Counts:
 
 
 def _named(readings: Iterable[Reading]) -> set[int]:
-    """Process ids that readings name."""
+    """Return all process ids in the readings."""
     named: set[int] = set()
-    for each in readings:
-        named.update(each.pids or (), (pid for pid, _ in each.process_busy_ms or ()))
+    for reading in readings:
+        named.update(reading.pids or (), (pid for pid, _ in reading.process_busy_ms or ()))
     return named
 
 
 def _span(holding: Holding, reading: Reading, whose: dict[int, Whose]) -> Span | None:
-    """What a task did of what its card did: all of it, if it holds the card whole and nobody else is known to be, or
-    to have worked, on it; else what its processes did."""
+    """Return a task's part of what its card did.
+
+    It is all of it if the task holds the whole card and no other is known to be, or to have worked, there;
+    else the part of its processes.
+    """
     busy = dict(reading.process_busy_ms or ())
     task = holding.task
     others = any(whose[pid].present not in (task, None) for pid in reading.pids or ()) or any(
@@ -132,8 +150,8 @@ def _span(holding: Holding, reading: Reading, whose: dict[int, Whose]) -> Span |
 
 
 def _memory_mib(reading: Reading, pids: list[int] | None) -> int | None:
-    """What these processes hold of a card; None: the driver does not say it of each of them."""
+    """Return the MiB that these processes hold on a card; None if the driver does not report each of them."""
     if pids is None:
         return None
-    known = dict(reading.process_mib or ())
-    return sum(known[pid] for pid in pids) if known.keys() >= {*pids} else None
+    memory_of = dict(reading.process_mib or ())
+    return sum(memory_of[pid] for pid in pids) if memory_of.keys() >= {*pids} else None

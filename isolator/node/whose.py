@@ -1,4 +1,4 @@
-"""Whose the processes are that a driver names by their ids: an id is used again, and what is told of it is of then."""
+"""Attribution of process ids that a driver reports to tasks: ids are reused, and a report is about the past."""
 
 import os
 import time
@@ -9,17 +9,17 @@ from typing import Final
 from isolator.host.processes import living_thread
 from mesos_gpu.adapters.proc import start_ticks
 
-NOBODYS: Final = ""  # in place of a task
+NOBODYS: Final = ""  # in place of a task's id: the process belongs to no task
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """The tasks that a process id on a card stands for. None: nobody can tell.
+    """Tasks that a process id on a card stands for; None if that is unknown.
 
     Attributes:
-        present: Whose the process is that the driver has found on the card.
-        worked: Whose the work is that it tells of under that id since the look before.
+        present: Task of the process that the driver has found on the card.
+        worked: Task of the work that the driver reports under this id since the last look.
     """
 
     present: str | None
@@ -28,27 +28,29 @@ class Whose:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
+    """Process that had an id at a look."""
+
     started_ticks: int
     task: str
 
 
 class Processes:
-    """Remembers the processes that were on cards from look to look, each by its id and its start."""
+    """Memory of the processes on cards from look to look, each by id and start time."""
 
     def __init__(self) -> None:
-        """None is known."""
         self._before: dict[int, _Process] = {}
 
     def look(self, pids: Collection[int], tasks: Mapping[int, str], began_ticks: int) -> dict[int, Whose]:
-        """Tell whose each is.
+        """Return the tasks for which each process id stands.
 
-        A process that has ended since the look before is the one that had its id then. Two that have ended since, one
-        after the other under one id, cannot be told apart.
+        A process that has ended since the last look is taken for the one that had the id then. Two that had
+        the same id one after the other, and have both ended since, cannot be distinguished.
 
         Args:
-            pids: All that the driver names, on any card.
-            tasks: By process id, the task of each process that is of one now.
-            began_ticks: When the driver was asked, clock ticks since boot. What has started since it cannot mean.
+            pids: Process ids in the driver's report, on any card.
+            tasks: Task of each process that belongs to one now.
+            began_ticks: Time when the driver was asked, in clock ticks since boot; processes that started
+                later are not meant.
         """
         now = {
             pid: _Process(started, tasks.get(pid, NOBODYS))
@@ -61,7 +63,13 @@ class Processes:
 
 
 def _whose(before: _Process | None, now: _Process | None, began_ticks: int) -> Whose:
-    """`before`, `now`: which process had the id at the look before, and has it now."""
+    """Attribute one id.
+
+    Args:
+        before: Process with the id at the last look.
+        now: Process with the id now.
+        began_ticks: Time when the driver was asked, in clock ticks since boot.
+    """
     if now is None:
         task = None if before is None else before.task
         return Whose(task, task)
@@ -72,10 +80,10 @@ def _whose(before: _Process | None, now: _Process | None, began_ticks: int) -> W
 
 
 def started_ticks(pid: int) -> int | None:
-    """When a process started, clock ticks since boot; None: it has ended."""
+    """Return when a process started, in clock ticks since boot; None if it has ended."""
     return start_ticks(living_thread(pid))
 
 
 def ticks_now() -> int:
-    """Clock ticks since boot, by which the kernel says when a process started (proc_pid_stat(5))."""
+    """Return the clock ticks since boot, the unit of start times in proc_pid_stat(5)."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S)

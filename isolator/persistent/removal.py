@@ -12,17 +12,20 @@ logger = logging.getLogger("isolator.monitor")
 
 
 class Removal:
-    """Removal of the volumes that the scheduler asked for last.
+    """Removal of the volumes that the scheduler requested last.
 
-    Nothing is remembered over a restart: the scheduler asks until a report says that a volume is gone.
+    Requests are not kept over a restart: the scheduler repeats them until a report says that a volume is
+    gone.
+
+    Args:
+        own: Environment of the monitor.
     """
 
     def __init__(self, own: Mapping[str, str]) -> None:
-        """Store the environment of the monitor."""
         self._own = own
         self._turn = threading.Lock()
         self._removed: tuple[str, ...] = ()
-        self._problem = ""  # the last that was logged
+        self._problem = ""  # last problem that was logged
 
     def look(self) -> VolumeRoot | None:
         """Return what the monitor reports of the root; None if this host keeps no volumes."""
@@ -49,7 +52,7 @@ class Removal:
             if root is None:
                 return
             with root:
-                self._removed = tuple([each for each in volumes if root.remove(each)])
+                self._removed = tuple([volume for volume in volumes if root.remove(volume)])
             left = len(volumes) - len(self._removed)
             logger.info("removed %d persistent volumes; %d cannot be removed", len(self._removed), left)
         except (BadConfiguration, OSError, ValueError) as error:

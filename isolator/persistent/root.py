@@ -36,7 +36,7 @@ class PersistentRoot:
         """Open the directory.
 
         Raises:
-            BadConfiguration: It is not there, or others may enter or change it.
+            BadConfiguration: It does not exist, or others may enter or change it.
         """
         self.path = os.path.realpath(path)
         try:
@@ -58,7 +58,7 @@ class PersistentRoot:
         """
         path = own.get(SETTING, "")
         if path and not path.startswith("/"):
-            raise _unfit(path, "it is no absolute path")
+            raise _unfit(path, "it is not an absolute path")
         return cls(path) if path else None
 
     def __enter__(self) -> Self:
@@ -73,34 +73,34 @@ class PersistentRoot:
         """Return the path of a volume.
 
         Raises:
-            ValueError: It is no id of a volume.
+            ValueError: The id is not valid.
         """
         return f"{self.path}/{_name(volume)}"
 
     def make(self, volume: str, user: pwd.struct_passwd, *, is_made: bool) -> tuple[int, int]:
-        """See that a volume is there for a user, and return its device and inode.
+        """Make a volume for a user if it does not exist, and return its device and inode.
 
         Args:
             volume: Id of the volume.
             user: User of the task.
-            is_made: Whether an earlier task has used it, so that it must be there.
+            is_made: Whether an earlier task has used it, so that it must exist.
 
         Raises:
             NotStarted: It is gone, or belongs to another user.
             OSError: It cannot be made.
-            ValueError: It is no id of a volume.
+            ValueError: The id is not valid.
         """
         name = _name(volume)
         if not is_made:
-            with contextlib.suppress(FileExistsError):  # made for a launch that came to nothing
+            with contextlib.suppress(FileExistsError):  # made for a launch that then failed
                 os.mkdir(name, 0o700, dir_fd=self._fd)
         try:
             fd = os.open(name, _DIRECTORY, dir_fd=self._fd)
         except FileNotFoundError:
             why = (
-                f"this host has no volume {name} in {self.path} any more; see that its disk is mounted there, or give "
-                "the volume up: DELETE of the task with wipe=true, or of the app; of a named volume: mesos-gpu storage "
-                "remove NAME"
+                f"this host has no volume {name} in {self.path} any more; check that its disk is mounted there, or "
+                "give the volume up: DELETE of the task with wipe=true, or of the app; of a named volume: mesos-gpu "
+                "storage remove NAME"
             )
             raise NotStarted(why, Outcome(infrastructure=True)) from None
         try:
@@ -110,12 +110,12 @@ class PersistentRoot:
 
     def _given(self, fd: int, name: str, user: pwd.struct_passwd) -> tuple[int, int]:
         status = os.fstat(fd)
-        if status.st_uid == os.geteuid() != user.pw_uid and not os.listdir(fd):  # it was made now
+        if status.st_uid == os.geteuid() != user.pw_uid and not os.listdir(fd):  # it was made just now
             os.fchown(fd, user.pw_uid, user.pw_gid)
             os.fchmod(fd, 0o700)
         elif status.st_uid != user.pw_uid:
             raise NotStarted(
-                f"the volume {name} belongs to uid {status.st_uid}, and the task runs as {user.pw_name} (uid "
+                f"the volume {name} belongs to uid {status.st_uid}, but the task runs as {user.pw_name} (uid "
                 f"{user.pw_uid}); run it as the user that made the volume"
             )
         return status.st_dev, status.st_ino
@@ -128,7 +128,7 @@ class PersistentRoot:
 
         Raises:
             OSError: rm(1) cannot be started.
-            ValueError: It is no id of a volume.
+            ValueError: The id is not valid.
         """
         name = _name(volume)
         if self._has(name):
@@ -154,12 +154,12 @@ class PersistentRoot:
 
 def _name(volume: str) -> str:
     if not _UUID.fullmatch(volume):
-        raise ValueError(f"{volume!r} is no id of a volume")
+        raise ValueError(f"{volume!r} is not a valid id of a volume")
     return volume
 
 
 def _unfit(path: str, why: str) -> BadConfiguration:
     return BadConfiguration(
-        f"{SETTING} is {path!r}, and volumes cannot be kept there: {why}",
-        remedy=f"make a directory that only the user of the agent may enter, as: install -d -m 700 {path}",
+        f"{SETTING} is {path!r}, but volumes cannot be kept there: {why}",
+        remedy=f"make a directory that only the user of the agent may enter: install -d -m 700 {path}",
     )

@@ -52,25 +52,31 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.policy.tasks.limits import out_of_memory
 
-OUTPUT_S: Final = 5.0  # after the container's end, for its last output
+OUTPUT_S: Final = 5.0  # wait for the last output after the end of the container
 
 
 class DockerRun:
-    """`Run` of an image by a Docker Engine."""
+    """`Run` of an image by a Docker Engine.
+
+    Args:
+        plan: Launch of the task.
+        inventory: Cards of this host.
+        own: Environment of the executor.
+    """
 
     def __init__(self, plan: Assignment, inventory: Inventory, own: Mapping[str, str]) -> None:
-        """Nothing runs yet. `own`: the executor's environment."""
         self._plan, self._inventory = plan, inventory
         self._socket = own.get("MESOS_GPU_DOCKER_SOCKET") or DEFAULT_SOCKET
         self._engine = DockerEngine(self._socket)
         self._container = container_of(own)
         self._name = f"mesos-gpu-{self._container}"
         self._parent = memory_cgroup(self._container)
-        self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
+        # cgroup that Mesos gave to the executor; the container's is below it
+        self._given: Cgroup | None = None
         self._limits: TaskLimits = NO_LIMITS
-        self._created = False  # whether the engine may have the container
-        self._pid = 0  # on the host
-        self._began: int | None = None  # when it did
+        self._created = False  # whether the container may exist in the engine
+        self._pid = 0  # pid of the container's first process on the host
+        self._began: int | None = None  # start time of that process
         self._gate: Gate | None = None
         self._output: Output | None = None
         self._witness: Witness | None = None
@@ -78,25 +84,29 @@ class DockerRun:
         self._ended, self._aborted = threading.Event(), threading.Event()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """Keep the nodes, but no rules and limits, which the engine sets on the container's cgroup, and which are
-        verified. Programs that fetch files for the task have both."""
+        """Return the enclosure with the nodes, but without rules and limits.
+
+        The engine sets these on the container's cgroup, and they are verified. Programs that fetch files for
+        the task have both.
+        """
         refused_without_isolation(enclosure.isolated)
         if enclosure.cgroup is not None and not enclosure.cgroup.own:
             self._given = enclosure.cgroup
         self._limits = enclosure.limits
         fence = enclosure.fence
-        if fence is not None and self._plan.bindings is not None:  # on a bridge: its ports are not the host's
+        # on a bridge, the task's ports are not the host's
+        if fence is not None and self._plan.bindings is not None:
             fence = replace(fence, grant=None)
         if not (self._plan.fetch or self._plan.upload):
             return replace(enclosure, cgroup=None, limits=NO_LIMITS, fence=fence)
         return replace(enclosure, cgroup=None, helpers=enclosure.cgroup, fence=fence)
 
     def traces(self) -> tuple[Trace, ...]:
-        """The container: the engine keeps it when the executor dies."""
+        """Return the trace of the container, which the engine keeps when the executor dies."""
         return (Trace("docker", f"{self._socket} {self._name}"),)
 
     def start(self, launch: Launch) -> None:
-        """Start the container, as `Run.start` says; an image that is not there is pulled."""
+        """Start the container, as `Run.start`; pull its image if need be."""
         plan, enclosure = self._plan, launch.enclosure
         assert plan.image is not None
         config = self._config(launch)
@@ -145,7 +155,9 @@ class DockerRun:
         if self._pid:
             with contextlib.suppress(
                 OSError
-            ):  # it has ended, or is under version 2, where the engine's word is enough
+                # the process has ended, or its cgroup is of version 2, where the engine reports a lack of memory
+                # reliably
+            ):
                 self._witness = Witness(self._pid)
             granted = {(device.major, device.minor) for device in enclosure.devices}
             verify(self._pid, granted, read_driver().nvidia_majors)
@@ -160,10 +172,10 @@ class DockerRun:
             gate.admit(argv, self._has_ended, ident, first=self._pid, see=see, variables=secret_env(launch))
 
     def _see_memory(self) -> None:
-        """See that the engine limits the memory of the container, unless the operator has given that up.
+        """Check that the engine limits the memory of the container, unless the operator does without.
 
         Raises:
-            MesosGpuError: The engine does not.
+            MesosGpuError: The engine does not limit it.
         """
         why = ""
         for pause_s in PAUSES_S if self._limits.memory is not None else ():
@@ -182,18 +194,19 @@ class DockerRun:
             )
 
     def _limit(self, pid: int, ident: str, launch: Launch) -> None:
-        """Set the limits of its share, from the process at its gate, on the cgroup that it is in by now.
+        """Set the limits of the task's share on the container's cgroup, while the container waits at its
+        gate.
 
         Raises:
-            MesosGpuError, OSError: They cannot be.
+            MesosGpuError, OSError: They cannot be set.
         """
         if launch.given is None or not launch.given.at_gate:
             return
         path = membership(pid).get("cgroup2", "/")
         if cgroup_names(ident).isdisjoint(path.split("/")) and not path.endswith(f"/{self._container}"):
             raise Unavailable(
-                f"the container is in the cgroup {path}, with others, so its memory of a GPU cannot be limited there",
-                remedy="see how the Docker Engine makes cgroups: docker info",
+                f"the container shares the cgroup {path} with others, so its GPU memory cannot be limited there",
+                remedy="check how the Docker Engine makes cgroups: docker info",
             )
         for limit in launch.given.at_gate:
             limit(mounted()["cgroup2"] / path.lstrip("/"), launch.leave)
@@ -202,7 +215,9 @@ class DockerRun:
         return start_ticks(self._pid) is None
 
     def _let_through(self, enclosure: Enclosure) -> None:
-        """A cgroup of v1 can have no device that the one above lacks: Mesos' list stays, the granted are added."""
+        """Allow the granted devices in the executor's cgroup: a cgroup of version 1 cannot allow more than
+        the one above it.
+        """
         if self._given is not None and self._given.version == "cgroup1" and self._parent is not None:
             for rule in rules_of(enclosure.devices, enclosure.extra):
                 (self._given.path / "devices.allow").write_text(str(rule))
@@ -227,7 +242,8 @@ class DockerRun:
                 raise NotStarted(f"the Docker Engine has no image {image}", Outcome(infrastructure=True))
             check_platform({"os": here.platform[0], "architecture": here.platform[1]}, image)
         except (NotFound, Unavailable) as error:
-            # Also an engine that is not there: placement would choose the same host again.
+            # Not the infrastructure's fault, even if the engine is missing: placement would choose the same
+            # host again.
             raise NotStarted(f"{error.what}; {error.remedy}") from error
         return here.config
 
@@ -235,7 +251,7 @@ class DockerRun:
         """Return an image of this host by its name alone; engines know images by parts of their ids, too."""
         here = self._engine.image(image)
         named = here is not None and any(
-            each == (*reference.place, reference.reference) for each in _names(here)
+            name == (*reference.place, reference.reference) for name in _names(here)
         )
         return here if named else None
 
@@ -245,15 +261,17 @@ class DockerRun:
         None if the registry is down, and showed the image of this host without a login before.
         """
         place, public, now = "/".join(reference.place), PublicImages(ledger.directory()), time.time()
-        kept = [f"{place}@{digest}" for digest in _digests_of(here, reference)] if here is not None else []
+        known_images = (
+            [f"{place}@{digest}" for digest in _digests_of(here, reference)] if here is not None else []
+        )
         try:
             digest = self._engine.shown_digest(image, auth)
         except NotFound:
-            for each in kept if not auth else ():
-                public.remove(each)
+            for image_digest in known_images if not auth else ():
+                public.remove(image_digest)
             raise
         except Unavailable as error:
-            if self._plan.pull or not any(public.is_public(each, now) for each in kept):
+            if self._plan.pull or not any(public.is_public(each, now) for each in known_images):
                 raise NotStarted(f"{error.what}; {error.remedy}", Outcome(infrastructure=True)) from error
             print(f"{error.what}; the image that this host has is used", file=sys.stderr, flush=True)
             return None
@@ -265,21 +283,21 @@ class DockerRun:
         try:
             output.copy(1, 2)
         except (MesosGpuError, OSError) as error:
-            print(f"its output is lost from here on: {error}", file=sys.stderr, flush=True)
+            print(f"the output of the container is lost from here on: {error}", file=sys.stderr, flush=True)
 
     def pid(self) -> int | None:
-        """Give the first process, as `Run.pid` says."""
+        """Return the pid of the first process, as `Run.pid`."""
         return self._pid or None
 
     def inner(self) -> None:
-        """Return None: a Docker container has a pid namespace and needs no inner process."""
+        """Return None, as a Docker container has a pid namespace and needs no inner process."""
 
     def streams(self) -> tuple[int | None, int | None]:
-        """Give the files of the output, as `Run.streams` says."""
+        """Return the files of the output, as `Run.streams`."""
         return (1, 2)
 
     def wait(self) -> Ended:
-        """Wait for the end of the container, as `Run.wait` says."""
+        """Wait for the end of the container, as `Run.wait`."""
         try:
             ended = self._engine.wait(self._name)
         finally:
@@ -294,12 +312,12 @@ class DockerRun:
         return Ended(ended.exit_status, why=ended.error, infrastructure=bool(ended.error), limit=limit)
 
     def notify(self, number: int) -> None:
-        """Signal the container's processes, as `Run.notify` says: all are below its first one."""
+        """Signal the container's processes, which are all below its first one, as `Run.notify`."""
         if not self._ended.is_set():
             processes.send(processes.handling(self._tree(), number), number)
 
     def terminate(self, grace_s: float) -> None:
-        """End the container, as `Run.terminate` says."""
+        """End the container, as `Run.terminate`."""
         if grace_s > 0:
             first = processes.eldest(self._tree())
             processes.terminate(self._tree, first, grace_s, self._ended.is_set)
@@ -314,11 +332,11 @@ class DockerRun:
         return below if self._plan.docker.init else [self._pid, *below]
 
     def abort(self) -> None:
-        """Give up a start under way, as `Run.abort` says."""
+        """Cut a start short, as `Run.abort`."""
         self._aborted.set()
 
     def clear(self) -> list[int]:
-        """Remove what is left, as `Run.clear` says."""
+        """Remove the container, as `Run.clear`."""
         if self._gate is not None:
             self._gate.close()
         if self._created:
@@ -346,12 +364,12 @@ def _registry_auth(login: Login | None, reference: Reference) -> str:
     if login is None:
         return ""
     host = reference.place[0]
-    said = {"serveraddress": "https://index.docker.io/v1/" if host == HUB else host}
+    auth = {"serveraddress": "https://index.docker.io/v1/" if host == HUB else host}
     if login.identity_token:
-        said["identitytoken"] = login.identity_token
+        auth["identitytoken"] = login.identity_token
     else:
-        said |= {"username": login.user, "password": login.password}
-    return base64.urlsafe_b64encode(json.dumps(said).encode()).decode()
+        auth |= {"username": login.user, "password": login.password}
+    return base64.urlsafe_b64encode(json.dumps(auth).encode()).decode()
 
 
 def _options(plan: Assignment) -> DockerOptions:
@@ -362,12 +380,14 @@ def _options(plan: Assignment) -> DockerOptions:
 
 
 def groups_of(name: str, gid: int) -> tuple[int, ...]:
-    """Supplementary groups, as the host has them."""
+    """Return the supplementary groups of a user on this host."""
     return tuple(group for group in os.getgrouplist(name, gid) if group != gid)
 
 
 def memory_cgroup(container: str, root: Path = Path("/")) -> str | None:
-    """The cgroup that Mesos accounts the executor's container in; None: it has none of its own."""
+    """Return the cgroup in which Mesos accounts the executor's memory; None if the executor has none of its
+    own.
+    """
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text(errors="surrogateescape").splitlines():
             _, controllers, path = line.split(":", 2)

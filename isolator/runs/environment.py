@@ -21,9 +21,10 @@ _OF_SANDBOX: Final = ("MESOS_SANDBOX", "MESOS_DIRECTORY", "MESOS_CONTAINER_IP")
 #: Language and time zone of the host, only for tasks on the host's file system.
 _OF_HOST: Final = ("LANG", "LANGUAGE", "TZ")  # and LC_*
 _NEVER_PASSED: Final = ("MESOS_", "LIBPROCESS_", "CUDA_VISIBLE_", "NVIDIA_VISIBLE_")
-#: Whatever the agent was started with: the same command finds the same programs on every host.
+#: PATH of tasks, whatever the agent's: the same command finds the same programs on every host.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_OF_ARRAY = "MESOS_GPU_ARRAY_"  # says which task of a job array it is; nothing of ours reads it
+# prefix of variables that identify a task of a job array; no code of ours reads them
+_OF_ARRAY = "MESOS_GPU_ARRAY_"
 
 
 def task_environment(
@@ -34,16 +35,17 @@ def task_environment(
     Args:
         own: The executor's environment, from the agent.
         task_id: Mesos' task id.
-        assignment: The launch. Its `env` overrides all but MESOS_* and the two variables that choose GPUs; what says
-            which task of a job array it is comes that way, too.
+        assignment: The launch. Its `env` overrides all but MESOS_* and the two variables that choose GPUs; variables
+            that identify a task of a job array come from it, too.
         user: USER and LOGNAME of the user that the command runs as.
 
     Raises:
         BadConfiguration: `MESOS_GPU_TASK_ENVIRONMENT` is not a list of names that tasks may get.
     """
-    known = (*_OF_MESOS, *_OF_SANDBOX, *_OF_HOST)
-    kept = {k: v for k, v in own.items() if k in known or k.startswith("LC_")}
-    # HOME: an account's directory is another host's on each host, and often none. Python's output comes as it is said.
+    names = (*_OF_MESOS, *_OF_SANDBOX, *_OF_HOST)
+    kept = {k: v for k, v in own.items() if k in names or k.startswith("LC_")}
+    # HOME is the sandbox, as home directories differ between hosts, and often do not exist. PYTHONUNBUFFERED:
+    # so that Python's output appears at once.
     usual = {"HOME": sandbox_of(own), "PATH": PATH, "PYTHONUNBUFFERED": "1"}
     hostfile = {"HOSTFILE": hostfile_in(sandbox_of(own))} if assignment.hosts else {}
     job = _of_job(task_id, assignment)
@@ -51,7 +53,11 @@ def task_environment(
 
 
 def told_in(sandbox: str) -> dict[str, str]:
-    """Where a task reads its notice, and where it tells of checkpoints; `sandbox`: as it sees it."""
+    """Return the variables with the paths of the task's notice and checkpoint file.
+
+    Args:
+        sandbox: Path of the sandbox as the task sees it.
+    """
     return {"MESOS_GPU_NOTICE": f"{sandbox}/{NOTICE}", "MESOS_GPU_CHECKPOINT": f"{sandbox}/{CHECKPOINT}"}
 
 
@@ -81,19 +87,19 @@ def _passed(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_job(task_id: str, assignment: Assignment) -> dict[str, str]:
-    asked = {k: v for k, v in assignment.env.items() if not k.startswith("MESOS_") or k.startswith(_OF_ARRAY)}
+    env = {k: v for k, v in assignment.env.items() if not k.startswith("MESOS_") or k.startswith(_OF_ARRAY)}
     gpus = ",".join(assignment.gpus)
     if assignment.share is not None:
         from isolator.shares.variables import kept, visible
 
-        asked, gpus = kept(asked), visible(assignment.share, assignment.gpus)
+        env, gpus = kept(env), visible(assignment.share, assignment.gpus)
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        **asked,
+        **env,
         "MESOS_TASK_ID": task_id,
         "MESOS_GPU_JOB_ID": assignment.job_id,
         "MESOS_GPU_ATTEMPT": str(assignment.attempt),
-        # What a user sets here would be a way to another tenant's GPU.
+        # These override the job's, which could name another tenant's GPU.
         "NVIDIA_VISIBLE_DEVICES": gpus or "void",
         "CUDA_VISIBLE_DEVICES": gpus,
     }

@@ -1,13 +1,16 @@
-"""What a task asks to have in its sandbox, fetched by the program of Mesos, where the task will be and as its user.
+"""Download of a task's files into its sandbox by Mesos' fetcher, run by the executor in the task's cgroup as
+its user.
 
-The agent would run that program itself: outside the task's cgroup, with children (tar, cp, hadoop) of the task's user.
-Another process of that user could attach to one of them and use it to open every card. And with URIs in the executor's
-own command it would be root: any file of the host could be read by a file: URI. So the executor runs it, in the task's
-cgroup, without rights to gain; it becomes the task's user as if the agent ran it (launcher/fetcher.cpp).
-What root of an image asks for is fetched by a uid that is nobody's: root of the host could read all of its files.
-Other tasks of the same user are as far from it as from the task: /proc/PID/environ and files of their sandboxes are
-URIs, too.
-It fetches into a directory of its own; what is there then is moved into the task's sandbox by name.
+The agent would run that program itself: outside the task's cgroup, with children (tar, cp, hadoop) of the
+task's user. Another process of that user could attach to one of them and use it to open every card. And with
+URIs in the executor's own command it would be root: any file of the host could be read by a file: URI. So the
+executor runs it, in the task's cgroup, without rights to gain; it becomes the task's user as if the agent ran
+it (launcher/fetcher.cpp).
+
+Files for root of an image are fetched with an unused uid, as root of the host could read all of its files.
+The fetcher is as isolated from other tasks of the same user as the task: /proc/PID/environ and files of their
+sandboxes are URIs, too. It fetches into a directory of its own, whose entries are then moved into the task's
+sandbox by name.
 """
 
 import json
@@ -32,14 +35,14 @@ from isolator.runs.run import KILLED, Ended, give, identity, of_others, sandbox_
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
-FETCHER: Final = "MESOS_GPU_FETCHER"  # its path, where the agent is not to be asked
-CONTAINER: Final = "fetch"  # where it is fetched to, beside the agent's own nested sandboxes
-STALL_S: Final = 60  # --fetcher_stall_timeout of agents
-#: Nobody's uid and gid: neither an account nor a pool has it.
+FETCHER: Final = "MESOS_GPU_FETCHER"  # path of mesos-fetcher; the agent is asked by default
+CONTAINER: Final = "fetch"  # directory for the download, beside the agent's own nested sandboxes
+STALL_S: Final = 60  # default of the agent's --fetcher_stall_timeout
+#: Unused uid and gid: neither an account nor a pool has them.
 STRANGER: Final = 0x7FFFFFFE
-#: CHOWN, SETGID, SETUID (linux/capability.h): to become the task's user.
+#: Capabilities to become the task's user: CHOWN, SETGID, SETUID (linux/capability.h).
 _KEEPS: Final = (0, 6, 7)
-#: What the program and hadoop go by; nothing that speaks for the executor.
+#: Variables that the fetcher and hadoop need; none has rights of the executor.
 _PASSED: Final = frozenset(
     {"PATH", "LANG", "TZ", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME", "LD_LIBRARY_PATH", "SSL_CERT_FILE",
      "SSL_CERT_DIR", "CURL_CA_BUNDLE"}
@@ -55,35 +58,46 @@ _NET: Final = (
     "ftp://",
     "ftps://",
 )  # `Fetcher::isNetUri` in slave/containerizer/fetcher.cpp
-_FAILED: Final = "Failed to fetch '"  # by the fetcher (launcher/fetcher.cpp), in its stderr
+_FAILED: Final = "Failed to fetch '"  # message of the fetcher (launcher/fetcher.cpp) in its stderr
 
 
 class Fetch:
-    """The fetch of a task's files into its sandbox."""
+    """Download of a task's files into its sandbox.
+
+    Args:
+        plan: Launch of the task.
+        task: Mesos' task id.
+        launcher: Process that becomes the task, which runs the fetcher before.
+        enclosure: Enclosure of the task, set up.
+        own: Environment of the executor.
+    """
 
     def __init__(
         self, plan: Assignment, task: str, launcher: Launcher, enclosure: Enclosure, own: Mapping[str, str]
     ) -> None:
-        """Nothing is fetched yet. `task`: Mesos' id of it. `enclosure`: set up. `own`: the executor's environment."""
         self._plan, self._task, self._launcher, self._own = plan, task, launcher, own
         self._enclosure = enclosure
         self._aborted = False
 
     def run(self, nested: str = "") -> None:
-        """Fetch until all is in the sandbox; or in that of a container nested in the executor's, `nested`, which is
-        made.
+        """Download all files into the sandbox, or into the sandbox of a container nested in the executor's,
+        which is made.
+
+        Args:
+            nested: Name of the nested container, or "".
 
         Raises:
-            NotStarted: It cannot be, and why; also where it is more than a host takes.
-            MesosGpuError: It cannot be kept to where the task will be, or the agent does not say where its programs
-                are.
+            NotStarted: The download failed, or exceeds what this host takes.
+            MesosGpuError: The fetcher cannot be isolated, or the agent does not name its directory of
+                programs.
             OSError: The sandbox is full.
         """
         sandbox, own = sandbox_of(self._own), identity(self._plan, self._own)
         user = _on_the_host(own, self._plan)
         uid, gid = _ids(user)
         if uid != os.geteuid() and user is not None:
-            give(sandbox, user, writes=False)  # else the fetcher, which is that user, may not pass it
+            # the fetcher runs as that user, and must be able to pass the sandbox
+            give(sandbox, user, writes=False)
         with Sandbox(sandbox) as place:
             place.keep(CONTAINERS)
             with place.enter(CONTAINERS) as above:
@@ -98,7 +112,7 @@ class Fetch:
                     above.remove(CONTAINER)
 
     def abort(self) -> None:
-        """Let `run` come to an end soon. From any thread."""
+        """Cut `run` short, from any thread."""
         self._aborted = True
         self._launcher.abort()
 
@@ -111,16 +125,18 @@ class Fetch:
                 raise self._failed(helped)
 
     def _bring(self, directory: str, user: pwd.struct_passwd | None) -> None:
-        """What the job's submitter sent along. The archive is this process' own, beside the directory."""
-        from isolator.agent import uploads  # few tasks need it
+        """Receive and extract the archive that the job's submitter uploaded. Only this process can write the
+        archive.
+        """
+        from isolator.agent import uploads  # deferred: few tasks need it
 
         limits = FetchLimits.on(directory, self._own)
         with Sandbox(os.path.dirname(directory)) as above:
             above.put(uploads.ARCHIVE, b"")
             try:
                 with os.fdopen(above.hold(uploads.ARCHIVE), "r+b") as file:
-                    wanted = uploads.Wanted(self._plan, self._task, self._own, limits)
-                    uploads.receive(wanted, file, aborted=lambda: self._aborted)
+                    request = uploads.Wanted(self._plan, self._task, self._own, limits)
+                    uploads.receive(request, file, aborted=lambda: self._aborted)
                     uploads.look_through(file, limits)
                 archive = os.path.join(os.path.dirname(directory), uploads.ARCHIVE)
                 helped = self._help(self._kept(uploads.extraction(archive, directory), {}, user), directory)
@@ -129,10 +145,11 @@ class Fetch:
         if helped.code and (why := self._lack()):
             raise NotStarted(f"the job's archive cannot be extracted: {why}", Outcome(signal=KILLED))
         if helped.code:
-            said = (helped.said.strip().splitlines() or [""])[-1]
-            raise NotStarted(f"the job's archive cannot be extracted: {said}")
+            last_line = (helped.said.strip().splitlines() or [""])[-1]
+            raise NotStarted(f"the job's archive cannot be extracted: {last_line}")
 
     def _help(self, order: Order, directory: str) -> Helped:
+        """Run a program by the launcher while watching the size of the download."""
         if self._aborted:
             raise NotStarted("killed before it was started")
         try:
@@ -149,6 +166,7 @@ class Fetch:
         *,
         proxies: bool,
     ) -> Order:
+        """Return the order to run mesos-fetcher."""
         info: dict[str, object] = {
             "sandbox_directory": directory,
             "items": [{"uri": dict(uri), "action": "BYPASS_CACHE"} for uri in uris],
@@ -156,16 +174,21 @@ class Fetch:
         }
         becomes = user
         if user is not None and user.pw_uid != os.geteuid() and has_account(user):
-            info["user"], becomes = user.pw_name, None  # it does that itself, and knows users by name only
+            # the fetcher changes to the user itself, and knows users only by name
+            info["user"], becomes = user.pw_name, None
         given = {name: self._own[name] for name in _PROXIES & self._own.keys()} if proxies else {}
         return self._kept((self._program(),), {"MESOS_FETCHER_INFO": json.dumps(info), **given}, becomes)
 
     def _kept(self, argv: tuple[str, ...], env: Mapping[str, str], user: pwd.struct_passwd | None) -> Order:
-        """To run a program where the task will be; `user`: whom it becomes, None: nobody else."""
+        """Return the order to run a program in the task's enclosure.
+
+        Args:
+            user: User that it becomes; None for the executor's.
+        """
         apart, sandbox = apart_of(self._own), sandbox_of(self._own)
         order = Order(
             argv=argv,
-            # Its task's id: should the executor die, it is known by that.
+            # the task's id, by which the process is found if the executor dies
             env={k: v for k, v in self._own.items() if k in _PASSED} | {"MESOS_TASK_ID": self._task, **env},
             cwd=sandbox,
             keeps=_KEEPS,
@@ -187,13 +210,14 @@ class Fetch:
         )
 
     def _program(self) -> str:
+        """Return the path of mesos-fetcher."""
         if path := self._own.get(FETCHER):
             return path
         settings = Settings.from_environment(self._own)
         flags = flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
         if "launcher_dir" not in flags:
             raise Unavailable(
-                "the agent does not say where its programs are (launcher_dir)",
+                "the agent does not name its directory of programs (launcher_dir)",
                 remedy=f"set {FETCHER} on it to the path of mesos-fetcher",
             )
         return os.path.join(flags["launcher_dir"], "mesos-fetcher")
@@ -205,22 +229,27 @@ class Fetch:
         return explained(Ended(signal=KILLED), self._enclosure.limits.memory, self._plan.mem_mib).limit
 
     def _failed(self, helped: Helped) -> NotStarted:
+        """Return the error for a fetcher that failed: a lack of memory, a URI that cannot be fetched, or a
+        fault of the host.
+        """
         print(helped.said, file=sys.stderr, flush=True)  # the executor's log
         if why := self._lack():
             return NotStarted(f"files could not be fetched: {why}", Outcome(signal=KILLED))
         if why := failure_in(helped.said):
             return NotStarted(why)
         how = f"exit code {helped.code}" if helped.code > 0 else f"signal {-helped.code}"
-        said = (helped.said.strip().splitlines() or [""])[-1]
+        last_line = (helped.said.strip().splitlines() or [""])[-1]
         names = ", ".join(str(uri.get("value")) for uri in self._plan.fetch)
         return NotStarted(
-            f"mesos-fetcher did not fetch {names}: {how}" + (f": {said}" if said else ""),
+            f"mesos-fetcher did not fetch {names}: {how}" + (f": {last_line}" if last_line else ""),
             Outcome(infrastructure=True),
         )
 
 
 def _on_the_host(user: pwd.struct_passwd | None, plan: Assignment) -> pwd.struct_passwd | None:
-    """Who fetches, which is done on the host: root of an image is not root there, and could have any file fetched."""
+    """Return the user that fetches, on the host: an unused one in place of an image's root, who could fetch
+    any file.
+    """
     if plan.image is None or user is None or user.pw_uid != 0:
         return user
     return pwd.struct_passwd(("", "x", STRANGER, STRANGER, "", "/", "/bin/sh"))
@@ -236,21 +265,26 @@ def _is_net(uri: Mapping[str, object]) -> bool:
 
 
 def failure_in(text: str) -> str:
-    """What the fetcher says that it could not fetch; "": nothing."""
+    """Return the fetcher's message on a URI that it could not fetch; "" if it has none."""
     message = text.rpartition(_FAILED)[2] if _FAILED in text else ""
     uri, _, why = message.partition("\n")[0].partition("': ")
     return f"could not fetch {uri}: {why}" if why else ""
 
 
 def _explained(error: LaunchFailed, order: Order) -> MesosGpuError:
-    what = f"{order.argv[0]} cannot be run" if error.step == "exec" else "what fetches cannot be isolated"
+    what = (
+        f"{order.argv[0]} cannot be run"
+        if error.step == "exec"
+        else "the program that fetches files cannot be isolated"
+    )
     return MesosGpuError(
         f"{what} ({error.step}): {error.strerror}",
-        remedy=f"run mesos-gpu doctor on this host; {FETCHER} on its agent names another program",
+        remedy=f"run mesos-gpu doctor on this host; set {FETCHER} on its agent to use another program",
     )
 
 
 def _move(above: Sandbox, target: Sandbox) -> None:
+    """Move what was fetched into the sandbox, unless a name is taken."""
     with above.enter(CONTAINER) as source:
         if taken := target.take(source, but=STREAMS):
-            raise NotStarted(f"{taken} was fetched, and the sandbox has a file of that name already")
+            raise NotStarted(f"{taken} was fetched, but the sandbox has a file of that name already")

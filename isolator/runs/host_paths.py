@@ -1,7 +1,7 @@
-"""Which paths of this host a task is given: none but what the host's operator allows.
+"""Paths of this host that a task may mount: only those that the host's operator allows.
 
-MESOS_GPU_VOLUME_ROOTS lists, by commas, directories of which tasks may ask for what is in them; `:ro` after one: for
-reading only. Without it nothing is given but what is in a task's own sandbox. Symbolic links are followed before
+MESOS_GPU_VOLUME_ROOTS lists, separated by commas, directories from which tasks may mount; `:ro` after one
+means read-only. Without it tasks may mount only from their own sandbox. Symbolic links are resolved before
 anything is decided.
 """
 
@@ -30,56 +30,61 @@ from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
 from volumes.keys import default_path
 
 ROOTS: Final = "MESOS_GPU_VOLUME_ROOTS"
-#: What runs as root in a task's view, when it starts and for its health checks, and what its own programs rely on.
+#: Directories that no mount may cover: programs there run as root in a task's view, at its start and for its
+#: health checks, and the task's own programs rely on them.
 _SYSTEM: Final = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys",
                   "/usr", sys.base_prefix, str(Path(__file__).parents[2]))  # fmt: skip
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 Identity = tuple[int, int]  # device and inode
-_ASK_S: Final = 10.0  # a file server that does not answer
-#: setgroups(2) by machine: asm/unistd_64.h of x86, asm-generic/unistd.h, and those of the others.
+_ASK_S: Final = 10.0  # time limit for file servers that do not answer
+#: Number of setgroups(2) by machine: asm/unistd_64.h of x86, asm-generic/unistd.h, and those of the others.
 _SETGROUPS: Final = {"x86_64": 116, "aarch64": 159, "riscv64": 159, "ppc64le": 81, "ppc64": 81, "s390x": 206}
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A directory that an operator allows."""
+    """A directory that the operator allows for mounts."""
 
-    path: str  # without symbolic links
+    path: str  # symbolic links are resolved
     read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Granted(Mount):
-    """A path that a task is given. `identity`: of the file that its user reaches by that path."""
+    """A mount that a task gets.
+
+    Attributes:
+        identity: Device and inode of the file that the task's user reaches by the path.
+    """
 
     identity: Identity = (0, 0)
 
 
 def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_passwd) -> tuple[Granted, ...]:
-    """What is asked for, with sources that have no symbolic link.
+    """Return the mounts of a job with their symbolic links resolved, after checking each.
 
-    A path may lead elsewhere when it is mounted: directories on it can be exchanged. So what is mounted must be
-    compared with `identity`.
+    A path may lead elsewhere when it is mounted, as directories on it can be exchanged. So what is mounted
+    must be compared with `identity`.
 
     Args:
-        mounts: As the job has them.
-        own: The executor's environment.
-        user: Whom it runs as; it gets no path that this user could not reach without a mount.
+        mounts: Mounts as the job has them.
+        own: Environment of the executor.
+        user: User of the task, who gets no path that this user could not reach without a mount.
 
     Raises:
-        NotStarted: One is not there, or not to be given.
-        BadConfiguration: The operator's list cannot be understood.
+        NotStarted: A path does not exist, or may not be mounted.
+        BadConfiguration: The operator's list is invalid.
     """
     roots, never, sandbox = tuple(roots_of(own)), tuple(never_given(own)), os.path.realpath(sandbox_of(own))
-    kept = {os.path.normpath(each.target): each for each in persistent_of(mounts)}
+    volumes = {os.path.normpath(volume_mount.target): volume_mount for volume_mount in persistent_of(mounts)}
     mounts_given = []
     for mount in mounts:
-        if (volume := mount if mount.volume_mib else kept.get(os.path.normpath(mount.source))) is not None:
+        if (volume := mount if mount.volume_mib else volumes.get(os.path.normpath(mount.source))) is not None:
             mounts_given.append(_of_volume(mount, volume, own, user))
             continue
         real = os.path.realpath(os.path.join(sandbox, mount.source))
         if mount.source.startswith("/"):
-            _see_allowed(mount, real, roots, never, own)
+            _check_allowed(mount, real, roots, never, own)
         elif not is_within(real, sandbox):
             raise NotStarted(f"{mount.source} leads out of the sandbox; use a path in it")
         identity = _identity(mount, real, user)
@@ -101,22 +106,23 @@ def _of_volume(mount: Mount, volume: Mount, own: Mapping[str, str], user: pwd.st
 
 
 def roots_of(own: Mapping[str, str]) -> Iterator[Root]:
-    """The operator's list.
+    """Yield the directories in the operator's list.
 
     Raises:
-        BadConfiguration: It names something relative.
+        BadConfiguration: An entry is not an absolute path.
     """
     for entry in filter(None, map(str.strip, own.get(ROOTS, "").split(","))):
         path = entry.removesuffix(":ro")
         if not path.startswith("/") or ":" in path:
             raise BadConfiguration(
-                f"{ROOTS} names {entry!r}", remedy="list absolute paths by commas, each with :ro or without"
+                f"{ROOTS} names {entry!r}",
+                remedy="list absolute paths, separated by commas, each with :ro or without",
             )
         yield Root(os.path.realpath(path), entry.endswith(":ro"))
 
 
 def never_given(own: Mapping[str, str]) -> Iterator[str]:
-    """What no list can allow; neither is it given what is in them, nor a directory that they are in."""
+    """Yield the paths that no list can allow, nor anything below them, nor a directory that contains them."""
     yield from map(os.path.realpath, FORBIDDEN)
     yield os.path.realpath(own.get("MESOS_GPU_NODE_DIR") or DEFAULT_DIRECTORY)
     yield os.path.realpath(default_path(own))
@@ -124,13 +130,15 @@ def never_given(own: Mapping[str, str]) -> Iterator[str]:
         yield os.path.realpath(volumes)
     if socket := own.get("MESOS_GPU_DOCKER_SOCKET"):
         yield os.path.realpath(socket)
-    # The agent's own: <work_dir>/slaves/<agent>/frameworks/… (slave/paths.hpp), with everybody's sandboxes.
+    # The agent's work_dir, with the sandboxes of all tasks: <work_dir>/slaves/<agent>/frameworks/…
+    # (slave/paths.hpp).
     yield os.path.realpath(sandbox_of(own)).partition("/slaves/")[0]
 
 
-def _see_allowed(
+def _check_allowed(
     mount: Mount, real: str, roots: Sequence[Root], never: Sequence[str], own: Mapping[str, str]
 ) -> None:
+    """Check that the operator's list allows a mount."""
     allowed = [root for root in roots if is_within(real, root.path)]
     if not allowed or any(overlap(real, path) for path in never):
         remedy = _remedy(roots, mount.source, trial=is_trial(own))
@@ -140,12 +148,15 @@ def _see_allowed(
 
 
 def _identity(mount: Mount, real: str, user: pwd.struct_passwd) -> Identity:
+    """Check the file of a mount, and return its identity."""
     try:
         mode = os.lstat(real).st_mode
     except OSError as error:
         raise NotStarted(f"this host has no {mount.source}: {error.strerror}") from error
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-        raise NotStarted(f"{mount.source} is neither a directory nor a file, and is not given to tasks")
+        raise NotStarted(
+            f"{mount.source} is neither a directory nor a regular file, so tasks cannot mount it"
+        )
     check_alone(real)
     if (identity := _reached(user, real)) is None:
         raise NotStarted(f"the user {user.pw_name} may not reach {mount.source} on this host")
@@ -153,33 +164,38 @@ def _identity(mount: Mount, real: str, user: pwd.struct_passwd) -> Identity:
 
 
 def _remedy(roots: Sequence[Root], source: str, *, trial: bool) -> str:
-    """Say how a path may be given; `trial`: by `mesos-gpu up`."""
+    """Return how a path can be allowed.
+
+    Args:
+        trial: Whether the cluster is one of `mesos-gpu up`.
+    """
     if trial:
-        given = f"name a path in {', '.join(root.path for root in roots)}, or " if roots else ""
+        given = f"use a path in {', '.join(root.path for root in roots)}, or " if roots else ""
         return f"{given}start the cluster again with: mesos-gpu up --volume-root {source}"
     if not roots:
-        return f"its operator allows none: set {ROOTS} on its agent"
-    return f"it gives what is in {', '.join(root.path for root in roots)} ({ROOTS})"
+        return f"no path is allowed: its operator can set {ROOTS} on its agent"
+    return f"it allows paths in {', '.join(root.path for root in roots)} ({ROOTS})"
 
 
 def check_alone(path: str) -> None:
-    """See that no other file system is in it: a mount would leave that out, or not make it read-only.
+    """Check that a path contains no mount point: a mount would omit that file system, or not make it
+    read-only.
 
     Raises:
-        NotStarted: One is.
+        NotStarted: It contains one.
     """
     for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4])  # proc(5)
         if point != path and is_within(point, path):
-            raise NotStarted(f"{path} has another file system in it, at {point}; ask for that by itself")
+            raise NotStarted(f"{path} contains another file system, at {point}; mount that separately")
 
 
 def _reached(user: pwd.struct_passwd, path: str) -> Identity | None:
-    """Return which file the user reaches by a path; None if it reaches none.
+    """Return the identity of the file that the user reaches by a path; None if it reaches none.
 
-    A mount would lead past directories that the user may not search; the kernel knows also their ACLs.
-    Asked by a thread that has the user's rights on files, and is nobody else: no process of that user is there to
-    attach to (fsuid is not asked by ptrace(2)).
+    Checked as the user, because a mount would lead past directories that the user may not search, and only
+    the kernel knows their ACLs. A thread takes the user's file rights only: a process of that user could be
+    attached to, but ptrace(2) ignores fsuid.
     """
     answers: list[Identity | None] = []
     asking = threading.Thread(target=lambda: answers.append(_seen_as(user, path)), daemon=True)
@@ -189,8 +205,10 @@ def _reached(user: pwd.struct_passwd, path: str) -> Identity | None:
 
 
 def _seen_as(user: pwd.struct_passwd, path: str) -> Identity | None:
-    """Look as the user. Only this thread changes, and stays changed: each has credentials of its own
-    (credentials(7)); the C library's setgroups would change all."""
+    """Look at a path as the user, in a thread that keeps the user's rights.
+
+    The raw system call changes only this thread (credentials(7)); the C library's setgroups would change all.
+    """
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
     if os.geteuid() == 0:
         number = _SETGROUPS.get(os.uname().machine)
@@ -199,7 +217,7 @@ def _seen_as(user: pwd.struct_passwd, path: str) -> Identity | None:
             return None
         libc.setfsgid(user.pw_gid)
         libc.setfsuid(user.pw_uid)
-        if libc.setfsuid(-1) != user.pw_uid:  # how to ask for it: setfsuid(2)
+        if libc.setfsuid(-1) != user.pw_uid:  # returns the current value, see setfsuid(2)
             return None
     try:
         status = os.stat(path)
@@ -208,20 +226,22 @@ def _seen_as(user: pwd.struct_passwd, path: str) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
-# --- whether it is what was decided on
+# --- check of what was mounted
 
 
 def see_given(pid: int, given: Sequence[Identity]) -> None:
-    """See that a container has what it is to have. What mounts it goes by names, as root, and follows links that were
-    put there since: they could lead it past directories that are closed to the task's user.
+    """Check that a container has the mounts that it is to have.
+
+    Whatever mounts them goes by names, as root, and follows links that were put there since: they could lead
+    it past directories that are closed to the task's user.
 
     Args:
-        pid: Of a process in it; nothing of its task has run yet.
-        given: Of each path; it may come twice.
+        pid: Pid of a process in the container, before the task's command.
+        given: Identity of each mounted path; it may occur twice.
 
     Raises:
-        NotStarted: It has something else.
-        OSError: It cannot be seen.
+        NotStarted: The container has something else.
+        OSError: The container's mounts cannot be read.
     """
     points = {
         _OCTAL.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4])
@@ -229,21 +249,23 @@ def see_given(pid: int, given: Sequence[Identity]) -> None:
     }
     there: Counter[Identity] = Counter()
     for point in points:
-        with suppress(OSError):  # covered by another
+        with suppress(OSError):  # covered by another mount
             status = os.lstat(f"/proc/{pid}/root{point}")
             there[status.st_dev, status.st_ino] += 1
     if Counter(given) - there:
-        raise NotStarted("a path of the host was exchanged for another while it was mounted; it is not given")
+        raise NotStarted(
+            "a path of the host was exchanged for another while it was mounted; the task is not started"
+        )
 
 
-# --- where a task has them
+# --- targets of mounts
 
 
 def in_host(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, bool], ...]:
-    """Mounts for a task on the host's own file system: source, target, whether it is read-only.
+    """Return the mounts (source, target, read-only) for a task on the host's own file system.
 
     Raises:
-        NotStarted: A target is not there, or the host's programs would see it in place of their own.
+        NotStarted: A target does not exist, or programs of the host would see it in place of their own files.
     """
     return tuple((mount.source, _in_host(mount, sandbox), mount.read_only) for mount in mounts)
 
@@ -272,25 +294,29 @@ def _use_sandbox(mount: Mount) -> str:
 
 
 def in_image(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, bool], ...]:
-    """Mounts for a task with an image: source, target, whether it is read-only. `sandbox`: where the image has it.
+    """Return the mounts (source, target, read-only) for a task with an image.
+
+    Args:
+        sandbox: Path of the sandbox in the image.
 
     Raises:
         NotStarted: A target would hide what the task is given.
     """
-    return tuple((each.source, _in_image(each.target, sandbox), each.read_only) for each in mounts)
+    return tuple((mount.source, _in_image(mount.target, sandbox), mount.read_only) for mount in mounts)
 
 
 def in_nested(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, bool], ...]:
-    """Mounts for an image that the agent runs: source, target, whether it is read-only.
+    """Return the mounts (source, target, read-only) for an image that the agent runs; targets in the sandbox
+    stay relative.
 
-    Targets in the sandbox stay relative.
-    The agent makes mount points as root and follows the image's symbolic links, out of the image, too
-    (volume/host_path.cpp of Mesos 1.11). mkdir(2) follows no last one: a directory right below / is safe.
+    The agent makes mount points as root and follows the image's symbolic links, even out of the image
+    (volume/host_path.cpp of Mesos 1.11). mkdir(2) does not follow a link at the end of a path, so a directory
+    right below / is safe.
 
     Raises:
         NotStarted: A target would hide what the task is given, or is not safe.
     """
-    return tuple((each.source, _in_nested(each, sandbox), each.read_only) for each in mounts)
+    return tuple((mount.source, _in_nested(mount, sandbox), mount.read_only) for mount in mounts)
 
 
 def _in_image(target: str, sandbox: str) -> str:
@@ -300,7 +326,7 @@ def _in_image(target: str, sandbox: str) -> str:
     if overlap(path, VOLUME_PATH) or is_within(sandbox, path):
         raise NotStarted(f"{target} of an image would hide what the task is given; use another path")
     if any(is_within(path, kept) for kept in ("/dev", "/proc", "/sys")):
-        raise NotStarted(f"nothing is put at {target} of an image; use another path")
+        raise NotStarted(f"nothing can be mounted at {target} of an image; use another path")
     return path
 
 
@@ -310,8 +336,8 @@ def _in_nested(mount: Mount, sandbox: str) -> str:
         return _relative(mount.target)
     if path.count("/") > 1 or not os.path.isdir(mount.source):
         raise NotStarted(
-            f"Mesos puts nothing safely at {mount.target} of an image; use a path in the sandbox, as data, or for a "
-            "directory one right below /, as /data; or another engine (--container-engine own or docker)"
+            f"Mesos cannot mount safely at {mount.target} of an image; use a path in the sandbox, such as data, or "
+            "for a directory one right below /, such as /data; or another engine (--container-engine own or docker)"
         )
     return path
 

@@ -1,4 +1,4 @@
-"""A command on the host's file system: a process tree below the executor."""
+"""Run of a command on the host's file system, as a process tree below the executor."""
 
 import binascii
 import errno
@@ -36,26 +36,29 @@ _SHELLS: Final = ("/bin/sh", "sh", "/bin/bash", "bash")
 
 
 class HostRun:
-    """`Run` by the launcher that was forked for it."""
+    """`Run` by the launcher that was forked for the task.
+
+    Args:
+        launcher: Process that becomes the task.
+    """
 
     def __init__(self, launcher: Launcher) -> None:
-        """Nothing runs yet."""
         self.launcher = launcher
         self._inner: Inner | None = None
         self._memory: Watch | None = None
-        self._started: Order | None = None  # of the task, once it is started
+        self._started: Order | None = None  # order of the task, once it is started
         self._turn = threading.Lock()  # serializes `inner`, which several channels may call at once
 
     def traces(self) -> tuple[Trace, ...]:
-        """None but the enclosure's traces: mounts and processes go with the container."""
+        """Return no traces besides the enclosure's: mounts and processes end with the container."""
         return ()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """Keep the enclosure as it is: a process of the host needs nothing else."""
+        """Return the enclosure unchanged."""
         return enclosure
 
     def start(self, launch: Launch) -> None:
-        """Start the command, as `Run.start` says; returns when the command's program is executed."""
+        """Start the command, as `Run.start`; returns when the command's program is executed."""
         plan = launch.plan
         argv = ("/bin/sh", "-c", plan.command) if plan.command is not None else plan.argv
         if not argv:
@@ -71,7 +74,8 @@ class HostRun:
                 **secret_env(launch),
             },
             cwd=launch.sandbox,
-            user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
+            # first, as the user must reach what is mounted from the sandbox
+            user=_change(user, launch.sandbox),
             mounts=mounts[0],
             identities=mounts[1],
             given=(*given_mounts(launch), *_over(launch)),
@@ -93,14 +97,16 @@ class HostRun:
         self._started = replace(order, env=path, secret_files=())
 
     def watch(self, launch: Launch) -> None:
-        """End the task's processes together when the kernel has ended one for its memory, where the kernel does not."""
+        """Watch for a lack of memory, where the kernel ends one process only, and then end all processes of
+        the task.
+        """
         if (memory := launch.enclosure.limits.watched) is not None:
             from isolator.runs.memory import Watch
 
             self._memory = Watch(memory, lambda: self.terminate(0.0))
 
     def pid(self) -> int:
-        """Give the first process, as `Run.pid` says."""
+        """Return the pid of the first process, as `Run.pid`."""
         return self.launcher.pid
 
     def inner(self) -> "Inner | None":
@@ -113,11 +119,11 @@ class HostRun:
         return self._inner
 
     def streams(self) -> tuple[int | None, int | None]:
-        """Give the files of the output, as `Run.streams` says."""
+        """Return the files of the output, as `Run.streams`."""
         return (1, 2)
 
     def wait(self) -> Ended:
-        """Wait for the end of the command, as `Run.wait` says."""
+        """Wait for the end of the command, as `Run.wait`."""
         code = self.launcher.wait()
         if code < 0:
             return Ended(signal=-code)
@@ -126,18 +132,18 @@ class HostRun:
         return Ended(exit_status=code, why=_why(code, self._started))
 
     def notify(self, number: int) -> None:
-        """Signal the command's processes, as `Run.notify` says."""
+        """Signal the command's processes, as `Run.notify`."""
         processes.send(processes.handling(self._tree(), number), number)
 
     def terminate(self, grace_s: float) -> None:
-        """End the command, as `Run.terminate` says; what the command leaves behind has the grace, too."""
+        """End the command, as `Run.terminate`; processes that it leaves behind have the grace period, too."""
         if grace_s > 0:
             processes.terminate(self._tree, self.launcher.pid, grace_s, self._has_ended)
         processes.send(_below(processes.children_of_tasks()), signal.SIGKILL)
 
     def _tree(self) -> list[int]:
         """Return the task's processes, adopted ones included, without those of commands beside the task."""
-        processes.reap(keep=self.launcher.pid, of_tasks=True)  # `wait` has that one
+        processes.reap(keep=self.launcher.pid, of_tasks=True)  # `wait` reaps that one
         return _below(pid for pid in processes.children_of_tasks() if not is_inner(pid))
 
     def _has_ended(self) -> bool:
@@ -147,18 +153,18 @@ class HostRun:
         """Do nothing: the start of a command takes milliseconds."""
 
     def clear(self) -> list[int]:
-        """Kill what is left, as `Run.clear` says."""
+        """Kill what is left, as `Run.clear`."""
         if self._memory is not None:
             self._memory.close()
         return processes.kill_descendants()
 
 
 def _below(tops: Iterable[int]) -> list[int]:
-    return [each for pid in tops for each in (pid, *processes.descendants(pid))]
+    return [process for pid in tops for process in (pid, *processes.descendants(pid))]
 
 
 def _has_own_tmp(own: Mapping[str, str]) -> bool:
-    """The operator's word, private unless it is host."""
+    """Return whether tasks have a /tmp of their own, by MESOS_GPU_TMP: private (default) or host."""
     how = own.get(TMP) or "private"
     if how not in ("private", "host"):
         raise BadConfiguration(f"{TMP} is {how!r}", remedy="set it to private or host")
@@ -166,6 +172,7 @@ def _has_own_tmp(own: Mapping[str, str]) -> bool:
 
 
 def _change(user: pwd.struct_passwd | None, sandbox: str) -> tuple[int, int, tuple[int, ...]] | None:
+    """Let the user into the sandbox; return the ids to change to, or None if the executor runs as that user."""
     if user is None or user.pw_uid == os.geteuid():
         return None
     give(sandbox, user)
@@ -176,17 +183,17 @@ def _mounts(
     launch: Launch, user: pwd.struct_passwd | None
 ) -> tuple[tuple[tuple[str, str, bool], ...], tuple[tuple[int, int], ...]]:
     """Return `Order.mounts` and `Order.identities`."""
-    asked = launch.plan.mounts
-    if not asked:
+    requested = launch.plan.mounts
+    if not requested:
         return (), ()
     if not launch.enclosure.isolated or launch.enclosure.cgroup is None:
-        raise NotStarted("paths of the host are mounted in isolation only, and this host's is off")
+        raise NotStarted("paths of the host can be mounted only with isolation, which is off on this host")
     if user is None:
         raise NotStarted("a volume needs a user with an account on this host; name one")
     from isolator.runs.host_paths import granted, in_host
 
-    given = granted(asked, launch.own, user)
-    return in_host(given, launch.sandbox), tuple(each.identity for each in given)
+    given = granted(requested, launch.own, user)
+    return in_host(given, launch.sandbox), tuple(mount.identity for mount in given)
 
 
 def secret_files(launch: Launch) -> tuple[tuple[str, str], ...]:
@@ -197,19 +204,19 @@ def secret_files(launch: Launch) -> tuple[tuple[str, str], ...]:
     """
     files = launch.secrets.files if launch.secrets is not None else {}
     if files and not launch.enclosure.isolated:
-        raise NotStarted("secrets are files in isolation only, and this host's is off; ask for variables")
+        raise NotStarted("secrets can be files only with isolation, which is off on this host; use variables")
     return tuple((path, binascii.b2a_base64(value, newline=False).decode()) for path, value in files.items())
 
 
 def _over(launch: Launch) -> list[tuple[str, str, bool]]:
-    """What stands in the place of the host's own files, for the sake of its share; of those that the host has."""
+    """Return what to mount over the host's own files for the task's share, where the host has these files."""
     over = launch.given.over if launch.given is not None else ()
     real = ((source, os.path.realpath(target)) for source, target in over)
     return [(source, target, True) for source, target in real if os.path.isfile(target)]
 
 
 def confined(order: Order, enclosure: Enclosure) -> Order:
-    """Return the order with what keeps its task to the enclosure."""
+    """Return the order with what enforces the enclosure on its task."""
     if not enclosure.isolated or enclosure.cgroup is None:
         return order
     fence = enclosure.fence
@@ -224,14 +231,16 @@ def confined(order: Order, enclosure: Enclosure) -> Order:
 
 
 def _with_volume(order: Order, launch: Launch) -> Order:
-    """The volume's libraries stand where the host's would: those are of another driver after an upgrade, while this
-    task keeps the kernel's in use. Without a view of its own a task has the host's.
+    """Return the order with the driver volume's libraries in place of the host's.
+
+    After an upgrade the host's are of another driver than the kernel module that the task keeps in use.
+    Without a view of its own a task has the host's.
 
     Raises:
-        NotStarted: It has a share, and would not see what keeps it to that.
+        NotStarted: The task has a share, and would not see the files that enforce it.
     """
     if order.nodes is None and order.given:
-        why = "what keeps it to its share of a GPU is seen in isolation only, and this host's is off"
+        why = "a share of a GPU can be enforced only with isolation, which is off on this host"
         raise NotStarted(why, Outcome(infrastructure=True, refused_gpus=launch.plan.gpus))
     if launch.volume is None or order.nodes is None:
         return order
@@ -242,8 +251,9 @@ def _with_volume(order: Order, launch: Launch) -> Order:
 
 
 def _explained(error: LaunchFailed, program: str, sandbox: str, order: Order) -> NotStarted | MesosGpuError:
+    """Return the error for a step of the launch that failed."""
     if error.step == "exec":
-        from isolator.host.programs_of_tasks import words_of  # of a failed start alone
+        from isolator.host.programs_of_tasks import words_of  # deferred: needed only for a failed start
 
         status = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTED
         words = words_of(error.errno, _start_of(order))

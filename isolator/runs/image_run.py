@@ -1,4 +1,4 @@
-"""What all ways to run an image share: what it needs of the host, its environment, its mounts."""
+"""Common parts of all ways to run an image: requirements on the host, environment, mounts, user."""
 
 import os
 import pwd
@@ -25,15 +25,20 @@ from volumes.store import Store
 if TYPE_CHECKING:
     from isolator.images.login import Login
 
-SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sandbox_directory)
-RUNS: Final = "runs"  # in an executor's directory, slave/paths.hpp
+SANDBOX: Final = "/mnt/mesos/sandbox"  # path of the sandbox in an image (--sandbox_directory of Mesos)
+RUNS: Final = "runs"  # directory of an executor's runs (slave/paths.hpp)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An image's container, engine apart. `binds`: path on the host, path inside, whether it is read-only. `given`: of
-    those that the job asked for, which they are (device and inode). `share`: as `binds`, what it must see for the sake
-    of its share. `strict`: whether its image may bring no libcuda."""
+    """Container of an image, whatever the engine.
+
+    Attributes:
+        binds: Bind mounts (path on the host, path inside, read-only).
+        given: Device and inode of each mount that the job requests.
+        share: Bind mounts for the task's share.
+        strict: Whether the image must not contain a libcuda.
+    """
 
     env: Mapping[str, str]
     user: pwd.struct_passwd
@@ -43,10 +48,11 @@ class Prepared:
     strict: bool = False
 
     def see(self, pid: int) -> None:
-        """See from a process of the container, before its command, that it has them.
+        """Check, from a process of the container before its command, that the container has its mounts and no
+        libcuda.
 
         Raises:
-            NotStarted, OSError: It has not, or that cannot be seen.
+            NotStarted, OSError: It does not, or cannot be checked.
         """
         if self.given:
             from isolator.runs.host_paths import see_given
@@ -67,35 +73,36 @@ def prepare(
     by_agent: bool = False,
     user: pwd.struct_passwd | None = None,
 ) -> Prepared:
-    """See that this host can run the image, and what it is to get.
+    """Check that this host can run the image, and return what its container gets.
 
     Args:
-        launch: Of the task.
-        config: Of its image.
-        inventory: Of this host.
-        by_agent: Whether the agent mounts what it gets.
+        launch: Launch of the task.
+        config: Configuration of the image.
+        inventory: Cards and driver of this host.
+        by_agent: Whether the agent makes the mounts.
         user: User of a container that the executor starts without a gate; None for the job's user and a gate.
 
     Raises:
-        NotStarted: The image needs a newer driver, or a volume that is not there; a path of the host is not given; or
-            the job's user cannot be.
+        NotStarted: The image needs a newer driver, or a driver volume that does not exist; a path of the host
+            may not be mounted; or the job's user cannot be used.
     """
     plan = launch.plan
     share = given_mounts(launch)
     if user is None:
-        _see_gate(launch, strict=plan.strict and bool(share))
+        _check_gate(launch, strict=plan.strict and bool(share))
         user = user_of(launch)
     if by_agent and not has_account(user):
         raise NotStarted(
-            f"Mesos runs images as users with an account only: make one of the name {user.pw_name} on this host, uid "
+            f"Mesos runs images only as users with an account: create the account {user.pw_name} on this host, uid "
             f"{user.pw_uid}, name a user, or use --container-engine own or docker"
         )
-    asked = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)
-    if why := unmet(asked, inventory.driver_version, inventory.cuda_version):
-        need = needed_driver(asked, inventory.driver_version, inventory.cuda_version)
+    needs = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)
+    if why := unmet(needs, inventory.driver_version, inventory.cuda_version):
+        need = needed_driver(needs, inventory.driver_version, inventory.cuda_version)
         outcome = Outcome(min_driver=need.least, needs=need.what) if need else None
         raise NotStarted(f"{plan.image} cannot run here: {why}", outcome)
-    give(launch.sandbox, user, writes=not by_agent)  # by the agent its sandbox is another, below
+    # an image that the agent runs has a sandbox of its own, below
+    give(launch.sandbox, user, writes=not by_agent)
     if user.pw_uid == 0:
         _close_to_others(launch.sandbox)
     binds, given = _mounts(launch, user, by_agent)
@@ -108,7 +115,7 @@ def prepare(
             binds = (*binds, (str(build / OPTIX_DATA), OPTIX_PATH, True))
         first = plan.share is not None
         paths = container_environment(
-            asked, inventory.driver_version, inventory.cuda_version, first=first, data=data
+            needs, inventory.driver_version, inventory.cuda_version, first=first, data=data
         )
     if plan.hosts:
         binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE, True))
@@ -122,7 +129,7 @@ def user_of(launch: Launch) -> pwd.struct_passwd:
     """Return the user of an image by the job and the host.
 
     Raises:
-        NotStarted: As of `identity`; or there is no account.
+        NotStarted: The user cannot be used (`identity`), or has no account.
     """
     user = identity(launch.plan, launch.own)
     if user is None:
@@ -155,25 +162,27 @@ def login_for(launch: Launch, host: str, repository: str) -> "Login | None":
     return login
 
 
-def _see_gate(launch: Launch, *, strict: bool) -> None:
-    """See that there is a gate, where an image is to be looked at before its command begins (`Prepared.see`), or its
-    limits are to be set."""
+def _check_gate(launch: Launch, *, strict: bool) -> None:
+    """Check that the container has a gate if the image must be checked, or limits set, before its command
+    (`Prepared.see`).
+    """
     if launch.enclosure.fence is not None:
         return
     if launch.given is not None and launch.given.at_gate:
         raise NotStarted(
-            "a container that is denied no control port has no gate, at which the limits of its share would be set",
+            "the limits of a share are set at the container's gate, which needs an agent without "
+            "MESOS_GPU_CONTROL_PORTS=off",
             Outcome(infrastructure=True, refused_gpus=launch.plan.gpus),
         )
     if launch.plan.secrets:
         raise NotStarted(
-            "a container gets secrets at its gate, and one that is denied no control port has none; secrets in images "
+            "a container gets secrets at its gate, but has none if control ports are not denied; secrets in images "
             "need an agent without MESOS_GPU_CONTROL_PORTS=off"
         )
     if strict:
         raise NotStarted(
-            "whether the image brings a libcuda of its own is seen at its gate, and a container that is denied no "
-            "control port has none; isolation strict needs an agent without MESOS_GPU_CONTROL_PORTS=off"
+            "whether the image has a libcuda of its own is checked at its gate, but a container has none if control "
+            "ports are not denied; isolation strict needs an agent without MESOS_GPU_CONTROL_PORTS=off"
         )
 
 
@@ -187,17 +196,26 @@ def _mounts(
     from mesos_gpu.model.jobs.mount import persistent_of
 
     place = in_nested if by_agent else in_image
-    kept = {each.target for each in persistent_of(launch.plan.mounts)}
-    paths = [each.source for each in launch.plan.mounts if not each.volume_mib and each.source not in kept]
+    volume_targets = {mount.target for mount in persistent_of(launch.plan.mounts)}
+    paths = [
+        mount.source
+        for mount in launch.plan.mounts
+        if not mount.volume_mib and mount.source not in volume_targets
+    ]
     if by_agent and (own := [path for path in paths if not path.startswith("/")]):
-        raise NotStarted(f"{own[0]} cannot be mounted: Mesos makes an image's sandbox only when it starts it")
+        raise NotStarted(
+            f"{own[0]} cannot be mounted: Mesos makes an image's sandbox only when it starts the image"
+        )
     mounts = granted(launch.plan.mounts, launch.own, user)
-    return place(mounts, SANDBOX), tuple(each.identity for each in mounts)
+    return place(mounts, SANDBOX), tuple(mount.identity for mount in mounts)
 
 
 def _close_to_others(sandbox: str) -> None:
-    """Root of an image owns its sandbox, which is on the host: set-user-ID programs of root that it leaves there are
-    for nobody to execute. The agent's directory above holds the runs of this executor only."""
+    """Close an executor's runs to other users if the image runs as root.
+
+    Root of an image owns its sandbox, which is on the host: no other user may execute set-user-ID programs that it
+    leaves there. The agent's directory above holds the runs of this executor only.
+    """
     above = os.path.dirname(os.path.realpath(sandbox))
     if os.path.basename(above) == RUNS:
         with Sandbox(above) as runs:
@@ -205,24 +223,23 @@ def _close_to_others(sandbox: str) -> None:
 
 
 def volume(launch: Launch, inventory: Inventory) -> Path:
-    """The driver volume that is leased for the task.
+    """Return the driver volume that is leased for the task.
 
     Raises:
-        NotStarted: There is none. (Not the infrastructure's fault: placement would choose the same host again.)
+        NotStarted: There is no driver volume. (Not the infrastructure's fault: placement would choose the
+            same host again.)
     """
     if launch.volume is None:
         path = Store(default_path(launch.own)).path_of(inventory.driver_version or "<no driver>")
-        raise NotStarted(
-            f"the image asks for the driver's libraries, and this host has no driver volume {path}"
-        )
+        raise NotStarted(f"the image needs the driver's libraries, but this host has no driver volume {path}")
     return launch.volume
 
 
 def hand_secrets(launch: Launch, prepared: Prepared, pid: int) -> None:
-    """Give a container what it gets of its secrets beside variables, from the process at its gate.
+    """Give a container its secrets other than variables, from the process at its gate.
 
     Raises:
-        MesosGpuError, OSError: It cannot be; the container is to be killed.
+        MesosGpuError, OSError: That failed; the container is to be killed.
     """
     if launch.secrets is None:
         return
@@ -232,25 +249,27 @@ def hand_secrets(launch: Launch, prepared: Prepared, pid: int) -> None:
 
 
 def brings_libcuda(path: str) -> NotStarted:
-    """Return why an image with a libcuda, at a path, is not run."""
+    """Return the error for an image with a libcuda at a path."""
     return NotStarted(
-        f"the image brings a libcuda of its own, {path}, by which it could exceed its share; isolation strict needs an "
+        f"the image has a libcuda of its own, {path}, by which it could exceed its share; isolation strict needs an "
         "image without one"
     )
 
 
 def command_of(plan: Assignment, config: ImageConfig) -> None:
-    """See that there is something to run.
+    """Check that the job or the image names a command.
 
     Raises:
-        NotStarted: Neither the job nor the image says what.
+        NotStarted: Neither does.
     """
     if plan.command is None and not plan.argv and not plan.args and not config.entrypoint and not config.cmd:
-        raise NotStarted(f"neither the job nor the image {plan.image} says what to run")
+        raise NotStarted(f"neither the job nor the image {plan.image} has a command")
 
 
 def argv_of(plan: Assignment, config: ImageConfig) -> tuple[str, ...]:
-    """What an image runs: the job's command, or its own entrypoint with the job's arguments or its own."""
+    """Return the command in an image: the job's command, or the image's entrypoint with the job's or the
+    image's arguments.
+    """
     if plan.command is not None:
         return ("/bin/sh", "-c", plan.command)
     if plan.argv:
@@ -259,10 +278,10 @@ def argv_of(plan: Assignment, config: ImageConfig) -> tuple[str, ...]:
 
 
 def in_sandbox(argv: tuple[str, ...], plan: Assignment, config: ImageConfig) -> tuple[str, ...]:
-    """The command, to begin where the files are that came along with the job.
+    """Return the command, wrapped so that it starts in the directory with the job's uploaded files.
 
-    Mesos begins in the sandbox, but where the image says another directory, and takes no word of ours for that: then
-    it takes the image's shell.
+    Mesos starts commands in the sandbox unless the image names another directory, which cannot be overridden:
+    then the image's shell changes the directory.
     """
     if plan.upload is None or config.directory in ("", SANDBOX):
         return argv
@@ -270,17 +289,17 @@ def in_sandbox(argv: tuple[str, ...], plan: Assignment, config: ImageConfig) -> 
 
 
 def refused_without_isolation(isolated: bool) -> None:
-    """An image is never run with every card.
+    """Refuse an image without isolation, as it would have every card.
 
     Raises:
         NotStarted: Isolation is off.
     """
     if not isolated:
-        raise NotStarted("images need isolation, and this host's is off (MESOS_GPU_ISOLATION)")
+        raise NotStarted("images need isolation, which is off on this host (MESOS_GPU_ISOLATION)")
 
 
 def ended_of(status: int, why: str = "") -> Ended:
-    """The end that a wait status tells (wait(2))."""
+    """Return the end that a wait status describes (wait(2))."""
     code = os.waitstatus_to_exitcode(status)
     return Ended(exit_status=code, why=why) if code >= 0 else Ended(signal=-code, why=why)
 

@@ -1,7 +1,7 @@
-"""The process that joins a task: see `joining`, which runs this file in an interpreter of its own.
+"""Program of the process that joins a task; `joining` runs this file in an interpreter of its own.
 
-It starts anew for each check, so it imports next to nothing: signal, json and dataclasses alone would double its cost.
-Its order is what marshal makes of a dict, and comes from the same interpreter.
+It starts again for each check, so it imports next to nothing: signal, json and dataclasses alone would double
+its cost. Its order is a dict in marshal's format, which comes from the same interpreter.
 """
 
 import ctypes
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 1, 4, 38, 24  # linux/prctl.h
-TIOCSCTTY = 0x540E  # asm-generic/ioctls.h; of all architectures that agents run on
+TIOCSCTTY = 0x540E  # asm-generic/ioctls.h; the same on all architectures that agents run on
 _LAST_CAP = 63
 _CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 _SIGKILL = 9
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _NOT_THERE = (2, 20)  # ENOENT, ENOTDIR
-_IGNORED = (13, 25)  # SIGPIPE, SIGXFSZ: Python ignores them, and exec would keep that
+_IGNORED = (13, 25)  # SIGPIPE, SIGXFSZ: Python ignores them, and exec would inherit that
 
 
 def _become(
@@ -44,12 +44,14 @@ def _become(
     terminal: bool,
     work: str,
 ) -> None:
-    """Become the command, in order: cgroups while their files can be seen, then the task's view, rights last but
-    exec."""
+    """Become the command. Order of steps: join cgroups while their files are visible, enter the task's view,
+    give up rights, exec.
+    """
     os.umask(0o022)
-    does = __import__(work, fromlist=["main"]).main if work else None  # later it is out of sight
+    # imported now, as the file is out of sight later
+    does = __import__(work, fromlist=["main"]).main if work else None
     if terminal:
-        import fcntl  # noqa: F401 # later its file may be out of sight
+        import fcntl  # noqa: F401 # imported now, as its file may be out of sight later
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
     _enter_cgroups(cgroups)
@@ -74,7 +76,8 @@ def _become(
     for inherited in (*namespaces, root, directory):
         os.set_inheritable(inherited, False)
     if does is not None:
-        _check(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")  # no process of a task may look into it
+        # so that no process of the task can read its memory
+        _check(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
         _work(does, argv, streams, leads=not forks)
     if streams:
         _exec(argv, env, streams, leads=not forks, terminal=terminal)
@@ -90,27 +93,29 @@ def _enter_cgroups(cgroups: tuple[str, ...]) -> None:
 def _work(
     does: "Callable[[tuple[str, ...]], int]", argv: tuple[str, ...], streams: tuple[int, ...], *, leads: bool
 ) -> None:
-    """Do something in the task's place without a program of the task. Does not return."""
+    """Run a function of ours in the task's place, without a program of the task. Does not return."""
     if not leads:
         os.setsid()
     for number, stream in enumerate(streams):
-        os.dup2(stream, number)  # where failures went is closed by that: it has begun
+        os.dup2(stream, number)  # this closes the pipe for failures, which shows that it has begun
     os.closerange(len(streams), os.sysconf("SC_OPEN_MAX"))
     code = 1
     try:
         code = does(argv)
-    except Exception as error:  # noqa: BLE001 - its lines could be read from the task's files alone
+    except Exception as error:  # noqa: BLE001 - a traceback would read source files of the task
         os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
     finally:
-        os._exit(code)  # though nobody reads there any more: what failed now is no failure to join
+        os._exit(code)  # not sent to the pipe for failures, as joining has succeeded
 
 
 def _exec(
     argv: tuple[str, ...], env: dict[str, str], streams: tuple[int, ...], *, leads: bool, terminal: bool
 ) -> None:
-    """Execute a command with streams of its own; why it cannot be goes where failures go. Does not return."""
+    """Execute a command with streams of its own; if it fails, write the reason to the pipe for failures. Does
+    not return.
+    """
     if not leads:
-        os.setsid()  # the parent leads the session that it is in
+        os.setsid()  # the parent leads the current session
     if terminal:
         import fcntl
 
@@ -134,11 +139,11 @@ def _exec(
 
 
 def _fork() -> None:
-    """Go on in a child; the parent ends as that does."""
+    """Continue in a child; the parent exits with the child's status."""
     pid = os.fork()
     if pid == 0:
         return
-    os.close(1)  # the child has what failures are told by, and its end is to be seen
+    os.close(1)  # the child has the pipe for failures, whose end must be seen
     os.close(2)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os._exit(code if code >= 0 else 128 - code)
@@ -150,23 +155,25 @@ def _drop(
     capabilities: int,
     no_new_privileges: bool,
 ) -> None:
-    """Have no more rights than the task."""
+    """Give up all rights that the task does not have."""
     if no_new_privileges:
         _check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
     uid, gid, groups = user
     if os.geteuid() == 0:
         for capability in range(_LAST_CAP + 1):
             if not capabilities >> capability & 1:
-                libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # of one that the kernel lacks: EINVAL
+                # EINVAL for capabilities that the kernel does not have
+                libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
         os.setgroups(groups)
     if (uid, gid) != (os.geteuid(), os.getegid()):
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
-    if uid == 0:  # the bounding set takes effect only at an exec, which does not follow here
+    if uid == 0:  # the bounding set would take effect at an exec only, which does not follow here
         _keep_capabilities(libc, capabilities)
 
 
 def _keep_capabilities(libc: ctypes.CDLL, most: int) -> None:
+    """Remove capabilities from the current sets."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: capabilities 0 to 31, then 32 to 63
     _check(libc.capget(header, sets), "capget")

@@ -27,34 +27,37 @@ from isolator.devices.cgroups import cgroups_of, mounted_with
 from isolator.host import processes
 from isolator.runs import joined
 
-_NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")  # the mounts last: then this /proc is gone
+# the mount namespace last, as this /proc is gone then
+_NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")
 _MAX_WORDS: Final = 4096
 MARK: Final = (
-    "MESOS_GPU_CHANNEL"  # in the environment of channels' commands, by which what they leave is found
+    # in the environment of sessions' commands, by which processes that they leave are found
+    "MESOS_GPU_CHANNEL"
 )
-BEGUN_S: Final = 2.0  # an engine says that a task runs some milliseconds before its program does
+BEGUN_S: Final = 2.0  # an engine reports a task as running some milliseconds before its program runs
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What the joining process is to do. Numbers are of files that it inherits."""
+    """Order for the joining process; numbers are descriptors that it inherits."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
-    cgroups: tuple[str, ...]  # directories to join
+    cgroups: tuple[str, ...]  # cgroup directories to join
     namespaces: tuple[int, ...]
-    forks: bool  # a namespace of processes holds only those that are made after it is joined
+    forks: bool  # whether to fork: a pid namespace contains only processes that are made after joining it
     root: int
     directory: int
     user: tuple[int, int, tuple[int, ...]]  # uid, gid, supplementary groups
-    capabilities: int  # the most that it may ever have
+    capabilities: int  # bounding set
     no_new_privileges: bool
     domain: bool
-    signals: bool  # whether it signals nobody but its own children
+    signals: bool  # whether it may signal only its own children
     program: bytes
-    streams: tuple[int, ...] = ()  # its stdin, stdout and stderr; none: nothing, and both where failures go
-    terminal: bool = False  # whether the first of them is its controlling terminal
-    work: str = ""  # a module whose `main` is called with the words, in place of a program; "": none
+    # stdin, stdout and stderr; if empty, no input, and both outputs go to the pipe for failures
+    streams: tuple[int, ...] = ()
+    terminal: bool = False  # whether the first stream is its controlling terminal
+    work: str = ""  # module whose `main` is called with `argv`, in place of a program; "" for a program
 
 
 class Running(Protocol):
@@ -79,10 +82,13 @@ class Running(Protocol):
 
 
 class Joining:
-    """A command run by an interpreter that joins the task from outside; implements `Running`."""
+    """A command run by an interpreter that joins the task from outside; implements `Running`.
+
+    Args:
+        process: Process that was just started in a session of its own.
+    """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        """Follow a process that was just started in a session of its own."""
         assert process.stdout is not None
         self._process, self.output, self.pid = process, process.stdout, process.pid
 
@@ -134,38 +140,40 @@ class Joining:
 
 
 class Place:
-    """Where a task is. Close it when the task has ended: its files keep the task's mounts."""
+    """Namespaces, cgroups, rights and environment of a running task, for starting processes beside it.
+
+    Close it when the task has ended: its files keep the task's mounts.
+
+    Args:
+        pid: Pid of the task's first process as this process sees it.
+        task: Task id; a process without it in its environment is not the task's.
+        session: Function that returns a new session of the task's inner process; None if the task has none.
+
+    Raises:
+        OSError: The process has ended, or cannot be read.
+    """
 
     def __init__(self, pid: int, task: str, session: Callable[[], Inner] | None = None) -> None:
-        """Read it.
-
-        Args:
-            pid: Of the task's first process, as this one sees it.
-            task: Its id; a process that does not carry it in its environment is another.
-            session: Function that returns a new session of the task's inner process; None if the task has none.
-
-        Raises:
-            OSError: It has ended, or cannot be seen.
-        """
         self._files: list[int] = []
         self._session = session
         try:
             env = _environment(pid, task)
             self._order = self._read(pid, env)
-            _environment(pid, task)  # so it was the task's all the time
+            _environment(pid, task)  # checked again: so it was the task's process all the time
         except OSError:
             self.close()
             raise
 
     def _read(self, pid: int, env: dict[str, str]) -> _Order:
+        """Read the place of a process."""
         status = _status(pid)
         user = (int(status["Uid"].split()[1]), int(status["Gid"].split()[1]), _numbers(status["Groups"]))
         if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user"):
-            raise PermissionError(1, "it is in a user namespace of its own")
+            raise PermissionError(1, "the task is in a user namespace of its own")
         if user[0] == 0 and os.stat(f"/proc/{pid}/root") != os.stat("/"):
-            # Its /bin/sh could be a way to the file of the interpreter that joins, which root of the image may
-            # write to (as CVE-2019-5736 did to runc).
-            raise PermissionError(1, "it is an image that runs as root")
+            # The image's /bin/sh could lead to the file of the joining interpreter, which root of the image
+            # may write to (as CVE-2019-5736 did to runc).
+            raise PermissionError(1, "the task is an image that runs as root")
         bound = status["NoNewPrivs"] == "1"
         apart = apart_of(os.environ) if bound else Apart()
         others = [name for name in _NAMESPACES if _is_other(pid, name)]
@@ -233,14 +241,14 @@ class Place:
     ) -> Running:
         """Start a command beside the task, in a session of its own.
 
-        A command that joins from outside and cannot be executed exits with 125, 126 or 127, and gives the reason by
-        `Joining.why`.
+        A command that joins from outside and cannot be executed exits with 125, 126 or 127, and gives the
+        reason by `Joining.why`.
 
         Args:
-            argv: The first word is looked for in its PATH.
-            env: Beside the task's.
-            streams: Its stdin, stdout and stderr.
-            terminal: Whether these are one that is to be its controlling terminal.
+            argv: Command; the first word is searched in its PATH.
+            env: Variables that are added to the task's.
+            streams: Descriptors of stdin, stdout and stderr.
+            terminal: Whether these are a terminal that becomes its controlling terminal.
 
         Raises:
             NotExecuted: The program does not exist in the task, or may not be executed.
@@ -252,9 +260,11 @@ class Place:
         return self._born(argv, given, streams, terminal=terminal)
 
     def work(self, module: str, words: tuple[str, ...], streams: tuple[int, int, int]) -> Joining:
-        """Start `main(words)` of a module of ours there, as `run` does a program. It is imported before the task is
-        joined; afterwards nothing of ours can be, and nothing but the streams is open. The process has the task's
-        rights; processes of the task cannot attach to it, and it cannot send signals.
+        """Start `main(words)` of a module of ours beside the task, as `run` starts a program.
+
+        The module is imported before the task is joined; afterwards nothing of ours can be imported, and only
+        the streams are open. The process has the task's rights; processes of the task cannot attach to it,
+        and it cannot send signals.
 
         Raises:
             OSError: It cannot be started.
@@ -263,31 +273,31 @@ class Place:
 
     @property
     def sandbox(self) -> str:
-        """The task's directory, as it sees it."""
+        """The task's sandbox, as the task sees it."""
         env = self._order.env
         return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or "."
 
     @property
     def root(self) -> int:
-        """The descriptor of the task's root directory."""
+        """Descriptor of the task's root directory."""
         return self._order.root
 
     @property
     def owner(self) -> tuple[int, int]:
-        """The uid and the gid of the task."""
+        """Uid and gid of the task."""
         return self._order.user[:2]
 
     def _start(self, **more: Any) -> Joining:
         order = replace(self._order, **more)
         words = marshal.dumps(asdict(order))
-        told = os.memfd_create("order", os.MFD_CLOEXEC)
+        order_file = os.memfd_create("order", os.MFD_CLOEXEC)
         try:
-            os.write(told, words)
-            os.lseek(told, 0, os.SEEK_SET)
+            os.write(order_file, words)
+            os.lseek(order_file, 0, os.SEEK_SET)
             return Joining(
                 subprocess.Popen(
                     [sys.executable, "-I", "-S", joined.__file__],
-                    stdin=told,
+                    stdin=order_file,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     env={},
@@ -297,26 +307,25 @@ class Place:
                 )
             )
         finally:
-            os.close(told)
+            os.close(order_file)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the files."""
         while self._files:
             os.close(self._files.pop())
 
 
 class KeptPlace(Place):
-    """Sandbox of an ended task; processes started there have it as root directory, and no capabilities."""
+    """Sandbox of an ended task; processes started there have it as root directory, and no capabilities.
+
+    Args:
+        sandbox: Path of the sandbox; only root may be able to change the path's directories.
+
+    Raises:
+        OSError: The sandbox does not exist, or is a link.
+    """
 
     def __init__(self, sandbox: str) -> None:
-        """Open the sandbox.
-
-        Args:
-            sandbox: Path of the sandbox; only root may be able to change the path's directories.
-
-        Raises:
-            OSError: The sandbox does not exist, or is a link.
-        """
         self._files: list[int] = []
         self._session = None
         directory = self._open(sandbox, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -339,7 +348,9 @@ class KeptPlace(Place):
 
 
 def first_of(pids: Callable[[], Iterable[int]], task: str) -> int | None:
-    """The lowest of the processes that carries a task's id, as soon as there is one; None: there is none in time."""
+    """Wait for a process that has a task's id in its environment; return the lowest such pid, or None after
+    `BEGUN_S`.
+    """
     deadline = time.monotonic() + BEGUN_S
     while True:
         for pid in sorted(pids()):
@@ -352,7 +363,7 @@ def first_of(pids: Callable[[], Iterable[int]], task: str) -> int | None:
 
 
 def carrying(pids: Iterable[int], task: str) -> list[int]:
-    """Find those of the processes that carry a task's id in their environment, and no mark of a channel's command."""
+    """Return those of the processes that have a task's id in their environment, except sessions' commands."""
     carriers = []
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -363,11 +374,14 @@ def carrying(pids: Iterable[int], task: str) -> list[int]:
 
 
 def _environment(pid: int, task: str) -> dict[str, str]:
-    """That its program began with: it is seen empty, or is of what started it, until that is executed."""
+    """Return the environment with which a process' program began; wait until the program is executed.
+
+    Before that the environment is empty, or that of the program that started it.
+    """
     deadline = time.monotonic() + BEGUN_S
     while (variables := _variables(pid)).get("MESOS_TASK_ID") != task:
         if time.monotonic() > deadline:
-            raise ProcessLookupError(3, "it is not the task's, or has ended")
+            raise ProcessLookupError(3, "the process is not the task's, or has ended")
         time.sleep(0.002)
     return variables
 
@@ -397,7 +411,7 @@ def _is_other(pid: int, name: str) -> bool:
 
 
 def _other_cgroups(pid: int) -> list[str]:
-    """Directories of the cgroups that a process is in and this one is not."""
+    """Return the directories of the cgroups that a process is in and this one is not."""
     mine, directories = cgroups_of("self"), []
     for hierarchy, path in cgroups_of(pid).items():
         if mine.get(hierarchy) != path:

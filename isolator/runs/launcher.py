@@ -1,6 +1,8 @@
-"""The process that becomes the task: forked while the executor has one thread, told later what to become.
+"""Launcher: the process that becomes the task, forked while the executor has one thread, and given its order
+later.
 
-A fork of a program with threads may find locks held for ever (fork(2)); this one is made before there are any.
+A fork of a program with threads may find locks held for ever (fork(2)); this one is made before there are
+any.
 """
 
 import _socket
@@ -21,50 +23,55 @@ from isolator.devices import view
 from isolator.host import processes
 
 PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24  # linux/prctl.h
-LAST_CAP: Final = 63  # dropping one that the kernel does not have is EINVAL, and harmless
-#: What a task that runs as root keeps (linux/capability.h): enough to own files and change users; it can make no
-#: node, mount nothing, trace no other's process, load no program. CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
-#: SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP. Not NET_RAW: a raw socket goes round the denied ports.
+LAST_CAP: Final = 63  # dropping a capability that the kernel lacks is EINVAL, and harmless
+#: Capabilities of a task that runs as root (linux/capability.h): enough to own files and change users, but
+#: not to make nodes, mount, trace processes of others, or load programs. CHOWN, DAC_OVERRIDE, FOWNER, FSETID,
+#: KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP. Not NET_RAW: a raw socket bypasses
+#: the denied ports.
 ROOT_KEEPS: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
-MAX_WORDS: Final = 65536  # of what a helper says
+MAX_WORDS: Final = 65536  # most bytes of a helper's output that are kept
 
 
 class LaunchFailed(OSError):
-    """The launcher could not become the task; `step` says how far it came."""
+    """Error: the launcher could not become the task.
+
+    Attributes:
+        step: Step that failed.
+    """
 
     def __init__(self, step: str, number: int, text: str) -> None:
-        """Take the step that failed, and number and text as `OSError` does."""
         super().__init__(number, text)
         self.step = step
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to become.
+    """Settings of a process that the launcher becomes.
 
     Attributes:
-        user: uid, gid and supplementary groups; None: as the executor.
+        user: uid, gid and supplementary groups; None for the executor's.
         cgroups: Directories of cgroups to join.
-        nodes: For a /dev of its own: what to see there, and the node on the host; None: the host's /dev.
-        refused: The path of a node that must be denied once the cgroups are joined; "": nothing is verified.
-        volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
-        mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
-            only read.
-        identities: Device and inode that each of `mounts` must be.
-        given: With `nodes`, as `mounts`, and absolute: what it sees for the sake of its share.
-        denied: What must be denied once the cgroups are joined.
-        private_mib: With `nodes`, the size of its own /tmp, /var/tmp and /dev/shm in MiB, 0 for half of the memory;
-            None: the host's.
+        nodes: Nodes of a /dev of its own (path there, node on the host); None for the host's /dev.
+        refused: Node that must be denied once the cgroups are joined; "" to verify nothing.
+        volume: Driver volume to mount at /usr/local/nvidia, or "". Needs `nodes`.
+        mounts: Bind mounts (path on the host, path in the task, read-only); relative paths are in `cwd`.
+            Needs `nodes`.
+        identities: Device and inode that each of `mounts` must have.
+        given: Further bind mounts, for the task's share. Needs `nodes`.
+        denied: Ports that must be denied once the cgroups are joined.
+        private_mib: Size in MiB of a /tmp, /var/tmp and /dev/shm of its own, 0 for half of the memory; None
+            for the host's. Needs `nodes`.
         keeps: Capabilities that root keeps; other users keep none.
-        hidden: With `nodes`, directories of the host of which it sees nothing but its own sandbox.
-        processes: The most that its user may have on the host; 0: any number.
-        domain, sockets, filter: See `apart.Apart`; the filter in hexadecimal digits.
-        secret: Whether its environment has secrets, so that no core dump may be made of it.
-        secret_files: With `nodes`, files of secrets: paths in the sandbox, and what is in them, in base64.
+        hidden: Directories of the host of which the task sees only its own sandbox. Needs `nodes`.
+        processes: Most processes of its user on the host; 0 for any number.
+        domain, sockets, filter: Settings of `apart.Apart`; the filter in hexadecimal digits.
+        secret: Whether the environment has secrets, so that no core dump may be made of the process.
+        secret_files: Files of secrets (path in the sandbox, content in base64). Needs `nodes`.
         inner: Whether an inner process is started, for commands beside the task.
-        root: Root of the task's image, by fields of `image_root.RootOrder`, with `nodes`; None for the host's. With it
-            `cwd` is a path in it, and `volume`, `mounts`, `given`, `private_mib` and `hidden` are not used.
-        libraries: Directories of the image in which no libcuda may be found, as of `own_cuda`; None for no check.
+        root: Root of the task's image, by fields of `image_root.RootOrder`, with `nodes`; None for the
+            host's. With it `cwd` is a path in it, and `volume`, `mounts`, `given`, `private_mib` and `hidden`
+            are not used.
+        libraries: Directories of the image in which no libcuda may be found (`own_cuda`); None for no check.
     """
 
     argv: tuple[str, ...]
@@ -95,7 +102,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Helped:
-    """How a helper ended: its exit status, or minus the signal that ended it; and the last that it said."""
+    """Result of a helper: exit status, or minus the signal that ended it, and the end of its output."""
 
     code: int
     said: str
@@ -103,7 +110,8 @@ class Helped:
 
 @dataclass(slots=True)
 class Launcher:
-    """The parent's handle of a launch process. Call exactly one of `start` and `dismiss`, after any number of `help`.
+    """Handle of the launch process in the executor. Call exactly one of `start` and `dismiss`, after any
+    number of `help`.
 
     Attributes:
         pid: Process id of the launch process, which becomes the task.
@@ -116,7 +124,7 @@ class Launcher:
 
     @classmethod
     def fork(cls) -> Self:
-        """Make the process; it waits. To be called while there is one thread."""
+        """Fork the process, which waits for orders; to be called while there is one thread."""
         ours, theirs = _socket.socketpair()
         outside, inside = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         pid = os.fork()
@@ -128,23 +136,23 @@ class Launcher:
         return cls(pid, outside, ours)
 
     def start(self, order: Order) -> None:
-        """Have it become the task.
+        """Make the process become the task.
 
         Raises:
-            LaunchFailed: It could not; it has ended.
+            LaunchFailed: It could not, and has ended.
         """
         with contextlib.closing(self._line):
             self._tell("start", order)
-            said = _read(self._line.fileno())
-        if said:
+            failure = _read(self._line.fileno())
+        if failure:
             self.wait()
-            raise LaunchFailed(**json.loads(said))
+            raise LaunchFailed(**json.loads(failure))
 
     def help(self, order: Order) -> Helped:
-        """Have a child of it do something for the task, kept as the task will be, and wait for its end.
+        """Run a helper for the task as a child of the process, isolated like the task, and wait for its end.
 
         Raises:
-            LaunchFailed: It could not be kept so, or not be started.
+            LaunchFailed: It could not be isolated or started.
             OSError: The process has ended.
         """
         self._tell("help", order)
@@ -158,7 +166,7 @@ class Launcher:
         return Helped(**done)
 
     def abort(self) -> None:
-        """End what `help` waits for. From any thread."""
+        """Kill the running helper, from any thread."""
         processes.send(processes.descendants(self.pid), signal.SIGKILL)
 
     def _tell(self, what: str, order: Order) -> None:
@@ -168,7 +176,7 @@ class Launcher:
         """Wait for the end of the process, and end its inner process; return the exit status, or minus the signal."""
         try:
             return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        except ChildProcessError:  # collected by whoever ended it
+        except ChildProcessError:  # reaped by the code that ended it
             return -signal.SIGKILL
         finally:
             self.inner.close()
@@ -180,11 +188,15 @@ class Launcher:
 
 
 def _run(theirs: _socket.socket, sockets: tuple[int, int]) -> None:
-    """Run the child process until it becomes the task. `sockets`: the arguments of `inner.leave`."""
+    """Run the launch process until it becomes the task.
+
+    Args:
+        sockets: Arguments of `inner.leave`.
+    """
     first = 3
-    for kept in sorted((theirs.fileno(), *sockets)):
-        os.closerange(first, kept)
-        first = kept + 1
+    for fd in sorted((theirs.fileno(), *sockets)):
+        os.closerange(first, fd)
+        first = fd + 1
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
     with open(theirs.fileno(), "rb", closefd=False) as orders:
         for line in orders:
@@ -196,7 +208,7 @@ def _run(theirs: _socket.socket, sockets: tuple[int, int]) -> None:
 
 
 def _help(theirs: _socket.socket, order: Mapping[str, Any]) -> bytes:
-    """A child that becomes what the order says; what the parent is to be told of its end."""
+    """Run a helper as a child; return the answer for the executor."""
     (failure, fails), (words, says) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -207,15 +219,15 @@ def _help(theirs: _socket.socket, order: Mapping[str, Any]) -> bytes:
     os.close(fails)
     os.close(says)
     failed = _read(failure)
-    said = _read(words, MAX_WORDS)
+    output = _read(words, MAX_WORDS)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(failure)
     os.close(words)
-    return failed or json.dumps({"code": code, "said": said.decode(errors="replace")}).encode()
+    return failed or json.dumps({"code": code, "said": output.decode(errors="replace")}).encode()
 
 
 def _read(fd: int, most: int = 1 << 20) -> bytes:
-    """Read to the end; what is returned is the last of it, `most` bytes at most."""
+    """Read to the end; return the last `most` bytes."""
     tail = b""
     while data := os.read(fd, 65536):
         tail = (tail + data)[-most:]
@@ -237,7 +249,7 @@ def _become(fails: int, order: Mapping[str, Any], sockets: tuple[int, int] = (-1
             action()
     except OSError as error:
         _fail(fails, step, error.errno or 0, error.strerror or str(error))
-    except Exception as error:  # noqa: BLE001 - whatever it is: the parent waits for a word
+    except Exception as error:  # noqa: BLE001 - any error must be reported, as the parent waits for an answer
         _fail(fails, step, 0, repr(error))
     os._exit(255)
 
@@ -248,16 +260,19 @@ def _fail(fails: int, step: str, number: int, text: str) -> None:
 
 
 def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str, Callable[[], None]]]:
-    """The steps in order. The view is made before the cgroup is joined and frozen after; rights go last but exec."""
+    """Return the steps in their order: the view is made before the cgroup is joined and frozen after; rights
+    go last but exec.
+    """
     steps: list[tuple[str, Callable[[], None]]] = [("session", _session)]
-    # What few tasks need; later our own code may be out of sight.
+    # Imported only if needed, and now, as our own code may be out of sight later.
     if order["secret_files"]:
         from isolator.secrets import mount
     if order["processes"] or order["secret"]:
         import resource  # noqa: F401 # `_limit` and `_no_cores` import it
     nodes = [(seen, path) for seen, path in order["nodes"] or ()]
     if order["refused"]:
-        denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
+        # opened now, as it is out of sight later
+        denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)
     image = _image_root(order)
     if order["nodes"] is not None:
         own = order["private_mib"] is not None or bool(image)
@@ -272,7 +287,7 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
         steps += [("cgroups", lambda: view.freeze_cgroups(hides=is_root))]
     if order["refused"]:
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
-    # As late as can be: from here on nothing of the host's file system is used.
+    # As late as possible: from here on nothing of the host's file system is used.
     steps += image or _host_mounts(order)
     if order["nodes"] is not None:
         if order["secret_files"]:
@@ -297,14 +312,16 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
 
 
 def _host_mounts(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
-    """The steps that put what a task gets into the host's file system, as the task sees that; none without a view."""
+    """Return the steps that mount a task's paths into its view of the host's file system; none without a
+    view.
+    """
     steps: list[tuple[str, Callable[[], None]]] = []
     if order["nodes"] is None:
         return steps
     covered = dict[str, int]()
     if order["private_mib"] is not None:
         steps += [
-            ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
+            ("cwd", lambda: os.chdir(order["cwd"])),  # fails if it does not exist
             ("private", lambda: covered.update(view.make_private(order["private_mib"], order["cwd"]))),
         ]
     if order["given"]:
@@ -314,7 +331,7 @@ def _host_mounts(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]
 
 
 def _image_root(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
-    """The steps by which a task gets the root of its image; none without one."""
+    """Return the steps that give a task the root of its image; none without an image."""
     if order["root"] is None:
         return []
     from isolator.devices.image_root import MERGED, ImageRoot
@@ -338,6 +355,7 @@ def _image_root(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]
 
 
 def _fence(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    """Return the steps that enter the Landlock domain and install the seccomp filter."""
     steps: list[tuple[str, Callable[[], None]]] = []
     if order["domain"]:
         steps += [("domain", lambda: apart_sys.enter_domain(sockets=order["sockets"]))]
@@ -387,17 +405,17 @@ def _join(path: str) -> None:
 
 
 def _verify(granted: list[str], denied: int) -> None:
-    """See `Enclosure.verify`; here it is for a cgroup that only the task is in."""
+    """Check granted and denied devices, as `Enclosure.verify`, for a cgroup that contains only the task."""
     for path in granted:
         writable = os.stat(path).st_mode & 0o222
         if not os.access(path, os.R_OK | (os.W_OK if writable else 0)):
-            raise PermissionError(1, f"{path} is granted, and denied by a cgroup above")
+            raise PermissionError(1, f"{path} is granted, but denied by a cgroup above")
     if os.access(f"/proc/self/fd/{denied}", os.R_OK | os.W_OK):
         raise PermissionError(1, "the rules of the task's cgroup deny nothing")
 
 
 def _drop(user: list[Any] | None, root_keeps: Sequence[int]) -> None:
-    """No new privileges, a bounding set that fits, and the job's user."""
+    """Allow no new privileges, reduce the bounding set, and become the job's user."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -19,9 +19,9 @@ from mesos_gpu.policy.tasks.limits import out_of_memory
 
 GONE_S: Final = 1.0
 _LOOK_S: Final = 0.005
-#: By version: file that counts killed processes; file with the most bytes that were used at a time; file and name of
-#: the counter of allocations that met the limit of this cgroup, and not that of one above, or of the host: in version 1
-#: also of those that succeeded then.
+#: By cgroup version: file that counts killed processes; file with the most bytes used at a time; file and
+#: name of the counter of allocations that met this cgroup's own limit. In version 1 the counter includes
+#: allocations that succeeded then.
 _FILES: Final = {
     "cgroup1": ("memory.oom_control", "memory.max_usage_in_bytes", ("memory.failcnt", "")),
     "cgroup2": ("memory.events", "memory.peak", ("memory.events", "oom ")),
@@ -45,8 +45,8 @@ def explained(ended: Ended, memory: Cgroup | None, asked_mib: float) -> Ended:
     if _is_own_lack(memory):
         return replace(ended, limit=out_of_memory(asked_mib, most_used(memory)))
     used = most_used(memory)
-    known = "" if used is None else f", with {-(-used >> 20)} of {asked_mib:g} MiB"
-    why = f"the host ran out of memory, and the kernel ended processes of the task{known}"
+    used_text = "" if used is None else f", with {-(-used >> 20)} of {asked_mib:g} MiB"
+    why = f"the host ran out of memory, and the kernel ended processes of the task{used_text}"
     return replace(ended, why=why, infrastructure=True)
 
 
@@ -81,14 +81,17 @@ def limit_container(pid: int, mib: int) -> str:
 
 
 class Witness:
-    """Counts how often a cgroup of version 1 runs out of memory, also if it is removed before its files are read."""
+    """Count of how often a cgroup of version 1 runs out of memory, also if it is removed before its files are
+    read.
+
+    Args:
+        pid: Pid of a process in the cgroup.
+
+    Raises:
+        OSError: The process has ended, or no cgroup of version 1 limits its memory.
+    """
 
     def __init__(self, pid: int) -> None:
-        """Begin to count, for the cgroup of a process.
-
-        Raises:
-            OSError: The process has ended, or no cgroup of version 1 limits its memory.
-        """
         path_by_controller = {
             name: path for names, path in cgroups_of(pid).items() for name in names.split(",")
         }
@@ -97,36 +100,39 @@ class Witness:
         self._event = event_of(self._directory, os.EFD_NONBLOCK)
 
     def end(self) -> bool:
-        """Whether it has met one; to be asked once, when its processes have ended. The kernel counts one for each, and
-        one more when the cgroup goes, which may be a moment later."""
+        """Return whether the cgroup ran out of memory; to be called once, when its processes have ended.
+
+        The kernel counts one event for each, and one more when the cgroup is removed, which may be a moment
+        later.
+        """
         count, deadline = 0, time.monotonic() + GONE_S
         try:
             while True:
                 with contextlib.suppress(BlockingIOError):
                     count += os.eventfd_read(self._event)
-                there = os.path.exists(
+                exists = os.path.exists(
                     self._directory
-                )  # asked later, so that no count is of its end if it is
-                if count > (not there) or time.monotonic() > deadline:
-                    return count > (not there)
+                )  # checked after the count, so that no event of a removal is counted while the cgroup exists
+                if count > (not exists) or time.monotonic() > deadline:
+                    return count > (not exists)
                 time.sleep(0.02)
         finally:
             os.close(self._event)
 
 
 class Watch:
-    """Ends a task whose cgroup of version 1 runs out of memory: there the kernel ends one process; in version 2 all."""
+    """Ends a task whose cgroup of version 1 runs out of memory, where the kernel ends one process only; in
+    version 2 it ends all.
+
+    Args:
+        memory: Cgroup of version 1 that the executor made for the task.
+        end: Function that ends the task.
+
+    Raises:
+        OSError: The kernel does not report a lack of memory.
+    """
 
     def __init__(self, memory: Cgroup, end: Callable[[], None]) -> None:
-        """Begin to watch.
-
-        Args:
-            memory: Cgroup of version 1 that the executor made for the task.
-            end: Function that ends the task.
-
-        Raises:
-            OSError: The kernel does not report it.
-        """
         self._memory, self._end, self._is_closed = memory, end, False
         self._event = event_of(str(memory.path), 0)
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -154,14 +160,17 @@ class Watch:
 
 
 def _kills(memory: Cgroup) -> int:
-    """Return the number of processes that the kernel ended in a cgroup for lack of memory, whichever."""
+    """Return the number of processes that the kernel ended in a cgroup for lack of memory, its own or the
+    host's.
+    """
     return _number(memory.path / _FILES[memory.version][0], "oom_kill ") or 0
 
 
 def _is_own_lack(memory: Cgroup) -> bool:
-    """Return whether a cgroup met its own limit. Of a limit that counts swap, too, the kernel counts no failures.
+    """Return whether a cgroup met its own limit.
 
-    The kernel reports a lack of memory of a cgroup above to this one, too, but none of the host.
+    The kernel counts no failures of a limit that includes swap. It reports a lack of memory of a cgroup above
+    to this one, too, but not a lack of memory of the host.
     """
     if has_lacked(memory) is False:
         return False

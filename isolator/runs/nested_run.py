@@ -1,7 +1,8 @@
-"""An image in a container nested in the executor's, by the agent's Mesos containerizer.
+"""Run of an image in a container nested in the executor's, by the agent's Mesos containerizer.
 
-The nested container shares the executor's cgroups (LinuxInfo.share_cgroups is true by default), so the rules that are
-set on those hold inside. Source: Mesos' docs/nested-container-and-task-group.md and docs/operator-http-api.md.
+The nested container shares the executor's cgroups (LinuxInfo.share_cgroups is true by default), so the rules
+that are set on those hold inside. Source: Mesos' docs/nested-container-and-task-group.md and
+docs/operator-http-api.md.
 """
 
 import contextlib
@@ -45,33 +46,40 @@ from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.policy.tasks.limits import is_out_of_memory, out_of_memory, used_in
 from mesos_gpu.wire.body import parsed
 
-if TYPE_CHECKING:  # few executors need it
+if TYPE_CHECKING:  # deferred: few executors need it
     from isolator.runs.memory import Watch
 
 CALL_S: Final = 30.0
 RETRY_S: Final = 0.2
-#: The agent's isolator without which its containers share System V's memory, semaphores and queues, and POSIX queues.
+#: Isolator of the agent; without it, containers share System V's memory, semaphores and queues, and POSIX
+#: queues.
 OWN_IPC: Final = "namespaces/ipc"
-#: What an image's root keeps, by the names of mesos.proto; others keep nothing.
+#: Capabilities of an image's root, by the names of mesos.proto; other users keep none.
 ROOT_KEEPS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 _FAILED_INFRASTRUCTURE: Final = ("REASON_CONTAINER_LAUNCH_FAILED", "REASON_CONTAINER_UPDATE_FAILED")
 
 
 class NestedRun:
-    """`Run` of an image by the agent."""
+    """`Run` of an image by the agent.
+
+    Args:
+        plan: Launch of the task.
+        connection: Connection to the agent.
+        inventory: Cards of this host.
+        own: Environment of the executor.
+    """
 
     def __init__(
         self, plan: Assignment, connection: Connection, inventory: Inventory, own: Mapping[str, str]
     ) -> None:
-        """Nothing runs yet. `own`: the executor's environment."""
         self._plan, self._connection, self._inventory, self._own = plan, connection, inventory, own
         self._container = {"value": NESTED, "parent": {"value": container_of(own)}}
         self._enclosure: Enclosure | None = None
-        self._task = ""  # Mesos' id of it
+        self._task = ""  # Mesos' task id
         self._gate: Gate | None = None
         self._memory: Watch | None = None
         self._how: Ended | None = None
-        self._asked = False  # whether the agent may have the container
+        self._asked = False  # whether the container may exist in the agent
         self._ended = threading.Event()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
@@ -82,24 +90,26 @@ class NestedRun:
             limits = limits.without("pids", "io")
             if limits.own():
                 raise NotStarted(
-                    "memory and CPUs of an image are limited at its gate, and one that is denied no control port has "
-                    "none; it needs an agent with --isolation=cgroups/mem,cgroups/cpu or without "
+                    "memory and CPUs of an image are limited at its gate, but it has none if control ports are not "
+                    "denied; it needs an agent with --isolation=cgroups/mem,cgroups/cpu or without "
                     f"MESOS_GPU_CONTROL_PORTS=off; or {UNLIMITED}={','.join(OPTIONAL)} on the agent",
                     Outcome(infrastructure=True),
                 )
         return replace(enclosure, limits=limits)
 
     def traces(self) -> tuple[Trace, ...]:
-        """What the task writes to its image; the agent destroys what is nested in a container whose executor died."""
+        """Return the trace of what the task writes to its image; the agent destroys containers nested in one
+        that has ended.
+        """
         place = rootfs.place_of(sandbox_of(self._own)) if os.geteuid() == 0 else ""
         return (Trace("rootfs", place),) if place else ()
 
     def start(self, launch: Launch) -> None:
-        """Start the nested container, as `Run.start` says; the agent fetches the image first."""
+        """Start the nested container, as `Run.start`; the agent fetches the image first."""
         assert self._plan.image is not None
         self._enclosure, self._task = launch.enclosure, launch.task
         launch.enclosure.limits.leave()
-        launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
+        launch.enclosure.verify()  # verified here, as the nested container will share this process' cgroup
         settings = Settings.from_environment(self._own)
         flags = flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
         denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
@@ -111,7 +121,7 @@ class NestedRun:
         argv = in_sandbox(argv_of(self._plan, config), self._plan, config)
         prepared = prepare(launch, config, self._inventory, by_agent=True)
         isolators = flags.get("isolation", "").split(",")
-        _see_rights(isolators, root=prepared.user.pw_uid == 0)
+        _check_rights(isolators, root=prepared.user.pw_uid == 0)
         with Sandbox(launch.sandbox) as place:
             place.keep(CONTAINERS)
         if launch.enclosure.fence is not None:
@@ -123,7 +133,7 @@ class NestedRun:
             self._order(prepared, argv, own_ipc=OWN_IPC in isolators), None
         )
         if status != 200:
-            # The agent's own words: the image is not there, the command cannot be, the disk is full.
+            # Text of the agent: the image does not exist, the command is invalid, or the disk is full.
             text = answer.decode(errors="replace").strip()
             raise NotStarted(
                 f"the agent did not start {self._plan.image}: {text}", Outcome(infrastructure=status != 400)
@@ -139,7 +149,8 @@ class NestedRun:
                 prepared.see(pid)
                 hand_secrets(launch, prepared, pid)
 
-            leaves = prepared.user.pw_uid != 0  # no commands in an image run as root: see `joining.Place`
+            # commands cannot join an image that runs as root: see `joining.Place`
+            leaves = prepared.user.pw_uid != 0
             self._gate.admit(argv, self._ended.is_set, see=see, leaves=leaves, variables=secret_env(launch))
             if (memory := launch.enclosure.limits.watched) is not None:
                 from isolator.runs.memory import Watch
@@ -147,6 +158,7 @@ class NestedRun:
                 self._memory = Watch(memory, lambda: self.terminate(0.0))
 
     def _order(self, prepared: Prepared, argv: Sequence[str], *, own_ipc: bool) -> dict[str, Any]:
+        """Return the call to the agent that launches the container."""
         plan, enclosure = self._plan, self._enclosure
         assert enclosure is not None
         command: dict[str, Any] = {
@@ -192,15 +204,15 @@ class NestedRun:
         }
 
     def _show_streams(self, sandbox: str) -> None:
-        """Show the files of the container's output where people look: they are in a sandbox of its own."""
+        """Link the container's output files, which are in a sandbox of its own, into the task's sandbox."""
         with Sandbox(sandbox) as place, place.enter(CONTAINERS, NESTED) as nested:
             for name in STREAMS:
                 if not place.show(nested, name):
-                    says = f"the task put something else in place of its {name}, which is not shown"
-                    print(f"[mesos-gpu] {says}", file=sys.stderr, flush=True)
+                    text = f"the task replaced its {name} by another file, which is not shown"
+                    print(f"[mesos-gpu] {text}", file=sys.stderr, flush=True)
 
     def pid(self) -> int | None:
-        """Give the first process, as `Run.pid` says; the agent does not name it."""
+        """Return the pid of the first process, as `Run.pid`; the agent does not report it, so it is searched."""
         from isolator.runs.joining import first_of
 
         enclosure = self._enclosure
@@ -214,13 +226,15 @@ class NestedRun:
         return self._gate.inner if self._gate is not None else None
 
     def streams(self) -> tuple[int | None, int | None]:
-        """Give the files of the output, as `Run.streams` says."""
+        """Return the files of the output, as `Run.streams`."""
         return (None, None)
 
     def wait(self) -> Ended:
-        """Wait for the end of the container, as `Run.wait` says."""
+        """Wait for the end of the container, as `Run.wait`."""
         self._ended.wait()
-        return self._how or Ended(why="how its container ended cannot be understood", infrastructure=True)
+        return self._how or Ended(
+            why="the agent's report on the end of the container is not valid", infrastructure=True
+        )
 
     def _follow(self) -> None:
         try:
@@ -229,7 +243,7 @@ class NestedRun:
             self._ended.set()
 
     def _awaited(self) -> Ended:
-        """How the container ended, when it has; goes on over restarts of the agent."""
+        """Wait for the end of the container, even over restarts of the agent, and return it."""
         ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
         while True:
             try:
@@ -238,21 +252,23 @@ class NestedRun:
                 status, answer = 0, b""
             if status == 200:
                 return _ended(parsed(answer)["wait_container"], self._plan.mem_mib)
-            if status == 404 and b"cannot be found" in answer:  # else it has no routes yet
-                return Ended(why="the agent does not know its container any more", infrastructure=True)
+            # otherwise the agent has just started and has no routes yet
+            if status == 404 and b"cannot be found" in answer:
+                return Ended(why="the agent does not know the container any more", infrastructure=True)
             time.sleep(RETRY_S)
 
     def notify(self, number: int) -> None:
-        """Signal the container's processes, as `Run.notify` says."""
+        """Signal the container's processes, as `Run.notify`."""
         if not self._ended.is_set():
             processes.send(processes.handling(self._tree(), number), number)
 
     def terminate(self, grace_s: float) -> None:
-        """End the container, as `Run.terminate` says. The executor signals its processes: the agent would signal the
-        first one only."""
+        """End the container, as `Run.terminate`. The executor signals its processes, as the agent would
+        signal only the first.
+        """
         if grace_s > 0 and not self._ended.is_set():
             first = processes.eldest(self._tree())
-            if not first:  # its processes cannot be seen
+            if not first:  # its processes are not visible
                 self._kill(TERM)
             processes.terminate(self._tree, first, grace_s, self._ended.is_set)
         if not self._ended.is_set():
@@ -267,7 +283,7 @@ class NestedRun:
         from isolator.runs.joining import carrying
 
         marked = carrying(self._others(), self._task)
-        below = (each for pid in marked for each in processes.descendants(pid))
+        below = (process for pid in marked for process in processes.descendants(pid))
         return list(dict.fromkeys((*marked, *below)))
 
     def _others(self) -> list[int]:
@@ -285,12 +301,12 @@ class NestedRun:
             self._connection.call({"type": "KILL_CONTAINER", "kill_container": ask}, CALL_S)
 
     def abort(self) -> None:
-        """Give up a start under way, as `Run.abort` says."""
+        """Cut a start short, as `Run.abort`."""
         if self._asked:
             self._kill(KILL)
 
     def clear(self) -> list[int]:
-        """Remove what is left, as `Run.clear` says."""
+        """End the container, as `Run.clear`."""
         if self._memory is not None:
             self._memory.close()
         if self._gate is not None:
@@ -305,36 +321,40 @@ class NestedRun:
         return []
 
 
-def _see_rights(isolators: Sequence[str], *, root: bool) -> None:
-    """What only the agent can take from a nested container.
+def _check_rights(isolators: Sequence[str], *, root: bool) -> None:
+    """Check the agent's isolators for rights that only the agent can take from a nested container.
 
     Raises:
-        NotStarted: It would not: a setuid program of the image, or its root, could then give itself any device.
+        NotStarted: One is missing: a setuid program of the image, or its root, could then give itself any
+            device.
     """
     lacking = [
         name for name in ("linux/nnp", *(("linux/capabilities",) if root else ())) if name not in isolators
     ]
     if lacking:
-        who = "as root " if root else ""
+        as_user = "as root " if root else ""
         raise NotStarted(
-            f"an image is not run {who}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
+            f"an image cannot run {as_user}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
             "itself every device; or use --container-engine own or docker"
         )
 
 
 def _has_other_root(pid: int) -> bool:
-    """Whether a process is in another root file system than this one: not a helper of Mesos, nor of ours."""
+    """Return whether a process has another root file system than this one, so is not a helper of Mesos or of
+    ours.
+    """
     try:
         return os.readlink(f"/proc/{pid}/root") != "/" or os.stat(f"/proc/{pid}/root") != os.stat("/")
     except OSError:
         return False
 
 
-def _ended(said: Mapping[str, Any], mem_mib: float) -> Ended:
-    reason, message = said.get("reason", ""), said.get("message", "")
+def _ended(report: Mapping[str, Any], mem_mib: float) -> Ended:
+    """Return the end of the container by the agent's report."""
+    reason, message = report.get("reason", ""), report.get("message", "")
     limit = out_of_memory(mem_mib, used_in(message)) if is_out_of_memory(reason) else ""
-    if "exit_status" not in said:
-        why = message or reason or "its container ended without a status"
+    if "exit_status" not in report:
+        why = message or reason or "the container ended without a status"
         return Ended(
             signal=KILL if limit else None,
             why="" if limit else why,
@@ -342,4 +362,4 @@ def _ended(said: Mapping[str, Any], mem_mib: float) -> Ended:
             limit=limit,
         )
     more = message if reason.startswith("REASON_CONTAINER_LIMITATION") and not limit else ""
-    return replace(ended_of(int(said["exit_status"]), more), limit=limit)
+    return replace(ended_of(int(report["exit_status"]), more), limit=limit)

@@ -1,7 +1,8 @@
-"""An image run by the executor itself: a process tree below it, as a command of the host is, with a root of its own.
+"""Run of an image by the executor itself, as a process tree below it with a root of its own.
 
-It needs neither Mesos' containerizer nor an engine. Layers are unpacked once for a host (`isolator.images.store`). The
-process that becomes the task mounts them (`isolator.devices.image_root`), and is enclosed as every task.
+It needs neither Mesos' containerizer nor an engine. Layers are unpacked once for a host
+(`isolator.images.store`). The process that becomes the task mounts them (`isolator.devices.image_root`), and
+is enclosed as every task.
 """
 
 import contextlib
@@ -54,14 +55,14 @@ from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 if TYPE_CHECKING:
     from isolator.confinement.inner_calls import Inner
 
-#: What root of an image keeps (linux/capability.h), as with Mesos: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
-#: SETUID.
+#: Capabilities of an image's root (linux/capability.h), as with Mesos: CHOWN, DAC_OVERRIDE, FOWNER, FSETID,
+#: KILL, SETGID, SETUID.
 ROOT_KEEPS: Final = (0, 1, 3, 4, 5, 6, 7)
-MAX_ACCOUNTS_BYTES: Final = 1 << 20  # of /etc/passwd and /etc/group of an image
-OPAQUE_ATTRIBUTE: Final = "trusted.overlay.opaque"  # of directories that hide those of lower layers
-MAX_DIRECTORY: Final = 1024  # characters of WorkingDir
-_ID: Final = re.compile(r"[0-9]{1,10}")  # of a user or group
-#: Errors of what an image has where something is put: the image's own fault.
+MAX_ACCOUNTS_BYTES: Final = 1 << 20  # of an image's /etc/passwd or /etc/group
+OPAQUE_ATTRIBUTE: Final = "trusted.overlay.opaque"  # attribute of directories that hide those of lower layers
+MAX_DIRECTORY: Final = 1024  # in characters of WorkingDir
+_ID: Final = re.compile(r"[0-9]{1,10}")  # id of a user or group
+#: Errors that come from files of the image at a mount's place: the image's own fault.
 _OF_IMAGE: Final = frozenset(
     {
         errno.ELOOP,
@@ -77,16 +78,22 @@ _OF_IMAGE: Final = frozenset(
 
 
 class OwnRun(HostRun):
-    """`Run` of an image by the launcher."""
+    """`Run` of an image by the launcher.
+
+    Args:
+        plan: Launch of the task.
+        launcher: Process that becomes the task.
+        inventory: Cards of this host.
+        own: Environment of the executor.
+    """
 
     def __init__(
         self, plan: Assignment, launcher: Launcher, inventory: Inventory, own: Mapping[str, str]
     ) -> None:
-        """Nothing runs yet. `own`: the executor's environment."""
         super().__init__(launcher)
         self._plan, self._inventory, self._own = plan, inventory, own
         self._store = Store.of(own, own.get("MESOS_GPU_NODE_DIR") or DEFAULT_DIRECTORY)
-        # On the disk of the sandbox, where the agent's work_dir is known: the task fills no other.
+        # On the disk of the sandbox, if the agent's work_dir is known, so that the task can fill no other.
         beside = rootfs.place_of(sandbox_of(own))
         self._place = Path(beside) if beside else self._store.root_of(container_of(own))
         self._held: Held | None = None
@@ -94,22 +101,24 @@ class OwnRun(HostRun):
         self._aborted = threading.Event()
 
     def traces(self) -> tuple[Trace, ...]:
-        """Return the trace of files that the task writes to its image; layers are free when the executor ends."""
+        """Return the trace of files that the task writes to its image; layers are free when the executor
+        ends.
+        """
         return (Trace("rootfs", str(self._place)),)
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """Keep the enclosure: a task with an image needs nothing else than one without."""
+        """Return the enclosure unchanged: a task with an image needs the same as one without."""
         refused_without_isolation(enclosure.isolated)
         return enclosure
 
     def start(self, launch: Launch) -> None:
-        """Start the command, as `Run.start` says; layers that the host does not have are fetched first."""
+        """Start the command, as `Run.start`; fetch missing layers first."""
         assert self._plan.image is not None
         content = self._content(launch, self._plan.image)
         command_of(self._plan, content.config)
         if not 0 < len(content.layers) <= MAX_LAYERS:
             raise NotStarted(
-                f"{self._plan.image} has {len(content.layers)} layers, and 1 to {MAX_LAYERS} are taken"
+                f"{self._plan.image} has {len(content.layers)} layers, but must have 1 to {MAX_LAYERS}"
             )
         self._held = self._hold(content)
         user = user_of(launch)
@@ -118,7 +127,7 @@ class OwnRun(HostRun):
             user = _user_in(content.config.user, self._held.paths, self._plan.image)
         self._as_root, apart = user.pw_uid == 0, apart_of(launch.own)
         if self._as_root:
-            _see_scopes(apart)
+            _check_scopes(apart)
         prepared = prepare(launch, content.config, self._inventory, user=user)
         self._make_place()
         order = confined(
@@ -133,6 +142,7 @@ class OwnRun(HostRun):
         self.watch(launch)
 
     def _content(self, launch: Launch, image: str) -> Content:
+        """Return the configuration and layers of the image from its registry."""
         denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
         try:
             registry, reference, login = self._registry(), Reference.of(image), None
@@ -143,7 +153,9 @@ class OwnRun(HostRun):
             raise NotStarted(f"{error.what}; {error.remedy}") from error
 
     def _hold(self, content: Content) -> Held:
-        """Have the layers unpacked; those that the host had already only if the registry shows them to this job."""
+        """Unpack the layers; layers that the host already has are used only if the registry shows them to
+        this job.
+        """
         with contextlib.ExitStack() as unless_shown:
             try:
                 held = self._store.hold(content.layers, self._aborted.is_set)
@@ -164,7 +176,9 @@ class OwnRun(HostRun):
         return registry_of(flags, self._own)
 
     def _make_place(self) -> None:
-        """Make the directories that overlayfs needs; what the task sees of its root's mode is that of the first."""
+        """Make the directories that overlayfs needs; the first gets owner and mode of the image's root, which
+        the task sees.
+        """
         assert self._held is not None
         os.makedirs(self._place, mode=0o700, exist_ok=True)
         for name in (UPPER, WORK, MERGED):
@@ -203,7 +217,7 @@ class OwnRun(HostRun):
             filter=apart.program.hex(),
             secret=launch.secrets is not None,
             secret_files=secret_files(launch),
-            inner=not self._as_root,  # no commands in an image run as root: see `joining.Place`
+            inner=not self._as_root,  # commands cannot join an image that runs as root: see `joining.Place`
             root=asdict(root),
             libraries=tuple(libraries) if prepared.strict else None,
         )
@@ -213,11 +227,11 @@ class OwnRun(HostRun):
         return None if self._as_root else super().inner()
 
     def abort(self) -> None:
-        """Give up a start under way, as `Run.abort` says."""
+        """Cut a start short, as `Run.abort`."""
         self._aborted.set()
 
     def clear(self) -> list[int]:
-        """Kill what is left, as `Run.clear` says, and let go of the layers."""
+        """Kill what is left, as `Run.clear`, and release the layers."""
         left = super().clear()
         if self._held is not None and not left:
             self._held.close()
@@ -226,7 +240,7 @@ class OwnRun(HostRun):
     def _explained(self, error: LaunchFailed, order: Order) -> NotStarted | MesosGpuError:
         program, why = order.argv[0], error.strerror
         match error.step:
-            case "exec":  # statuses of a shell (POSIX, 2.8.2)
+            case "exec":  # exit statuses of a shell
                 status = 127 if error.errno == errno.ENOENT else 126
                 return NotStarted(f"cannot start {program!r}: {why}", Outcome(exit_status=status))
             case "libcuda" if error.errno == errno.EEXIST:
@@ -235,7 +249,7 @@ class OwnRun(HostRun):
                 return NotStarted(str(why))
             case "image" if error.errno in _OF_IMAGE:
                 return NotStarted(
-                    f"{self._plan.image} cannot be given what its task needs: {why}; build it without that"
+                    f"{self._plan.image} has files in the way of what its task needs: {why}; build it without them"
                 )
             case "directory":
                 where = order.root["directory"] if order.root is not None else ""
@@ -245,7 +259,7 @@ class OwnRun(HostRun):
             case "overlay":
                 return MesosGpuError(
                     f"the layers of {self._plan.image} cannot be mounted: {why}",
-                    remedy="see that the kernel has overlayfs (modprobe overlay), and that the agent's work_dir and "
+                    remedy="check that the kernel has overlayfs (modprobe overlay), and that the agent's work_dir and "
                     f"{DIRECTORY} are on ext4, xfs or btrfs",
                 )
         return MesosGpuError(
@@ -253,35 +267,36 @@ class OwnRun(HostRun):
         )
 
 
-def _see_scopes(apart: Apart) -> None:
-    """See that signals of an image's root stay in the task: processes of the host's root have its uid.
+def _check_scopes(apart: Apart) -> None:
+    """Check that signals of an image's root stay in the task, as processes of the host's root have the same
+    uid.
 
     Raises:
         NotStarted: They would not.
     """
     if not apart.domain or landlock_abi() < SCOPES_SINCE:
         raise NotStarted(
-            "an image is run as root only where Landlock keeps its signals in (Linux 6.12), and here it does not; name "
+            "an image can run as root only where Landlock confines its signals (Linux 6.12), unlike on this host; name "
             "a user, or use --container-engine docker"
         )
 
 
 def _directory(config: ImageConfig) -> str:
-    """Return where an image's command begins.
+    """Return the directory in which an image's command starts.
 
     Raises:
-        NotStarted: The image says no path.
+        NotStarted: The image's WorkingDir is not a path.
     """
     path = config.directory or SANDBOX
     if len(path) > MAX_DIRECTORY or "\0" in path:
-        raise NotStarted(f"the image's WorkingDir is {path[:100]!r}, which is no path")
+        raise NotStarted(f"the image's WorkingDir is {path[:100]!r}, which is not a path")
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
 # --- accounts of an image
 
 
-def _user_in(said: str, layers: Sequence[str], image: str) -> pwd.struct_passwd:
+def _user_in(user_text: str, layers: Sequence[str], image: str) -> pwd.struct_passwd:
     """Return the user of an image that may run as root, by the image's own accounts.
 
     Args:
@@ -292,18 +307,19 @@ def _user_in(said: str, layers: Sequence[str], image: str) -> pwd.struct_passwd:
     Raises:
         NotStarted: The image has no such user or group.
     """
-    name, _, group = said.partition(":")
+    name, _, group = user_text.partition(":")
     accounts = _accounts("etc/passwd", layers, 4)
-    known = next((each for each in accounts if name in (each[0], each[2])), None)
-    if known is None and not _ID.fullmatch(name):
-        raise NotStarted(f"{image} names the user {name[:100]!r}, who is not in its /etc/passwd")
-    uid, gid = (known[2], known[3]) if known is not None else (name, "0")
+    entry = next((account for account in accounts if name in (account[0], account[2])), None)
+    if entry is None and not _ID.fullmatch(name):
+        raise NotStarted(f"{image} names the user {name[:100]!r}, which is not in its /etc/passwd")
+    uid, gid = (entry[2], entry[3]) if entry is not None else (name, "0")
     if group:
         groups = _accounts("etc/group", layers, 3)
-        gid = next((each[2] for each in groups if group in (each[0], each[2])), group)
+        gid = next((account[2] for account in groups if group in (account[0], account[2])), group)
     if not (_ID.fullmatch(uid) and _ID.fullmatch(gid) and max(int(uid), int(gid)) < (1 << 32) - 1):
         raise NotStarted(
-            f"{image} names the user {said[:100]!r}, which is {uid[:100]}:{gid[:100]} by its accounts, and no number"
+            f"{image} names the user {user_text[:100]!r}, which its accounts map to {uid[:100]}:{gid[:100]}, no "
+            "numbers"
         )
     return pwd.struct_passwd((name, "x", int(uid), int(gid), "", "/", "/bin/sh"))
 
@@ -316,9 +332,11 @@ def _accounts(path: str, layers: Sequence[str], count: int) -> list[list[str]]:
 
 
 def _text_in(layer: str, path: str) -> str | None:
-    """Return the text of a file of a layer; "" if the layer hides the file of lower layers; None if those decide.
+    """Return the text of a file of a layer; "" if the layer hides the file of lower layers; None if lower
+    layers decide.
 
-    Nothing but a directory merges with what lower layers have at its path (overlayfs.rst), and links are not followed.
+    Only directories merge with what lower layers have at their path (overlayfs.rst), and links are not
+    followed.
     """
     place, is_opaque = layer, False
     for name in path.split("/"):

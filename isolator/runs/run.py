@@ -1,4 +1,4 @@
-"""Ways to run a task's command: what they share. The executor decides when; a `Run` knows how."""
+"""Common interface of the ways to run a task's command. The executor decides when to act; a `Run` knows how."""
 
 import os
 import pwd
@@ -13,7 +13,7 @@ from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
-if TYPE_CHECKING:  # few executors need them
+if TYPE_CHECKING:  # deferred: few executors need them
     from isolator.confinement.inner_calls import Inner
     from isolator.secrets.delivery import Given as Secrets
     from isolator.shares.tenancy import Given
@@ -23,8 +23,13 @@ KILLED: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended: by itself with a status, or by a signal. `why`: more for the user. `limit`: of what it had
-    more than it asked for, in words; processes of it were killed for that."""
+    """End of a command: its exit status or a signal.
+
+    Attributes:
+        why: Explanation for the user.
+        infrastructure: Whether the infrastructure is at fault.
+        limit: Limit that the task exceeded, in words, for which processes of it were killed.
+    """
 
     exit_status: int | None = None
     signal: int | None = None
@@ -34,23 +39,23 @@ class Ended:
 
     @property
     def killed(self) -> bool:
-        """Whether by SIGKILL, or as a shell says that of the command that it waited for."""
+        """Whether SIGKILL ended it, or a command that a shell waited for."""
         return KILLED in (self.signal, (self.exit_status or 0) - 128)
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All that a run needs to know.
+    """Input of a run.
 
     Attributes:
-        plan: What to run.
+        plan: Launch of the task.
         task: Mesos' task id.
-        own: The executor's environment.
-        enclosure: What the task may use; set up before `start`.
-        volume: The build of the driver volume that is leased for it; None: there is none.
-        given: What it gets for the sake of its share; None: it has whole GPUs, or none.
-        leave: Writes down what is made for it during the start, before that is made.
-        secrets: Its secrets, and its logins for registries; None: it has none.
+        own: Environment of the executor.
+        enclosure: Enclosure of the task; set up before `start`.
+        volume: Build of the driver volume that is leased for the task, or None.
+        given: Additions for the task's share; None if it has whole GPUs, or no GPU.
+        leave: Function that records a trace before it is made, during the start.
+        secrets: Secrets of the task and its logins for registries; None if it has no secrets.
     """
 
     plan: Assignment
@@ -64,8 +69,11 @@ class Launch:
 
     @property
     def reaches_sockets(self) -> bool:
-        """Whether it may connect to abstract Unix sockets of others: by these, ranks of a gang on one host hand each
-        other memory of their cards (NCCL, misc/ipcsocket.cc), and so may a server of MPS and its clients."""
+        """Whether the task may connect to abstract Unix sockets of other processes.
+
+        By these, ranks of a gang on one host share memory of their cards (NCCL, misc/ipcsocket.cc), and so
+        may a server of MPS and its clients.
+        """
         share = self.plan.share
         return bool(self.plan.hosts) or (share is not None and share.method.has_domain)
 
@@ -76,72 +84,79 @@ class Launch:
 
 
 class Run(Protocol):
-    """A command, started at most once."""
+    """A command that is started at most once."""
 
     def traces(self) -> tuple[Trace, ...]:
-        """What it may leave behind if the executor is killed."""
+        """Return the traces of what it may leave behind if the executor is killed."""
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """The enclosure as this way of running needs it.
+        """Return the enclosure as this way of running needs it.
 
         Raises:
-            NotStarted: It cannot run in any.
+            NotStarted: It cannot run in any enclosure of this host.
         """
 
     def start(self, launch: Launch) -> None:
         """Start the command.
 
         Raises:
-            NotStarted, MesosGpuError, OSError: It does not run.
+            NotStarted, MesosGpuError, OSError: The command does not run.
         """
 
     def pid(self) -> int | None:
-        """The first process, as this one sees it, once it is started; None: it has ended, or cannot be seen."""
+        """Return the pid of the first process as this process sees it; None if it has ended, or is not
+        visible.
+        """
 
     def inner(self) -> "Inner | None":
         """Return the inner process of the started task; None if commands join the task from outside."""
 
     def streams(self) -> tuple[int | None, int | None]:
-        """Which of this process' files its output goes to, stdout first; None: to one that is not open here."""
+        """Return the descriptors of this process for stdout and stderr; None for a file that is not open
+        here.
+        """
 
     def wait(self) -> Ended:
-        """Wait until the command has ended; on a thread of its own."""
+        """Wait until the command has ended; to be called on a thread of its own."""
 
     def notify(self, number: int) -> None:
-        """Send a signal to those of its programs that handle it (`processes.handling`); others would be ended by it."""
+        """Send a signal to those of its programs that handle it (`processes.handling`); it would end the
+        others.
+        """
 
     def terminate(self, grace_s: float) -> None:
-        """SIGTERM as `processes.terminate` sends it, SIGKILL to what is left after the grace; returns when that is
-        sent."""
+        """Send SIGTERM (`processes.terminate`), and SIGKILL to what is left after the grace period; return
+        when that is sent.
+        """
 
     def abort(self) -> None:
-        """The end is wanted while `start` is at work: let it come to an end soon. From any thread."""
+        """Cut `start` short, from any thread."""
 
     def clear(self) -> list[int]:
         """End and remove everything of it, also if it was never started.
 
         Returns:
-            Processes that would not die.
+            Pids of processes that could not be killed.
         """
 
 
 def given_env(launch: Launch) -> dict[str, str]:
-    """What a task's environment must say for the sake of its share."""
+    """Return the environment variables for the task's share."""
     return dict(launch.given.env) if launch.given is not None else {}
 
 
 def secret_env(launch: Launch) -> dict[str, str]:
-    """What a task's environment has of its secrets."""
+    """Return the environment variables with secrets."""
     return dict(launch.secrets.env) if launch.secrets is not None else {}
 
 
 def given_mounts(launch: Launch) -> tuple[tuple[str, str, bool], ...]:
-    """What a task must see for the sake of its share: path on the host, path that it sees, whether it only reads."""
+    """Return the mounts for the task's share (path on the host, path in the task, read-only)."""
     return launch.given.mounts if launch.given is not None else ()
 
 
 def sandbox_of(env: Mapping[str, str]) -> str:
-    """The task's directory, as the agent says it."""
+    """Return the task's directory by the agent's variables."""
     return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or os.getcwd()
 
 
@@ -162,23 +177,27 @@ def sealing_of(env: Mapping[str, str]) -> tuple[Trace, ...]:
 
 
 def of_others(sandbox: str) -> tuple[str, ...]:
-    """Directories in the agent's work_dir, which is not given to executors: <work_dir>/slaves/<agent>/frameworks/… has
-    everybody's sandboxes (slave/paths.hpp), the others what is kept of tasks, and the files of their images."""
+    """Return the directories in the agent's work_dir with data of other tasks.
+
+    <work_dir>/slaves/<agent>/frameworks/… has the sandboxes of all tasks (slave/paths.hpp), the others have
+    tasks' metadata and files of their images.
+    """
     work, below, _ = os.path.realpath(sandbox).partition("/slaves/")
     places = (f"{work}/{name}" for name in ("slaves", "meta", "provisioner"))
     return tuple(place for place in places if os.path.isdir(place)) if below else ()
 
 
 def container_of(env: Mapping[str, str]) -> str:
-    """Mesos' id of the executor's container: the last part of its sandbox (slave/paths.hpp)."""
+    """Return Mesos' id of the executor's container: the last part of its sandbox (slave/paths.hpp)."""
     return os.path.basename(env.get("MESOS_DIRECTORY") or sandbox_of(env))
 
 
 def identity(plan: Assignment, own: Mapping[str, str]) -> pwd.struct_passwd | None:
-    """The user to run as, which may be the executor's own; None: the executor's, and it has no name.
+    """Return the user to run as, which may be the executor's own; None for the executor's if it has no
+    account.
 
     Raises:
-        NotStarted: There is no such user here, or the job may not run as it.
+        NotStarted: The user does not exist on this host, or the job may not use it.
     """
     if uid := own.get("MESOS_GPU_POOL_UID"):
         from isolator.host.user_pool import account
@@ -186,13 +205,13 @@ def identity(plan: Assignment, own: Mapping[str, str]) -> pwd.struct_passwd | No
         return account(int(uid), sandbox_of(own))
     user = plan.user
     if user is None and os.geteuid() == 0 and (why := _problem_of_root(plan, own)):
-        raise NotStarted(f"the job names no user, and would run as root; name one: {why}")
+        raise NotStarted(f"the job names no user, so it would run as root; name one: {why}")
     try:
         entry = pwd.getpwuid(os.geteuid()) if user is None else pwd.getpwnam(user)
     except KeyError:
         if user is None:
-            return None  # a uid without an account: usual in containers
-        from mesos_gpu.model.jobs.permits import HAVE_ACCOUNT  # of a failed start alone
+            return None  # uids without an account are usual in containers
+        from mesos_gpu.model.jobs.permits import HAVE_ACCOUNT  # deferred: needed only for a failed start
 
         raise NotStarted(f"the user {user!r} does not exist on this host; {HAVE_ACCOUNT}") from None
     if why := _problem_of_user(plan, entry, own):
@@ -206,19 +225,18 @@ def identity(plan: Assignment, own: Mapping[str, str]) -> pwd.struct_passwd | No
 
 
 def _problem_of_root(plan: Assignment, own: Mapping[str, str]) -> str:
-    said = own.get("MESOS_GPU_ALLOW_ROOT") or "nowhere"
-    if said == "host" or (said == "image" and plan.image is not None):
+    """Return why this host does not run the job as root; "" if it does."""
+    setting = own.get("MESOS_GPU_ALLOW_ROOT") or "nowhere"
+    if setting == "host" or (setting == "image" and plan.image is not None):
         return ""
     needed = "image or host" if plan.image is not None else "host"
-    return (
-        f"this host does not run it as root; its agent's MESOS_GPU_ALLOW_ROOT is {said}, and must be {needed}"
-    )
+    return f"this host does not run it as root; its agent's MESOS_GPU_ALLOW_ROOT is {setting}, and must be {needed}"
 
 
 def _problem_of_user(plan: Assignment, entry: pwd.struct_passwd, own: Mapping[str, str]) -> str:
-    """Why a user may not run jobs on this host, whatever the scheduler thinks; "": it may.
+    """Return why a user may not run jobs on this host, whatever the scheduler decided; "" if it may.
 
-    An executor that is not root runs all as itself.
+    An executor that is not root runs all jobs as itself.
     """
     if entry.pw_uid == 0:
         return _problem_of_root(plan, own)
@@ -243,12 +261,15 @@ def _problem_of_user(plan: Assignment, entry: pwd.struct_passwd, own: Mapping[st
 
 
 def give(sandbox: str, user: pwd.struct_passwd, *, writes: bool = True) -> None:
-    """Let the job's user into the sandbox: to make files of its own there and to reopen /dev/stdout, or only to pass
-    to what is below it.
+    """Give the job's user access to the sandbox: to make files there and to reopen /dev/stdout, or only to
+    pass through it.
+
+    Args:
+        writes: Whether the user may make files.
 
     Raises:
-        NotStarted: The directory would have to become the user's, who could then exchange its logs while the agent
-            reads them as root.
+        NotStarted: The directory would have to belong to the user, who could then exchange its logs while the
+            agent reads them as root.
     """
     with Sandbox(sandbox) as place:
         if not place.admit(user.pw_uid, writes=writes) and writes:

@@ -1,1 +1,1 @@
-"""Secrets of tasks on their host: its keys, who could read them, and how tasks get them."""
+"""Secrets of tasks on their host: keys, exposure to other tasks, and delivery."""

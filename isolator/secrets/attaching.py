@@ -1,10 +1,9 @@
-"""The process that gives a container its files of secrets: see `handing`, which runs this file in an interpreter of
-its own, as root, before anything of the container's task has run.
+"""Program that mounts files of secrets in a container; `handing` runs it in an interpreter of its own, as
+root, before anything of the container's task has run.
 
-The file system is made and filled where nobody sees it, and then attached in the container's mount namespace: no path
-leads to it before. It is gone with the container, whatever else dies before.
-
-Sources: fsopen(2), fsconfig(2), fsmount(2), move_mount(2), since Linux 5.2; mount_setattr(2), since 5.12; setns(2).
+The file system is made and filled while it is mounted nowhere, and then attached in the container's mount
+namespace: no path leads to it before. It ends with the container, whatever else dies before. Sources:
+fsopen(2), fsconfig(2), fsmount(2), move_mount(2), since Linux 5.2; mount_setattr(2), since 5.12; setns(2).
 """
 
 import ctypes
@@ -34,10 +33,10 @@ def _call(number: int, *arguments: object) -> int:
 
 
 def detached(files: dict[str, bytes], uid: int, gid: int) -> int:
-    """A file system with these files that is mounted nowhere: its directory, opened.
+    """Make a file system with these files that is mounted nowhere; return a descriptor of its directory.
 
     Raises:
-        OSError: The kernel has no such calls, or refuses.
+        OSError: The kernel does not have these calls, or refuses.
     """
     context = _call(_FSOPEN, b"tmpfs", _CLOEXEC)
     for key, value in mount.options(files, uid, gid).items():
@@ -61,10 +60,10 @@ def detached(files: dict[str, bytes], uid: int, gid: int) -> int:
 
 
 def attach(top: int, namespace: int, root: int, place: tuple[int, int]) -> None:
-    """Mount it in a container, at the place of that device and inode.
+    """Mount the file system in a container, over the directory with that device and inode.
 
     Raises:
-        OSError: Something else is there, or the kernel refuses.
+        OSError: Another directory is there, or the kernel refuses.
     """
     if _libc.setns(namespace, _CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -73,12 +72,12 @@ def attach(top: int, namespace: int, root: int, place: tuple[int, int]) -> None:
     at = os.open(mount.PLACE, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     status = os.fstat(at)
     if (status.st_dev, status.st_ino) != place:
-        raise OSError(errno.EXDEV, f"the container has something else at {mount.PLACE}")
+        raise OSError(errno.EXDEV, f"the container has another directory at {mount.PLACE}")
     _call(_MOVE_MOUNT, top, b"", at, b"", _EMPTY_PATHS)
 
 
 def main() -> None:
-    """Do what standard input says; what fails is told on standard output."""
+    """Carry out the order on standard input; print an error to standard output."""
     with open(0, "rb", closefd=False) as file:
         order = json.load(file)
     files = {path: bytes.fromhex(value) for path, value in order["files"].items()}

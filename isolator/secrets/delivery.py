@@ -1,4 +1,4 @@
-"""What a task gets of its secrets: opened when it is about to start, and held by nobody else once it has."""
+"""Delivery of secrets to a task: opened when it is about to start, and not kept by any process but the task."""
 
 import ctypes
 import os
@@ -24,11 +24,11 @@ _PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Secrets of one task. Values are in no text of it.
+    """Secrets of one task. Their values are not part of its repr.
 
     Attributes:
-        env: Variables: values, and where files are.
-        files: By their paths, relative.
+        env: Values of variables, and paths of files.
+        files: Contents by relative path.
         logins: Logins for registries, which the task itself does not get; None without an image secret.
     """
 
@@ -41,8 +41,11 @@ NONE: Final = Given()
 
 
 def guard() -> None:
-    """Keep this process' memory from other processes of its user, and make no core dump of it, nor of what it starts
-    (prctl(2), PR_SET_DUMPABLE; core(5))."""
+    """Protect this process' memory from other processes of its user, and forbid core dumps of it and its
+    children.
+
+    See prctl(2), PR_SET_DUMPABLE; core(5).
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE, NO_CORE))
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
@@ -50,44 +53,46 @@ def guard() -> None:
 
 
 def see_sealed(plan: Assignment) -> None:
-    """See that the launch brought the task's secrets, before anything is made for it.
+    """Check that the launch contains the task's secrets, before anything is made for the task.
 
     Raises:
-        NotStarted: It did not; the job is launched anew.
+        NotStarted: It does not; the job is launched again.
     """
     if (plan.secrets or plan.image_secret) and not plan.sealed_secrets:
-        why = plan.secrets_problem or "its launch brought none"
-        raise NotStarted(f"its secrets did not come: {why}", Outcome(infrastructure=True))
+        why = plan.secrets_problem or "the launch contains none"
+        raise NotStarted(f"the job's secrets did not arrive: {why}", Outcome(infrastructure=True))
 
 
 def opened(plan: Assignment, task: str, own: Mapping[str, str], directory: Path) -> Given:
-    """The secrets of a task.
+    """Return the secrets of a task, opened with the keys of this host.
 
     Args:
-        plan: Of its launch.
+        plan: Launch of the task.
         task: Mesos' task id.
-        own: The executor's environment.
-        directory: Of the node.
+        own: Environment of the executor.
+        directory: The node directory.
 
     Raises:
-        NotStarted: They are not for it, cannot be opened here, or would be open to others.
-        OSError: This process cannot be kept from others.
+        NotStarted: They are not for this task, cannot be opened here, or would be exposed to others.
+        OSError: This process cannot be protected from others.
     """
     if not plan.secrets and not plan.image_secret:
         return NONE
     guard()
     if why := exposed_to_user(own):
-        raise NotStarted(f"it gets no secrets: {why}")
+        raise NotStarted(f"the task gets no secrets: {why}")
     values = _values(plan, task, own, directory)
     env: dict[str, str] = {}
     files: dict[str, bytes] = {}
     for name, file in plan.secrets:
         if name not in values:
-            raise NotStarted(f"its launch brought no secret {name}", Outcome(infrastructure=True))
+            raise NotStarted(f"the launch contains no secret {name}", Outcome(infrastructure=True))
         if file:
             files[file], env[name] = values[name], f"{PLACE}/{file}"
         elif b"\0" in values[name]:
-            raise NotStarted(f"secret {name} has a NUL, which no variable can have; ask for it as a file")
+            raise NotStarted(
+                f"secret {name} contains a NUL byte, which variables cannot have; request it as a file"
+            )
         else:
             env[name] = os.fsdecode(values[name])
     return Given(env, files, _logins(plan, values) if plan.image_secret else None)
@@ -96,7 +101,7 @@ def opened(plan: Assignment, task: str, own: Mapping[str, str], directory: Path)
 def _logins(plan: Assignment, values: Mapping[str, bytes]) -> Logins:
     if IMAGE_LOGIN not in values:
         raise NotStarted(
-            f"its launch brought no login of the image secret {plan.image_secret}",
+            f"the launch contains no login of the image secret {plan.image_secret}",
             Outcome(infrastructure=True),
         )
     try:
@@ -110,14 +115,14 @@ def _logins(plan: Assignment, values: Mapping[str, bytes]) -> Logins:
 
 
 def _values(plan: Assignment, task: str, own: Mapping[str, str], directory: Path) -> dict[str, bytes]:
-    from isolator.secrets import keys  # few tasks need it
+    from isolator.secrets import keys  # deferred: few tasks need it
 
-    known, infrastructure = keys.read(directory), Outcome(infrastructure=True)
-    if not (lasting := known.lasting(time.time())):
-        why = f"its secrets cannot be opened: the monitor of this host has made no key in {directory}"
+    host_keys, infrastructure = keys.read(directory), Outcome(infrastructure=True)
+    if not (lasting := host_keys.lasting(time.time())):
+        why = f"the job's secrets cannot be opened: the monitor of this host has made no key in {directory}"
         raise NotStarted(why, infrastructure)
-    if known.library:  # an empty one would be the sandbox
-        sys.path.append(known.library)
+    if host_keys.library:  # an empty path would mean the sandbox
+        sys.path.append(host_keys.library)
     from mesos_gpu.adapters.secrets import envelope
 
     try:
@@ -125,4 +130,4 @@ def _values(plan: Assignment, task: str, own: Mapping[str, str], directory: Path
         return envelope.unseal(plan.sealed_secrets, [key.private for key in lasting], info)
     except (envelope.Unopened, Unavailable) as error:
         why = error.what if isinstance(error, Unavailable) else str(error)
-        raise NotStarted(f"its secrets cannot be opened: {why}", infrastructure) from error
+        raise NotStarted(f"the job's secrets cannot be opened: {why}", infrastructure) from error

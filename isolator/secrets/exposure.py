@@ -1,4 +1,6 @@
-"""Whether tasks of one user could read each other's secrets on this host, and what its monitor says of that."""
+"""Check of whether tasks of one user could read each other's secrets on this host, and its report by the
+monitor.
+"""
 
 import os
 import time
@@ -14,12 +16,12 @@ from mesos_gpu.model.nodes.gpu import Inventory
 
 
 def with_key(inventory: Inventory, directory: Path, env: Mapping[str, str]) -> Inventory:
-    """The inventory with this host's key.
+    """Return the inventory with this host's public key, or why it has none.
 
     Args:
-        inventory: What is known of the host else.
-        directory: Of the node.
-        env: Of its agent.
+        inventory: Inventory of the host.
+        directory: The node directory.
+        env: Environment of the host's agent.
     """
     from isolator.secrets import keys
 
@@ -30,45 +32,52 @@ def with_key(inventory: Inventory, directory: Path, env: Mapping[str, str]) -> I
     except MesosGpuError as error:
         return replace(inventory, secrets_problem=error.what)
     except OSError as error:
-        return replace(inventory, secrets_problem=f"its key cannot be kept in {directory}: {error.strerror}")
+        return replace(
+            inventory, secrets_problem=f"the key of this host cannot be kept in {directory}: {error.strerror}"
+        )
 
 
 def exposed(env: Mapping[str, str]) -> str:
-    """Why a task's environment would be open to other tasks of its user (/proc/PID/environ); "": it is not.
+    """Return why a task's environment would be exposed to other tasks of its user (/proc/PID/environ); "" if
+    it is not.
 
-    Where executors are not root, all tasks are their user's own, who has the host's keys as well.
+    Where executors are not root, all tasks run as their user, who has the host's keys as well.
 
     Raises:
-        BadConfiguration: The pool of users cannot be read.
+        BadConfiguration: The setting of the user pool is invalid.
     """
     return "" if pool_of(env) else exposed_to_user(env)
 
 
 def exposed_to_user(own: Mapping[str, str]) -> str:
-    """Why the environment of one task would be open to others of its user; "": it is not.
+    """Return why the environment of one task would be exposed to other tasks of its user; "" if it is not.
 
     Args:
-        own: Its executor's environment, which names the task's uid if that is of the pool.
+        own: Environment of its executor, which names the task's uid if that is from the pool.
     """
     if not is_root() or UID in own:
         return ""
     if own.get(FILTER) == "off":
-        return f"{FILTER} is off on its agent, so tasks of one user could read each other's secrets"
+        return f"{FILTER} is off on the agent, so tasks of one user could read each other's secrets"
     if not has_landlock():
         return (
-            "its kernel has no Landlock, so tasks of one user could read each other's secrets; "
-            "MESOS_GPU_USER_POOL on its agent gives each a user of its own"
+            "the kernel has no Landlock, so tasks of one user could read each other's secrets; "
+            "MESOS_GPU_USER_POOL on the agent gives each a user of its own"
         )
     return ""
 
 
 def is_root() -> bool:
-    """Whether executors may become other users."""
+    """Return whether executors may become other users."""
     return os.geteuid() == 0
 
 
 def answer(env: Mapping[str, str]) -> Answer:
-    """What the doctor says of secrets on this host. `env`: of its agent."""
+    """Return the doctor's answer on secrets of this host.
+
+    Args:
+        env: Environment of its agent.
+    """
     if why := exposed(env):
-        return Answer(f"jobs with secrets do not come here: {why}", "see docs/secrets.md")
+        return Answer(f"jobs with secrets are not placed on this host: {why}", "see docs/secrets.md")
     return Answer("tasks are kept from each other's secrets")

@@ -1,6 +1,8 @@
-"""Files of secrets for a container, at its gate; the gate itself is told of variables.
+"""Delivery of files of secrets to a container that waits at its gate; variables are delivered by the gate
+itself.
 
-The files are made by a process of its own (`attaching`): a program with threads cannot change its mount namespace.
+The files are made by a process of its own (`attaching`), as a program with threads cannot change its mount
+namespace.
 """
 
 import json
@@ -15,28 +17,28 @@ from isolator.secrets.delivery import Given
 from isolator.secrets.mount import PLACE
 from mesos_gpu.errors import MesosGpuError
 
-_MAX_S: Final = 30.0  # for some twenty system calls
+_MAX_S: Final = 30.0  # time limit for some twenty system calls
 
 
 def hand(given: Given, pid: int, gate: Path, user: tuple[int, int], sandbox: str) -> None:
-    """Give a container its files of secrets, if it has some.
+    """Mount the files of secrets in a container, if its task has any.
 
     Args:
-        given: Of its task.
-        pid: Of the process at its gate.
-        gate: The gate's directory on the host.
-        user: uid and gid of the task.
-        sandbox: Where the container has it.
+        given: Secrets of the task.
+        pid: Pid of the process at the container's gate.
+        gate: Directory of the gate on the host.
+        user: Uid and gid of the task.
+        sandbox: Path of the sandbox in the container.
 
     Raises:
-        MesosGpuError, OSError: It cannot be; the container is to be killed.
+        MesosGpuError, OSError: That failed; the container is to be killed.
     """
     if not given.files:
         return
     if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user"):
         raise MesosGpuError(
-            "a container in a user namespace of its own gets no files of secrets",
-            remedy="ask for variables, or run the Docker Engine without userns-remap",
+            "a container in a user namespace of its own cannot get files of secrets",
+            remedy="request the secrets as variables, or run the Docker Engine without userns-remap",
         )
     status = os.stat(gate / os.path.basename(PLACE))
     namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -70,15 +72,16 @@ def _attach(order: dict[str, object], files: tuple[int, ...]) -> None:
             timeout=_MAX_S,
             check=False,
         )
-    except subprocess.TimeoutExpired as error:  # it ends as the task's user, whose other tasks may stop it
+    # it ends running as the task's user, and other tasks of that user may stop it
+    except subprocess.TimeoutExpired as error:
         raise _cannot(f"not done within {_MAX_S:g} s") from error
     if done.returncode:
-        said = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
-        raise _cannot(said[0] if said else f"status {done.returncode}")
+        last_lines = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
+        raise _cannot(last_lines[0] if last_lines else f"status {done.returncode}")
 
 
 def _cannot(why: str) -> MesosGpuError:
     return MesosGpuError(
-        f"the container cannot be given its files of secrets: {why}",
-        remedy="ask for variables; images have files of secrets from Linux 5.2 on",
+        f"the files of secrets cannot be mounted in the container: {why}",
+        remedy="request the secrets as variables; images can have files of secrets since Linux 5.2",
     )

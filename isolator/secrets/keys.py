@@ -1,10 +1,9 @@
-"""The keys to which a host's secrets are sealed: made by its node monitor, read by its executors.
+"""Keys to which a host's secrets are sealed: made by its node monitor, read by its executors.
 
-They are in a file of the node directory that its owner alone reads. A key serves for a day, and its predecessor opens
-what was sealed to it before for an hour more: what agents keep of launches on their disks cannot be opened later.
-
-The file also says where the package cryptography is, if it is installed: executors start without the paths of installed
-packages.
+They are in a file of the node directory that only its owner can read. A key is used for a day, and kept for
+an hour more to open what was sealed to it before: what agents keep of launches on their disks cannot be
+opened later. The file also names the directory of the package cryptography, if that is installed, as
+executors start without the paths of installed packages.
 """
 
 import contextlib
@@ -21,42 +20,54 @@ from mesos_gpu.adapters.files import private
 from mesos_gpu.adapters.proc import boot_id
 
 NAME: Final = "secret-keys.json"
-FRESH_S: Final = 86400.0  # then the next key is made
-KEPT_S: Final = 3600.0  # a key after its successor was made
+FRESH_S: Final = 86400.0  # age at which the next key is made
+KEPT_S: Final = 3600.0  # time for which a key is kept after its successor was made
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A private key. Times are seconds since the epoch."""
+    """A private key; times are seconds since the epoch.
+
+    Attributes:
+        until: Time when the key expires; None for the current key.
+    """
 
     private: bytes = field(repr=False)
     since: float
-    until: float | None = None  # when it opens nothing any more; None: nothing has taken its place
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a host opens its secrets with: keys, the latest first, and the directory that has the package cryptography;
-    "": none has."""
+    """Keys of a host, and the directory of the package cryptography.
+
+    Attributes:
+        keys: Keys, the latest first.
+        library: Directory of the package cryptography; "" if it is not installed.
+    """
 
     keys: tuple[Key, ...] = ()
     library: str = ""
 
     def lasting(self, now: float) -> tuple[Key, ...]:
-        """Keys that open something still. `now`: seconds since the epoch."""
+        """Return the keys that have not expired.
+
+        Args:
+            now: Seconds since the epoch.
+        """
         return tuple(key for key in self.keys if key.until is None or now < key.until)
 
 
 def current(directory: Path, now: float) -> str:
-    """The public key of this host, which is made if there is none for today.
+    """Return the public key of this host; make it if there is no key for today.
 
     Args:
-        directory: Of the node.
+        directory: The node directory.
         now: Seconds since the epoch.
 
     Raises:
-        OSError: It cannot be kept.
-        Unavailable: This host has nothing to make it with.
+        OSError: It cannot be saved.
+        Unavailable: This host has no library to make keys.
     """
     from mesos_gpu.adapters.secrets import envelope
 
@@ -74,10 +85,11 @@ def current(directory: Path, now: float) -> str:
 
 
 def read(directory: Path) -> Keys:
-    """What the monitor has written since this boot; nothing that others could have written or read.
+    """Return the keys that the monitor has written since this boot; none if others could have written or read
+    the file.
 
     Raises:
-        OSError: The file is there, and cannot be read.
+        OSError: The file exists, but cannot be read.
     """
     try:
         body = json.loads(private.read(directory / NAME, links=False))
@@ -101,7 +113,7 @@ def _write(directory: Path, keys: Sequence[Key], library: str) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Two monitors of one host make one key."""
+    """Hold a lock, so that two monitors of one host make one key."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,8 +1,7 @@
-"""Files of secrets: a file system of memory in the task's own mount namespace, which is gone with the task's last
-process, whatever else dies before. Nothing of it is on a disk, and where the kernel can, nothing is swapped out.
+"""Files of secrets: a tmpfs in the task's own mount namespace, which ends with the task's last process.
 
-Lean: the process that becomes a task imports it. Source: tmpfs(5), Documentation/filesystems/tmpfs.rst (noswap since
-Linux 6.4).
+They are never on a disk and, where the kernel supports it, never swapped out. Lean: the process that becomes
+a task imports it. Source: tmpfs(5), Documentation/filesystems/tmpfs.rst (noswap since Linux 6.4).
 """
 
 import ctypes
@@ -20,12 +19,13 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def show(files: Mapping[str, bytes], uid: int, gid: int, place: str = PLACE) -> None:
-    """Make the files, to be read by one user only, and nothing else to be written there.
+    """Mount a read-only file system with the files, readable by one user only. This process is in the task's
+    mount namespace.
 
     Args:
-        files: By their paths, relative.
-        uid, gid: Of the task.
-        place: Where; made if need be. This process is in the task's mount namespace.
+        files: Contents by relative path.
+        uid, gid: Ids of the task's user.
+        place: Mount point; made if need be.
 
     Raises:
         OSError: The kernel refuses.
@@ -47,10 +47,10 @@ def show(files: Mapping[str, bytes], uid: int, gid: int, place: str = PLACE) -> 
 
 
 def options(files: Mapping[str, bytes], uid: int, gid: int) -> dict[str, str]:
-    """Options of a file system that has room for these files, and for nothing else."""
+    """Return the options of a file system with room for exactly these files."""
     directories = _directories(files)
     pages = sum(-(-len(value) // _PAGE) for value in files.values()) + len(directories) + 1
-    inodes = len(files) + len(directories) + 1  # its root is one
+    inodes = len(files) + len(directories) + 1  # one more for its root
     return {
         "mode": "500",
         "uid": str(uid),
@@ -61,7 +61,7 @@ def options(files: Mapping[str, bytes], uid: int, gid: int) -> dict[str, str]:
 
 
 def fill(top: int, files: Mapping[str, bytes], uid: int, gid: int) -> None:
-    """Make the files in a directory that is open. `files`, `uid`, `gid`: as of `show`."""
+    """Write the files to an open directory, readable by one user."""
     for directory in sorted(_directories(files)):
         os.mkdir(directory, 0o500, dir_fd=top)
         os.chown(directory, uid, gid, dir_fd=top)
@@ -77,10 +77,10 @@ def _directories(files: Mapping[str, bytes]) -> set[str]:
 
 
 def link(paths: Mapping[str, bytes] | list[str], sandbox: str, place: str = PLACE) -> None:
-    """Let the files be found in the sandbox. To be called as the task's user: what is there is the task's.
+    """Link the files into the sandbox; to be called as the task's user, because the sandbox is the task's.
 
     Raises:
-        OSError: Something else is there.
+        OSError: The sandbox has another entry there.
     """
     for path in paths:
         where, target = os.path.join(sandbox, path), f"{place}/{path}"

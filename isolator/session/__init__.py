@@ -1,1 +1,1 @@
-"""Commands of users beside a running task's own: `mesos-gpu exec`."""
+"""Sessions: commands of users beside a running task's own, such as `mesos-gpu exec`."""

@@ -1,4 +1,4 @@
-"""Bytes between a command and its channel, each way at the pace of who takes them."""
+"""Transfer of bytes between a command and its channel, each way at the pace of the receiver."""
 
 import contextlib
 import os
@@ -10,35 +10,36 @@ from isolator.session.command import Command
 from isolator.session.websocket import Lost, WebSocket
 from mesos_gpu.wire.channel.frames import FROM_CLIENT, MAX_DATA, WINDOW, Frame, Kind, decode, encode
 
-LAST_S: Final = 2.0  # for what a command wrote before its end
+LAST_S: Final = 2.0  # wait for output that a command wrote before its end
 
 
 class Carrier:
-    """Threads: one for each of its outputs, one that writes to it, one that waits for its end; this one hears."""
+    """Transfer between a command and its client, by threads: one for each output, one for the input, one that
+    waits for the end of the command; the calling thread receives.
+    """
 
     def __init__(self, line: WebSocket, command: Command) -> None:
-        """Nothing is carried yet."""
         self._line, self._command = line, command
-        self._given: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()  # for stdin; None: its end
-        self._may_come = WINDOW  # bytes of stdin
-        self._may_go = WINDOW  # bytes of its outputs
+        self._given: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()  # data for stdin; None for its end
+        self._may_come = WINDOW  # bytes of stdin that the client may still send
+        self._may_go = WINDOW  # bytes of output that may still be sent
         self._news = threading.Condition()
         self._code: int | None = None
 
     def carry(self) -> int:
-        """Carry until the command has ended and all that it wrote is sent; its exit code.
+        """Transfer until the command has ended and all its output is sent; return its exit code.
 
         Raises:
-            Lost: The client has gone, or the scheduler.
-            ValueError: What comes is no frame of a client.
+            Lost: The client or the scheduler is gone.
+            ValueError: The client sent an invalid frame.
         """
         readers = [
             threading.Thread(target=self._read, args=(fd, kind), daemon=True)
             for fd, kind in ((self._command.stdout, Kind.STDOUT), (self._command.stderr, Kind.STDERR))
             if fd is not None
         ]
-        for each in readers:
-            each.start()
+        for reader in readers:
+            reader.start()
         threading.Thread(target=self._write, daemon=True).start()
         threading.Thread(target=self._finish, args=(readers,), daemon=True).start()
         try:
@@ -46,13 +47,13 @@ class Carrier:
                 self._take(decode(self._line.receive()))
         except Lost:
             if self._code is None:
-                self._given.put(None)  # the end of its stdin is what a work of ours leaves no half by
+                self._given.put(None)  # at the end of stdin, a work of ours removes what is incomplete
                 raise
         return self._code
 
     def _take(self, frame: Frame) -> None:
         if frame.kind not in FROM_CLIENT:
-            raise ValueError(f"a client sends no {frame.kind.name}")
+            raise ValueError(f"unexpected frame {frame.kind.name} from a client")
         if frame.kind is Kind.SIZE:
             self._command.resize(*frame.numbers)
         elif frame.kind is Kind.SIGNAL:
@@ -70,12 +71,14 @@ class Carrier:
         with self._news:
             self._may_come -= len(data)
             if self._may_come < 0:
-                raise ValueError(f"a client sends more than {WINDOW} bytes ahead")
-        if data:  # frames without any would be without number
+                raise ValueError(f"a client sent more than the window of {WINDOW} bytes")
+        if data:  # empty frames are dropped, as their number is not limited
             self._given.put(data)
 
     def _write(self) -> None:
-        """Write to its stdin. Of a command that reads no more the rest is thrown away, as by a pipe that is closed."""
+        """Write the received data to the command's stdin; drop it if the command reads no more, like a closed
+        pipe.
+        """
         fd = self._command.stdin
         reads = fd is not None
         while (data := self._given.get()) is not None:
@@ -85,7 +88,7 @@ class Carrier:
             with contextlib.suppress(Lost):
                 self._line.send(encode(Frame(Kind.CREDIT, numbers=(len(data),))))
         if fd is not None and self._command.terminal:
-            _written(fd, b"\x04")  # VEOF: the end of a line is told by that
+            _written(fd, b"\x04")  # VEOF: on a terminal this marks the end of input
         elif fd is not None:
             os.close(fd)
 
@@ -97,19 +100,22 @@ class Carrier:
                 self._line.send(encode(Frame(kind, data)))
 
     def _most(self) -> int:
-        """Wait until something may be sent; how much of it. Two outputs may go beyond the window by one frame."""
+        """Wait until a full frame may be sent; return its size. Two outputs may exceed the window by one
+        frame.
+        """
         with self._news:
-            self._news.wait_for(lambda: self._may_go >= MAX_DATA)  # of less, ever smaller frames would come
+            # not less, or frames would become ever smaller
+            self._news.wait_for(lambda: self._may_go >= MAX_DATA)
             return MAX_DATA
 
     def _finish(self, readers: list[threading.Thread]) -> None:
         code = self._command.wait()
-        for each in readers:
-            each.join(LAST_S)
+        for reader in readers:
+            reader.join(LAST_S)
         if any(each.is_alive() for each in readers):
-            self._command.end()  # what it left keeps its outputs open
-        for each in readers:
-            each.join()
+            self._command.end()  # processes that it left keep its outputs open
+        for reader in readers:
+            reader.join()
         self._code = code
         with contextlib.suppress(Lost):
             self._line.send(encode(Frame(Kind.EXIT, numbers=(code & 0xFF,))))
@@ -120,7 +126,7 @@ def _written(fd: int, data: bytes) -> bool:
     try:
         while view:
             view = view[os.write(fd, view) :]
-    except OSError:  # EPIPE, or EIO of a terminal: nobody reads there any more
+    except OSError:  # EPIPE, or EIO of a terminal: no process reads there any more
         return False
     return True
 

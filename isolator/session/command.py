@@ -1,4 +1,4 @@
-"""A command in a task, with pipes or a terminal, and all that it starts."""
+"""Command in a task, with pipes or a terminal, and all processes that it starts."""
 
 import contextlib
 import fcntl
@@ -20,41 +20,45 @@ from mesos_gpu.wire.channel.order import Order
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is done in a task by a module of ours: `main(words)` of it, with pipes as of a command."""
+    """Work in a task by a module of ours, whose `main(words)` is called, with pipes like a command's."""
 
     module: str
     words: tuple[str, ...] = ()
 
 
 DEATH_S: Final = 5.0
-LAST_S: Final = 1.0  # for a work of ours to remove what is not whole
+LAST_S: Final = 1.0  # wait for a work of ours to remove what is incomplete
 _LOOK_S: Final = 0.02
 _NOT_FOUND: Final = 127
 _NOT_EXECUTED: Final = (126, _NOT_FOUND)
 
 
 class CommandFailed(Exception):
-    """The command cannot be executed; the message says why.
+    """Error: the command cannot be executed; the message says why.
 
-    `code`: what a shell ends with then: 127 if there is no such program, 126 if it may not be executed or is none;
-    None: the task cannot be joined.
+    Attributes:
+        code: Exit status of a shell in this case: 127 if the program does not exist, 126 if it cannot be
+            executed; None if the task cannot be joined.
     """
 
     def __init__(self, why: str, code: int | None = None) -> None:
-        """Keep both."""
         super().__init__(why)
         self.code = code
 
 
 class Command:
-    """A command that runs. `stdin`, `stdout` and `stderr` are files of this process; None: there is none."""
+    """A running command.
+
+    Attributes:
+        stdin, stdout, stderr: Descriptors of this process; None for a stream that the command does not have.
+    """
 
     def __init__(self, place: Place, order: Order | Work, channel: str) -> None:
-        """Start it.
+        """Start the command.
 
         Raises:
-            CommandFailed: The task cannot be joined, or has no such program.
-            OSError: It cannot be started.
+            CommandFailed: The task cannot be joined, or does not have the program.
+            OSError: The command cannot be started.
         """
         self._mark = f"{MARK}={channel}".encode()
         self._is_ours = isinstance(order, Work)
@@ -75,7 +79,7 @@ class Command:
 
     def _terminal(self, place: Place, order: Order) -> tuple[int, int, int]:
         ours, theirs = open_terminal(place.root)
-        os.fchown(theirs, *place.owner)  # so that it can open it by its name
+        os.fchown(theirs, *place.owner)  # so that the task can open it by its name
         os.fchmod(theirs, 0o600)
         self.stdin = self.stdout = ours
         self.resize(order.rows, order.columns)
@@ -99,22 +103,24 @@ class Command:
         self.end()
 
     def resize(self, rows: int, columns: int) -> None:
-        """Tell the size of the client's terminal; the kernel sends SIGWINCH."""
+        """Set the size of the terminal to that of the client's; the kernel sends SIGWINCH."""
         if self.terminal:
             fcntl.ioctl(self.stdout, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def signal(self, number: int) -> None:
-        """Send a signal to it and what it started."""
+        """Send a signal to the command and all processes that it started."""
         processes.send(self._pids(), number)
 
     def wait(self) -> int:
-        """Wait for its end: its exit code, 128+N after signal N."""
+        """Wait for the end of the command; return its exit code, 128+N after signal N."""
         code = self._process.wait()
         assert code is not None
         return code if code >= 0 else 128 - code
 
     def end(self) -> None:
-        """End it and all that it started, as far as it is there: SIGHUP as from a line that is gone, then SIGKILL."""
+        """End the command and all processes that it started, by SIGHUP, as after a lost line, then by
+        SIGKILL.
+        """
         if self._is_ours:
             self._process.wait(LAST_S)
         self.signal(signal.SIGHUP)
@@ -134,13 +140,13 @@ class Command:
 
 
 def remedy_of(program: str, code: int) -> str:
-    """What finds a program that was not there, or says why it is not executed.
+    """Return advice on how to find a missing program, or why one cannot be executed.
 
     Args:
-        program: The first word of the command.
-        code: Of `CommandFailed`.
+        program: First word of the command.
+        code: Exit code of `CommandFailed`.
     """
-    import shlex  # of a helper's start, few need it
+    import shlex  # deferred: few sessions need it
 
     if code != _NOT_FOUND:
         what = shlex.quote(program) if "/" in program else f'"$(command -v {shlex.quote(program)})"'
@@ -148,12 +154,13 @@ def remedy_of(program: str, code: int) -> str:
     if "/" in program:
         directory = os.path.dirname(program) or "/"
         see = shlex.join(["ls", "-l", directory])
-        return f"see what is there: mesos-gpu exec JOB -- {see}; a script's first line must name what is there, too"
+        return f"list the directory: mesos-gpu exec JOB -- {see}; the program in a script's first line must exist, too"
     find = shlex.join(["find", "/", "-name", program])
-    return f"find it: mesos-gpu exec JOB -- {find}; what is not in the job's PATH is called by its whole path"
+    return f"find it: mesos-gpu exec JOB -- {find}; a program outside of the job's PATH needs its full path"
 
 
 def _started(place: Place, order: Order | Work, streams: tuple[int, int, int], channel: str) -> Running:
+    """Start the order in the task; return the running command."""
     started: Running
     if isinstance(order, Work):
         started = place.work(order.module, order.words, streams)
@@ -172,13 +179,13 @@ def _started(place: Place, order: Order | Work, streams: tuple[int, int, int], c
 
 
 def end_left(channel: str) -> None:
-    """End what a channel's command has left, when its helper was killed and could not."""
+    """Kill processes that a session's command has left, after its helper was killed and could not do that."""
     deadline, ended = time.monotonic() + DEATH_S, set[int]()
     while (pids := _marked(f"{MARK}={channel}".encode())) and time.monotonic() < deadline:
         processes.send(pids, signal.SIGKILL)
         ended.update(pids)
         time.sleep(_LOOK_S)
-    for pid in ended:  # they have come to this process, as far as the task has no namespace of processes
+    for pid in ended:  # they became children of this process, unless the task has a pid namespace
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 

@@ -1,7 +1,8 @@
-"""The helper of a channel: goes to the scheduler, runs one command in the task, and carries bytes between the two.
+"""Helper of a session: connects to the scheduler, runs one command in the task, and transfers bytes between
+the two.
 
-`opening` runs this file in an interpreter of its own. Whatever ends first, the command, the connection, the executor or
-the task, nothing that was started here is left.
+`opening` runs this file in an interpreter of its own. Whatever ends first, the command, the connection, the
+executor or the task, no process that was started here is left.
 """
 
 import contextlib
@@ -31,10 +32,11 @@ from mesos_gpu.wire.channel.orders import AnyOrder, decode_order
 
 
 def main() -> None:
-    """Read what to do from standard input, do it, and say in a line what came of it; does not return."""
+    """Read the call from standard input, serve it, and print the outcome in one line; does not return."""
     with open(0, "rb", closefd=False) as file:
         call = json.load(file)
-    processes.become_subreaper()  # what the command leaves behind comes to this process
+    # so that processes that the command leaves behind become children of this process
+    processes.become_subreaper()
     started: list[Command] = []
     threading.Thread(target=_end_with_executor, args=(int(sys.argv[1]), started), daemon=True).start()
     try:
@@ -43,17 +45,18 @@ def main() -> None:
     except (OSError, ValueError) as error:
         _leave(f"the scheduler at {call['url']} cannot be reached: {error}")
     try:
-        said = _serve(line, call, started)
+        outcome = _serve(line, call, started)
     except Lost as error:
-        said = f"the connection was lost: {error}"
+        outcome = f"the connection was lost: {error}"
     except (ValueError, OSError) as error:
-        said = f"it was ended: {error}"
+        outcome = f"the session was ended: {error}"
     processes.kill_descendants()
     line.close()
-    _leave(said)
+    _leave(outcome)
 
 
 def _serve(line: WebSocket, call: dict[str, Any], started: list[Command]) -> str:
+    """Receive the order, run it, and return the outcome."""
     order = _order(line)
     try:
         if call["kept"]:
@@ -78,23 +81,25 @@ def _serve(line: WebSocket, call: dict[str, Any], started: list[Command]) -> str
     return f"a command ended with {code}"
 
 
-def _session_of(said: str | list[int] | None, order: AnyOrder) -> Callable[[], Inner] | None:
-    """Return a function that gives the session forked for a command, or raises the reason why there is none.
+def _session_of(session_call: str | list[int] | None, order: AnyOrder) -> Callable[[], Inner] | None:
+    """Return a function that gives the session forked for a command, or raises the reason why there is no such session.
 
     None if the task has no inner process, or the order executes no program of the task.
     """
-    if said is None or not isinstance(order, Order):
-        if isinstance(said, list):
-            os.close(said[0])
+    if session_call is None or not isinstance(order, Order):
+        if isinstance(session_call, list):
+            os.close(session_call[0])
         return None
-    if isinstance(said, str):
-        raise OSError(0, said)
-    session = Inner.of(*said)
+    if isinstance(session_call, str):
+        raise OSError(0, session_call)
+    session = Inner.of(*session_call)
     return lambda: session
 
 
 def _tell(line: WebSocket, order: AnyOrder, error: CommandFailed) -> None:
-    """Say why a command was not executed: as env(1) does, with a shell's exit code, or that nothing can be."""
+    """Report to the client why a command was not executed: like env(1), with a shell's exit code, or as a
+    failed session.
+    """
     if error.code is None or not isinstance(order, Order):
         line.send(_failed(str(error)))
         return
@@ -102,7 +107,8 @@ def _tell(line: WebSocket, order: AnyOrder, error: CommandFailed) -> None:
     words = text.replace("\n", "\r\n") if order.tty else text
     line.send(encode(Frame(Kind.STDERR, words.encode(errors="replace")[:MAX_DATA])))
     line.send(encode(Frame(Kind.EXIT, numbers=(error.code,))))
-    # What the client has sent already is read: closing a socket with unread bytes could drop the frames (RFC 2525).
+    # Read what the client has sent already: closing a socket with unread bytes could drop the frames (RFC
+    # 2525).
     with contextlib.suppress(Lost):
         while True:
             line.receive()
@@ -115,7 +121,7 @@ def _failed(why: str) -> bytes:
 def _order(line: WebSocket) -> AnyOrder:
     frame = decode(line.receive())
     if frame.kind is not Kind.ORDER:
-        raise ValueError(f"the scheduler sent {frame.kind.name} before what to run")
+        raise ValueError(f"the scheduler sent {frame.kind.name} before the order")
     return decode_order(frame.data)
 
 
@@ -132,14 +138,15 @@ def _work_of(order: AnyOrder, place: Place, listeners: Listeners | None) -> Orde
 def _reading_of(order: AnyOrder, call: dict[str, Any]) -> Work:
     """Return the work that reads files in the sandbox of an ended task; refuse every other order."""
     if not isinstance(order, FileOrder) or order.what not in (LIST, GET):
-        raise CommandFailed("the task has ended: its files can be read, and nothing else")
+        raise CommandFailed("the task has ended: only its files can be read")
     below = f"{CONTAINERS}/{NESTED}" if call["nested"] else ""
     words = (order.what, order.path, below, "root" if call["as_root"] else "")
     return Work("isolator.session.inside.kept", words)
 
 
 def _end_with_executor(alive: int, started: list[Command]) -> None:
-    os.read(alive, 1)  # nothing is ever written
+    """Wait for the end of the executor, and then kill all processes of this session."""
+    os.read(alive, 1)  # returns at the end of the pipe only
     for command in started:
         command.signal(signal.SIGKILL)
     processes.kill_descendants()

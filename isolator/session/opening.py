@@ -1,7 +1,8 @@
-"""What an executor does when it is called to a channel: it starts a helper, which goes there, and waits for its end.
+"""Opening of sessions by an executor: it starts a helper, which connects to the scheduler, and waits for its
+end.
 
-The helper is a process of its own, so that nothing that comes over a network is read by the executor, and imports what
-an executor does without. It ends when the executor does, by a pipe.
+The helper is a process of its own, so that the executor reads nothing that comes over a network, and need not
+import what the helper imports. It ends with the executor, by a pipe.
 """
 
 import contextlib
@@ -21,10 +22,10 @@ from mesos_gpu.wire.channel.call import Kept, answer_to, decode_call
 if TYPE_CHECKING:
     from isolator.confinement.inner_calls import Inner
 
-#: What is run: executors import nothing of it.
+#: Program of the helper; executors do not import it.
 _HELPER: Final = str(Path(__file__).with_name("helper.py"))
-SEALED_S: Final = 10.0  # a sandbox that is being sealed is waited for
-ROOM_S: Final = 10.0  # a read waits for others to end
+SEALED_S: Final = 10.0  # wait for a sandbox that is being sealed
+ROOM_S: Final = 10.0  # wait for other reads to end
 _LOOK_S: Final = 0.1
 _END_S: Final = 1.0  # longest wait for the end of a session's process after its helper has ended
 
@@ -37,25 +38,25 @@ def open_session(
     room: threading.BoundedSemaphore,
     inner: "Inner | None" = None,
 ) -> str:
-    """Run what waits at a channel in a task, to its end.
+    """Run a session in a task, to its end.
 
     Args:
-        data: The call.
-        secret: Of the task's launch; "": it has none, and no call is believed.
-        task: Mesos' id of it.
-        pid: Of its first process.
-        room: For those that run at once.
+        data: Encoded call of the scheduler.
+        secret: Secret of the task's launch; "" if it has none, and then every call is refused.
+        task: Mesos' task id.
+        pid: Pid of the task's first process.
+        room: Limit of simultaneous sessions.
         inner: Inner process of the task, from which its commands are forked; None if the task has none.
 
     Returns:
-        What came of it, for the executor's log.
+        The outcome, for the executor's log.
     """
     try:
         call = decode_call(data, task, secret)
     except ValueError as error:
-        return f"a call to a channel is not believed: {error}"
+        return f"a call for a session is not authentic: {error}"
     if pid is None:
-        return f"channel {call.id}: the task has no process that can be seen"
+        return f"channel {call.id}: no process of the task is visible"
     return _run_in({**asdict(call), "answer": answer_to(call, secret), "pid": pid}, call.id, room, inner)
 
 
@@ -79,7 +80,7 @@ def open_kept(
         call = decode_call(data, monitor, secret)
         kept = Kept.of(call.kept)
     except ValueError as error:
-        return f"a call to a channel is not believed: {error}"
+        return f"a call for a session is not authentic: {error}"
     sandbox = sandbox_of(kept, own)
     deadline = time.monotonic() + SEALED_S
     while _is_to_be_sealed(books, sandbox) and time.monotonic() < deadline:
@@ -114,7 +115,7 @@ def _run_in(
     wait_s: float = 0.0,
 ) -> str:
     if not room.acquire(timeout=wait_s):
-        return f"channel {name}: there are too many already"
+        return f"channel {name}: too many sessions are open already"
     try:
         return _run(order, name, inner)
     finally:
@@ -122,20 +123,20 @@ def _run_in(
 
 
 def _run(order: dict[str, object], name: str, inner: "Inner | None") -> str:
-    told, (alive, ours) = os.memfd_create("channel", os.MFD_CLOEXEC), os.pipe()
+    order_file, (alive, ours) = os.memfd_create("channel", os.MFD_CLOEXEC), os.pipe()
     session: list[int] | str | None = None
     with contextlib.ExitStack() as files:
-        files.callback(os.close, ours)  # by this the helper sees that this process lives
+        files.callback(os.close, ours)  # its end tells the helper that this process has ended
         passed = [alive]
         try:
             if inner is not None:
                 order["session"] = session = _session(inner)
                 passed += session[:1] if isinstance(session, list) else []
-            os.write(told, json.dumps(order).encode())
-            os.lseek(told, 0, os.SEEK_SET)
+            os.write(order_file, json.dumps(order).encode())
+            os.lseek(order_file, 0, os.SEEK_SET)
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", _HELPER, str(alive)],
-                stdin=told,
+                stdin=order_file,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=passed,
@@ -144,21 +145,21 @@ def _run(order: dict[str, object], name: str, inner: "Inner | None") -> str:
         except OSError as error:
             return f"channel {name}: its helper could not be started: {error}"
         finally:
-            os.close(told)
+            os.close(order_file)
             for file in passed:
                 os.close(file)
-        said = process.communicate()[0][-2000:].decode(errors="replace").strip()
+        output = process.communicate()[0][-2000:].decode(errors="replace").strip()
     if process.returncode < 0:
         from isolator.session.command import end_left
 
         end_left(name)
     if inner is not None and isinstance(session, list):
         inner.reap(session[1], _END_S)
-    return f"channel {name}: {said or f'its helper ended with {process.returncode}'}"
+    return f"channel {name}: {output or f'its helper ended with {process.returncode}'}"
 
 
 def _session(inner: "Inner") -> list[int] | str:
-    """Return the arguments of `Inner.of` for a new session, or the reason why there is none.
+    """Return the arguments of `Inner.of` for a new session, or the reason why it cannot be forked.
 
     A reason is no failure yet: files and ports of the task can be reached without a session.
     """

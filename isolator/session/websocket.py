@@ -1,7 +1,7 @@
-"""A WebSocket to the scheduler, as RFC 6455 has it for a client: binary messages, no extension, no fragments.
+"""WebSocket client for the scheduler (RFC 6455): binary messages, without extensions or fragments.
 
-Executors run with nothing but Python's own library, so this is here: the least of it. Who is at the other end sends a
-ping every 20 s; who sends nothing for `SILENT_S` is gone.
+Executors have only Python's own library, hence this minimal implementation. The server sends a ping every 20
+s; a server that is silent for `SILENT_S` is treated as gone.
 """
 
 import base64
@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 from mesos_gpu.adapters.tls.shared import SharedTls
 
-CACERT: Final = "MESOS_GPU_SCHEDULER_CACERT"  # the operator's word on which authorities
+CACERT: Final = "MESOS_GPU_SCHEDULER_CACERT"  # file of certificate authorities that the operator trusts
 SILENT_S: Final = 50.0
-OPEN_S: Final = 20.0  # for the connection and its handshakes
+OPEN_S: Final = 20.0  # time limit for the connection and its handshakes
 _MAX_HEAD: Final = 1 << 14
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _BINARY, _CLOSE, _PING, _PONG = 0x2, 0x8, 0x9, 0xA
@@ -28,17 +28,21 @@ _MASKED: Final = 0x80
 
 
 class Lost(OSError):
-    """The connection is over, whoever ended it."""
+    """Error: the connection has ended, whichever side ended it."""
 
 
 class WebSocket:
-    """A connection. One thread may receive, several may send."""
+    """A connection. One thread may receive, several may send.
+
+    Args:
+        line: Connected socket, after the handshake.
+        most: Most bytes of a message that is received.
+    """
 
     def __init__(self, line: socket.socket | SharedTls, most: int) -> None:
-        """Over what is connected, after its handshake. `most`: bytes of a message that is received."""
         self._line, self._most = line, most
-        self._turn = threading.Lock()  # to send
-        self._kept = b""  # what came and was not asked for yet
+        self._turn = threading.Lock()  # held while sending
+        self._kept = b""  # bytes that were received, but not used yet
 
     def send(self, message: bytes) -> None:
         """Send a message.
@@ -52,8 +56,8 @@ class WebSocket:
         """Wait for a message.
 
         Raises:
-            Lost: There will be none.
-            ValueError: What comes is no message of a server that keeps to the above.
+            Lost: The connection has ended.
+            ValueError: The frame is invalid, or not supported.
         """
         while True:
             first, second = self._exactly(2)
@@ -71,12 +75,12 @@ class WebSocket:
             if opcode == _PING:
                 self._send(_PONG, body)
             elif opcode == _CLOSE:
-                raise Lost("it was closed by the scheduler")
+                raise Lost("the scheduler closed the connection")
             elif opcode != _PONG:
                 raise ValueError(f"the scheduler sent a frame of kind {opcode}")
 
     def close(self) -> None:
-        """Say that it is over, and end it."""
+        """Send a close frame, and close the connection."""
         try:
             self._send(_CLOSE, struct.pack("!H", 1000))
         except Lost:
@@ -97,7 +101,7 @@ class WebSocket:
             try:
                 self._line.sendall(head + key + masked(body, key))
             except OSError as error:
-                raise Lost(f"it cannot be sent to: {error}") from error
+                raise Lost(f"the connection cannot be written: {error}") from error
 
     def _exactly(self, size: int) -> bytes:
         pieces, left = [self._kept[:size]], size - len(self._kept[:size])
@@ -118,31 +122,31 @@ class WebSocket:
         except (OSError, ValueError) as error:  # ValueError: another thread has closed it
             raise Lost(str(error)) from error
         if not piece:
-            raise Lost("it was ended by the scheduler")
+            raise Lost("the scheduler ended the connection")
         return piece
 
 
 def masked(body: bytes, key: bytes) -> bytes:
-    """Bytes as clients send them (RFC 6455, section 5.3), and back."""
+    """Mask or unmask bytes of a client (RFC 6455, section 5.3)."""
     size = len(body)
     mask = (key * (size // 4 + 1))[:size]
     return (int.from_bytes(body, "little") ^ int.from_bytes(mask, "little")).to_bytes(size, "little")
 
 
 def dial(url: str, path: str, proof: str, pin: str, most: int) -> WebSocket:
-    """Connect, see who is there, and prove who comes.
+    """Connect, verify the server, and authenticate this client.
 
     Args:
-        url: Of the scheduler.
-        path: Of the channel.
-        proof: Of who comes.
-        pin: The SHA-256 of the certificate to see there; "": one that the authorities of this
-            host, or those of `CACERT`, vouch for.
-        most: As of `WebSocket`.
+        url: URL of the scheduler.
+        path: Path of the channel.
+        proof: Token of this client.
+        pin: SHA-256 of the expected certificate; "" for any that the authorities of this host, or those in
+            `CACERT`, have signed.
+        most: Most bytes of a message that is received.
 
     Raises:
-        OSError: Nobody is there, or another one, or it refuses.
-        ValueError: What is there speaks no HTTP.
+        OSError: No server answers, it is another one, or it refuses.
+        ValueError: The server does not speak HTTP.
     """
     parts = urlsplit(url)
     secure, host = parts.scheme == "https", parts.hostname or ""
@@ -161,14 +165,14 @@ def dial(url: str, path: str, proof: str, pin: str, most: int) -> WebSocket:
 
 def _secured(plain: socket.socket, host: str, pin: str) -> ssl.SSLSocket:
     context = ssl.create_default_context(cafile=None if pin else os.environ.get(CACERT) or None)
-    if pin:  # that very certificate, whoever signed it and whatever its names are
+    if pin:  # exactly this certificate, whatever its issuer and names
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     line = context.wrap_socket(plain, server_hostname=host)
     shown = hashlib.sha256(line.getpeercert(binary_form=True) or b"").hexdigest()
     if pin and shown != pin:
         line.close()
-        raise OSError(f"{host} shows another certificate than the scheduler's: {shown}")
+        raise OSError(f"{host} shows another certificate than the scheduler's: SHA-256 {shown}")
     return line
 
 
@@ -180,17 +184,17 @@ def _shake_hands(line: socket.socket, place: str, path: str, proof: str) -> None
     )
     line.sendall(head.encode())
     answer = b""
-    while not answer.endswith(b"\r\n\r\n"):  # byte by byte: what follows is not of the head
+    while not answer.endswith(b"\r\n\r\n"):  # byte by byte, so that no byte after the head is consumed
         byte = line.recv(1)
         if not byte or len(answer) > _MAX_HEAD:
             raise OSError("the scheduler ended the connection before it answered")
         answer += byte
     status, *fields = answer.decode("latin-1").split("\r\n")
     if status.split(" ")[1:2] != ["101"]:
-        raise OSError(f"the scheduler answers {status[9:60]!r}: the channel is taken, or its time is over")
+        raise OSError(f"the scheduler answers {status[9:60]!r}: the session is taken already, or has expired")
     accept = base64.b64encode(hashlib.sha1(key + _MAGIC, usedforsecurity=False).digest()).decode()
-    said = {
-        name.strip().lower(): value.strip() for name, _, value in (each.partition(":") for each in fields)
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)
     }
-    if said.get("sec-websocket-accept") != accept:
-        raise ValueError("what answers is no WebSocket")
+    if headers.get("sec-websocket-accept") != accept:
+        raise ValueError("the server does not speak WebSocket")

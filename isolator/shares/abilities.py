@@ -1,6 +1,8 @@
-"""What this host can use to keep tasks to shares of its cards: each ability is tried, or why it is not there is said.
+"""Sharing abilities of this host: how it can enforce shares of its GPUs, found by trying, with a reason for
+each missing one.
 
-The node monitor reports it with each card; `mesos-gpu node doctor` shows it. Simulated cards have what their file says.
+The node monitor reports the abilities with each card, and `mesos-gpu node doctor` shows them. Simulated cards
+have the abilities that their file lists.
 """
 
 import logging
@@ -24,12 +26,12 @@ from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.host_settings import MIG
 
-AGAIN_S: Final = 600.0  # a package may be installed, a module loaded with other parameters
+AGAIN_S: Final = 600.0  # lifetime of a probe's result: packages and module parameters may change
 RETRY_S: Final = 60.0
-FIRST_S: Final = 5.0  # a first report waits for the first look, but no longer
+FIRST_S: Final = 5.0  # how long the first report waits for the first probe
 RESERVE: Final = "MESOS_GPU_SHARE_RESERVE_MIB"
-#: What the driver keeps of a card for a server of MPS, where one may be started. Source: NVIDIA KAI-Scheduler, which
-#: subtracts as much; measured by its authors, not by us.
+#: Memory that the driver keeps on a card for an MPS server, where one may be started. Source: NVIDIA
+#: KAI-Scheduler subtracts this amount, which its authors measured and we did not.
 MPS_RESERVE_MIB: Final = 1024
 FIRST_WITH_LIMITS: Final = 615  # the first driver with memory limits by cgroup
 _BY_CGROUP: Final = (Ability.DMEM, Ability.MISC)
@@ -39,11 +41,13 @@ logger = logging.getLogger("isolator.monitor")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an operator says of shares on this host.
+    """Operator settings for shares on this host.
 
     Attributes:
-        mig: "static": instances that operators made are shares; "dynamic": the host makes and removes them; "off".
-        reserve_mib: What is kept of each card beside what its driver reports; None: what MPS takes, where it is used.
+        mig: "static" if the MIG instances that operators made are shares, "dynamic" if the host makes and
+            removes instances, "off" if instances are not shared.
+        reserve_mib: MiB withheld from shares on each card. By default `MPS_RESERVE_MIB` on cards that can use
+            MPS, 0 on others.
     """
 
     mig: str = "static"
@@ -51,35 +55,52 @@ class Settings:
 
 
 def settings_of(env: Mapping[str, str]) -> Settings:
-    """MESOS_GPU_MIG and MESOS_GPU_SHARE_RESERVE_MIB of the monitor's environment; sees those of MPS, too.
+    """Read MESOS_GPU_MIG and MESOS_GPU_SHARE_RESERVE_MIB from the monitor's environment; also check the MPS
+    settings.
 
     Raises:
-        BadConfiguration: One is something else; names it.
+        BadConfiguration: A setting has an invalid value; the message names it.
     """
     mig, reserve = MIG.of(env), env.get(RESERVE) or ""
     if reserve and not (reserve.isascii() and reserve.isdigit()):
         raise BadConfiguration(
             f"{RESERVE} is {reserve!r}", remedy="set it to a whole number of MiB, 0 or more"
         )
-    mps.any_percentage(env)  # executors read both, and would refuse each share by MPS
+    mps.any_percentage(env)  # checked here because executors read both, and would refuse every MPS share
     mps.across_users(env)
     return Settings(mig, int(reserve) if reserve else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a look has shown: of the host, and of each card; "": it can be used, else why not."""
+    """Result of one probe; each ability maps to "" if usable, else to the reason why not.
+
+    Attributes:
+        host: Abilities of the host as a whole.
+        cards: Abilities of single cards, by id; they override those of the host.
+    """
 
     host: Mapping[Ability, str] = field(default_factory=dict)
     cards: Mapping[GpuId, Mapping[Ability, str]] = field(default_factory=dict)
 
     def of(self, gpu: GpuId) -> dict[Ability, str]:
-        """Both of one card."""
+        """Return the abilities of one card, those of its host included."""
         return {**self.host, **self.cards.get(gpu, {})}
 
 
 class Abilities:
-    """Looks at this host from a thread, now and then."""
+    """Periodic probe, in a thread, of the sharing abilities of this host.
+
+    Args:
+        env: Environment of the monitor, which executors of this host have, too.
+        root: Directory whose /proc is read.
+        calls: Client of the driver. By default the one that `env` selects.
+        cgroups: Directory where cgroups are mounted.
+        again_s: Seconds after which the host is probed again.
+
+    Raises:
+        BadConfiguration: A setting has an invalid value.
+    """
 
     def __init__(
         self,
@@ -90,29 +111,21 @@ class Abilities:
         cgroups: Path = limits.CGROUPS,
         again_s: float = AGAIN_S,
     ) -> None:
-        """Nothing is known yet.
-
-        Args:
-            env: The monitor's environment, which is that of this host's executors.
-            root: Whose /proc is read.
-            calls: What asks the driver; None: as `env` says.
-            cgroups: Where cgroups are mounted.
-            again_s: How long a look is good for.
-
-        Raises:
-            BadConfiguration: A setting that cannot be.
-        """
         self._env, self._root, self._cgroups = env, root, cgroups
         self._calls, self._again_s = calls, again_s
         self._settings = settings_of(env)
-        self._told: str | None = None  # why several users cannot have one server of MPS
+        self._told: str | None = None  # last reported reason why users cannot share an MPS server
         self._known: Known | None = None
-        self._seen: tuple[object, ...] = ()  # what the last look was at
+        self._seen: tuple[object, ...] = ()  # driver version and MIG modes at the last probe
         self._due = 0.0
         self._thread: threading.Thread | None = None
 
     def completed(self, inventory: Inventory) -> Inventory:
-        """The inventory with what each card's host can enforce; before the first look a card has nothing for shares."""
+        """Return the inventory with the sharing abilities of each card; probe in the background if they are
+        outdated.
+
+        Before the first probe has ended, cards have no sharing at all.
+        """
         if inventory.source != "nvml" or not any(gpu.sharing for gpu in inventory.gpus):
             return inventory
         seen = (inventory.driver_version, *((g.id, g.sharing and g.sharing.mig) for g in inventory.gpus))
@@ -129,18 +142,21 @@ class Abilities:
         return self._with_all(inventory, known)
 
     def at_once(self, inventory: Inventory) -> Inventory:
-        """The inventory, completed by a look that is waited for."""
+        """Return the inventory with the sharing abilities of each card, after a probe that is waited for."""
         return self._with_all(inventory, self.probed(inventory)) if inventory.source == "nvml" else inventory
 
     def _look(self, inventory: Inventory) -> None:
         try:
             self._known = self.probed(inventory)
-        except Exception:  # whatever a probe may raise: what was known stands, and it is tried again soon
+        except Exception:  # a probe may raise anything: keep the last result, and retry soon
             self._due = time.monotonic() + RETRY_S
-            logger.exception("what this host can enforce of shares cannot be told")
+            logger.exception("the sharing abilities of this host cannot be probed; retrying")
 
     def probed(self, inventory: Inventory) -> Known:
-        """Try everything but the libraries, which take no time; may take as long as the driver's deadline."""
+        """Probe all abilities but that of our CUDA libraries (cheap, so checked for each report).
+
+        May take as long as the driver's deadline.
+        """
         if why := self._hindered():
             return Known(dict.fromkeys(Ability, why))
         version = inventory.driver_version or ""
@@ -152,42 +168,46 @@ class Abilities:
         return Known(host, {gpu: self._limited(why) for gpu, why in tried.items()})
 
     def _served(self, version: str) -> dict[Ability, str]:
-        """Whether servers of MPS can be had."""
+        """Return the abilities of MPS, by protocol."""
         try:
             return mps.probe(self._env, version)
         except (MesosGpuError, OSError) as error:
             return dict.fromkeys((Ability.MPS3, Ability.MPS2), _words(error))
 
     def _unlimited(self, version: str) -> str:
-        """Why memory cannot be limited by cgroup, whatever the card; "": it is worth a try."""
+        """Return why memory cannot be limited by cgroup on any card; "" if it is worth a try on each."""
         major = version.partition(".")[0]
         if not major.isdecimal() or int(major) < FIRST_WITH_LIMITS:
             return f"driver {version or 'none'} is older than {FIRST_WITH_LIMITS}"
         return limits.unfit(self._cgroups)
 
     def _hindered(self) -> str:
-        """Why nothing at all can be enforced here; "": nothing is in the way."""
+        """Return why this host can enforce no share at all; "" if it may."""
         if self._env.get("MESOS_GPU_ISOLATION") == "off":
             return "MESOS_GPU_ISOLATION=off: a task has no devices, cgroup and mounts of its own"
         return "" if os.geteuid() == 0 else "agents do not run as root"
 
     def _tried(self, uuids: list[GpuId]) -> dict[GpuId, str]:
-        """Set and take away a limit of each card, on a cgroup that nothing is in; why it cannot be."""
+        """Set and remove a memory limit for each card on an empty cgroup; return the error for each, "" if it
+        worked.
+        """
         trial = Cgroup("cgroup2", self._cgroups / OWN_ROOT / f".abilities-{os.getpid()}", own=True)
         calls = self._calls or limits.calls_of(self._env)
         try:
             trial.create()
             try:
                 limits.enable_dmem(trial.path, self._cgroups)
-                said: dict[str, str] = calls.ask("try limits", uuids=uuids, cgroup=str(trial.path))
+                refusals: dict[str, str] = calls.ask("try limits", uuids=uuids, cgroup=str(trial.path))
             finally:
                 trial.remove()
         except (MesosGpuError, OSError) as error:
             return dict.fromkeys(uuids, _words(error))
-        return {uuid: said.get(uuid, "the driver said nothing of it") for uuid in uuids}
+        return {uuid: refusals.get(uuid, "the driver gave no answer for this card") for uuid in uuids}
 
     def _limited(self, why: str) -> dict[Ability, str]:
-        """Which of the two it is, as the driver chose when it was loaded."""
+        """Return the abilities of the two cgroup controllers; the driver chose one of them when it was
+        loaded.
+        """
         if why:
             return dict.fromkeys(_BY_CGROUP, why)
         if limits.has_dmem(self._cgroups):
@@ -198,7 +218,7 @@ class Abilities:
         }
 
     def _divided(self, gpu: Gpu) -> dict[Ability, str]:
-        """Whether the card's instances can be used; and then, that nothing else can."""
+        """Return the MIG ability of a card; if its MIG mode is on, also that no other ability can be used."""
         if gpu.sharing is None or not gpu.sharing.mig:
             return {Ability.MIG: "its MIG mode is off"}
         others = [ability for ability in Ability if ability is not Ability.MIG]
@@ -206,6 +226,7 @@ class Abilities:
         return {Ability.MIG: why, **dict.fromkeys(others, "its MIG mode is on")}
 
     def _undivided(self, sharing: Sharing) -> str:
+        """Return why the instances of a card in MIG mode cannot be shares; "" if they can."""
         if self._settings.mig == "off":
             return f"{MIG.name}=off"
         if not (self._root / MINORS).exists():
@@ -217,7 +238,9 @@ class Abilities:
         return f"it has no instances: make them (nvidia-smi mig), or set {MIG.name}=dynamic"
 
     def _shim(self, inventory: Inventory) -> str:
-        """Why our libraries cannot be used now; an operator's switch takes effect at once."""
+        """Return why our CUDA libraries cannot be used now; "" if they can. An operator's switch takes effect
+        at once.
+        """
         return self._hindered() or shim_ability.lacks(self._env, inventory)
 
     def _with_all(self, inventory: Inventory, known: Known) -> Inventory:
@@ -227,15 +250,21 @@ class Abilities:
         return replace(inventory, gpus=gpus)
 
     def _has_all_users(self) -> bool:
-        """Whether several users may have one server of MPS; an operator who wants that is told why not."""
+        """Return whether several users may share an MPS server; log the answer when it changes, if the
+        operator wants that.
+        """
         why = mps.no_users(self._env) if mps.across_users(self._env) else "it is not wanted"
         if why != self._told and mps.across_users(self._env):
-            logger.warning("tasks of several users %s one server of MPS%s", *_told_of(why))
+            logger.warning("tasks of several users %s one server of MPS%s", *_user_words(why))
         self._told = why
         return not why
 
     def _with(self, gpu: Gpu, known: Known, shim: str, served: Mapping[str, Any]) -> Gpu:
-        """The card with abilities, and without what is kept of it. `served`: what is said of one with MPS."""
+        """Return the card with its abilities, and with its shareable memory reduced by what is reserved.
+
+        Args:
+            served: Fields of `Sharing` that only cards with MPS get.
+        """
         if gpu.sharing is None:
             return gpu
         why = {Ability.SHIM: shim, **known.of(gpu.id), **_too_old(gpu), **self._divided(gpu)}
@@ -252,7 +281,9 @@ class Abilities:
         return replace(gpu, sharing=sharing)
 
     def _reserve_mib(self, sharing: Sharing, why: Mapping[Ability, str]) -> int:
-        """What nobody's share is counted from; instances have their memory, whatever else is on the card."""
+        """Return the MiB of a card that shares cannot use; 0 in MIG mode, as instances have memory of their
+        own.
+        """
         if sharing.mig:
             return 0
         if self._settings.reserve_mib is not None:
@@ -261,34 +292,38 @@ class Abilities:
 
 
 def words_of(sharing: Sharing | None) -> str:
-    """What a card can be shared by, and why not by the rest, in one line."""
+    """Return one line of text for operators: the ways in which a card can be shared, and why others are
+    missing.
+    """
     if sharing is None:
         return "its memory cannot be shared out"
     able = [ability.value for ability, why in sharing.abilities if not why]
     lacking = [f"{ability.value} ({why})" for ability, why in sharing.abilities if why]
-    said = (
+    text = (
         f"{CAN} {', '.join(able)}: {sharing.memory_mib} MiB of each card"
         if able
         else "shares cannot be enforced"
     )
-    said += "; users may share a server of MPS" if sharing.mps_users else ""
-    return said + (f"; not {', '.join(lacking)}" if lacking else "")
+    text += "; users may share a server of MPS" if sharing.mps_users else ""
+    return text + (f"; not {', '.join(lacking)}" if lacking else "")
 
 
 def _words(error: Exception) -> str:
     return error.what if isinstance(error, MesosGpuError) else str(error)
 
 
-def _told_of(why: str) -> tuple[str, str]:
+def _user_words(why: str) -> tuple[str, str]:
     return ("cannot have", f": {why}") if why else ("may have", ", as the operator permits")
 
 
 def _is_served(why: Mapping[Ability, str]) -> bool:
-    """Whether a card may have a server of MPS."""
+    """Return whether a card may have an MPS server."""
     return any(why.get(ability) == "" for ability in (Ability.MPS3, Ability.MPS2))
 
 
 def _too_old(gpu: Gpu) -> dict[Ability, str]:
-    """Why servers of MPS do not limit clients on that card; empty: they do, or nothing is known against it."""
+    """Return why MPS cannot limit clients on this card, by ability; empty if it can, or its capability is
+    unknown.
+    """
     why = mps.too_old(gpu.compute_capability)
     return dict.fromkeys((Ability.MPS3, Ability.MPS2), why) if why else {}

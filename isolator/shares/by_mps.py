@@ -1,4 +1,4 @@
-"""Compute by MPS, as a measure of a share: the daemon of its card and user, and what the task is given to reach it."""
+"""Compute shares by NVIDIA MPS: the daemon for a card and user, and what a task is given to reach it."""
 
 import pwd
 from collections.abc import Mapping, Sequence
@@ -20,35 +20,43 @@ from mesos_gpu.model.shares.share import EVERYBODY, Share
 
 
 class ByMps:
-    """`Measure` by a daemon of MPS. `host`: None: what the executor's environment says of this host."""
+    """`Measure` that limits compute by an MPS daemon.
+
+    Args:
+        host: MPS settings of this host. By default those of the executor's environment.
+    """
 
     def __init__(self, host: Host | None = None) -> None:
-        """Nothing is asked yet."""
         self._host = host
 
     def lacks(self, tenancy: Tenancy) -> str:
-        """See the program, and the user; and that this host permits several users, where it is not one's alone."""
+        """Return why this host cannot serve the task by MPS; "" if it can.
+
+        Checked are the program, the user, and, for a server of several users, the host's permission.
+        """
         several = tenancy.share.domain == EVERYBODY
-        who = tenancy.user if several else tenancy.share.domain
+        user = tenancy.user if several else tenancy.share.domain
         try:
-            uid = _uid(who) if who else None
+            uid = _uid(user) if user else None
         except KeyError:
-            return f"it has no user {who}"
+            return f"it has no user {user}"
         why = ability.refusal(uid, len(tenancy.gpus))
         if several and not why:
             why = ability.no_users(tenancy.own, self._of(tenancy))
         return why or ("" if self._of(tenancy).program else f"{PROGRAM} is not installed")
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
-        """Nothing of the task is left: its namespace ends with the daemon."""
+        """Return no traces: the task's MPS namespace ends with the daemon."""
         return ()
 
     def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
-        """The daemon of its card, for its user."""
+        """Return the ledger row of the MPS daemon for the task's card and user."""
         return tuple(CardTrace(gpu.id, mps.KIND, str(domain_of(tenancy, gpu))) for gpu in tenancy.gpus)
 
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
-        """Join the daemon, as `mps.join`; say so if the percentage is less than what was granted."""
+        """Join the task to the daemon (`mps.join`); add a note if it gets less than the percentage that was
+        granted.
+        """
         (gpu,) = tenancy.gpus
         cap = ability.cap_for(tenancy.share, gpu.compute_capability, tenancy.own)
         joined = mps.join(
@@ -65,7 +73,11 @@ class ByMps:
         )
 
     def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
-        """Set the namespace of a task; by protocol 2 the limits of a client that runs stay as they are."""
+        """Set other limits for the task; protocol 2 cannot change those of a running client.
+
+        Raises:
+            Conflict: The daemon has protocol 2, and the limits differ.
+        """
         (gpu,) = tenancy.gpus
         domain, mine = domain_of(tenancy, gpu), limits_of(tenancy.share, gpu, tenancy.own)
         if domain.protocol == 2:
@@ -90,12 +102,12 @@ class ByMps:
 
 
 def limits_on(ledger: Ledger, gpu: Gpu, own: Mapping[str, str]) -> dict[str, Limits]:
-    """What each task of a card may use by MPS, as the ledger says.
+    """Return the MPS limits of each task that shares a card by MPS, by task id.
 
     Args:
-        ledger: Of this host.
-        gpu: The card.
-        own: The environment of an executor or a monitor.
+        ledger: The ledger of this host.
+        gpu: The shared card.
+        own: Environment of an executor or a monitor.
     """
     shares = {h.task: h.share for h in card.sharers(ledger, gpu.id)}
     return {
@@ -106,26 +118,26 @@ def limits_on(ledger: Ledger, gpu: Gpu, own: Mapping[str, str]) -> dict[str, Lim
 
 
 def limits_of(share: Share, gpu: Gpu, own: Mapping[str, str]) -> Limits:
-    """What a share may use, as MPS is told.
+    """Return the limits of a share in the terms of MPS.
 
     Raises:
-        Unavailable, BadConfiguration: As `ability.cap_for`.
+        Unavailable, BadConfiguration: As for `ability.cap_for`.
     """
     return Limits(ability.cap_for(share, gpu.compute_capability, own).percent, share.memory_max_mib)
 
 
 def domain_of(tenancy: Tenancy, gpu: Gpu) -> Domain:
-    """The card and the user of a task, or all users.
+    """Return the MPS domain of a task: its card, and its user or all users.
 
     Raises:
-        Unavailable: This host does not know the user.
+        Unavailable: The user does not exist on this host.
     """
     name = tenancy.share.domain
     try:
         uid = 0 if name == EVERYBODY else _uid(name)
     except KeyError:
         raise Unavailable(
-            f"this host has no user {name}", remedy="make it, or place the task elsewhere"
+            f"this host has no user {name}", remedy="create the user, or keep such tasks off this host"
         ) from None
     return Domain(gpu.id, uid, 3 if tenancy.share.method.compute_by == "mps3" else 2)
 
@@ -135,7 +147,7 @@ def _uid(name: str) -> int:
 
 
 def _rules(tenancy: Tenancy, gpu: Gpu) -> Sequence[Rule] | None:
-    """The daemon and its servers open this card only; None: isolation is off."""
+    """Return device rules that let the daemon and its servers open only this card; None if isolation is off."""
     if facts.isolation_name(tenancy.own) == "off":
         return None
     return rules_of(nvidia_devices(facts.read_driver(env=tenancy.own), [gpu.minor]))

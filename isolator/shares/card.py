@@ -1,5 +1,8 @@
-"""What belongs to a card and not to one of the tasks that share it: planned anew with each of them, undone after the
-last. All of it is done in the card's turn (`Ledger.turn`)."""
+"""State of a shared card that belongs to no single task: turns, MIG instances, the MPS daemon.
+
+It is planned again whenever a share begins or ends, and undone after the last one. All functions but `tend`
+and `clear` are called in the card's turn (`Ledger.turn`).
+"""
 
 import json
 import os
@@ -17,20 +20,21 @@ from mesos_gpu.policy.sharing import windows
 
 
 def sharers(ledger: Ledger, gpu: GpuId) -> tuple[Holding, ...]:
-    """The shares of a card, oldest first."""
+    """Return the holdings that have a share of a card, oldest first."""
     return tuple(h for h in ledger.holdings() if gpu in h.gpus and h.share is not None)
 
 
 def plan(ledger: Ledger, gpus: Iterable[GpuId], idle: Collection[str] = ()) -> None:
-    """Plan anew how the tasks of these cards take turns, as the ledger has them; a card whose tasks do not has no row.
+    """Plan again when each task of these cards may compute, for cards whose tasks take turns; others have no
+    row of `WINDOWS`.
 
     Args:
-        ledger: Of this host.
-        gpus: The cards.
-        idle: Tasks that did not want their card of late: others get their time meanwhile.
+        ledger: The ledger of this host.
+        gpus: Cards to plan for.
+        idle: Tasks that did not use their card lately; others get their time meanwhile.
 
     Raises:
-        MesosGpuError, OSError: It cannot be written.
+        MesosGpuError, OSError: The plan cannot be written.
     """
     for gpu in gpus:
         for row in ledger.cards(gpu):
@@ -39,8 +43,10 @@ def plan(ledger: Ledger, gpus: Iterable[GpuId], idle: Collection[str] = ()) -> N
 
 
 def _plan(ledger: Ledger, row: CardTrace, idle: Collection[str]) -> None:
-    """Shorter windows are written before longer ones: nobody's time is given away before it is taken."""
-    shares = [(TaskId(each.task), each.share) for each in sharers(ledger, row.gpu)]
+    """Write the windows of one card, shorter ones first: no time is given to a task before it is taken from
+    another.
+    """
+    shares = [(TaskId(holding.task), holding.share) for holding in sharers(ledger, row.gpu)]
     tenants = [windows.Tenant(task, share.compute_milli, task not in idle) for task, share in shares if share]
     planned = windows.plan(tenants, _own(row.state))
     state = json.dumps({task: astuple(window) for task, window in planned.own.items()})
@@ -50,10 +56,10 @@ def _plan(ledger: Ledger, row: CardTrace, idle: Collection[str]) -> None:
             if any(card.gpu == row.gpu and card.window != window for card in region.limits((row.gpu,))):
                 region.change(row.gpu, window=window)
         except (Damaged, FileNotFoundError) as error:
-            if region.limits_path.exists():  # else it is being made, or removed
+            if region.limits_path.exists():  # else the region is being made or removed
                 why = error.what if isinstance(error, Damaged) else str(error)
                 ledger.note(CardTrace(row.gpu, CLOSED, why))
-    if state != row.state:  # last: what is noted is done
+    if state != row.state:  # last, so that a noted plan has been carried out
         ledger.note(replace(row, state=state))
 
 
@@ -62,27 +68,28 @@ def _own(state: str) -> dict[TaskId, windows.Window]:
 
 
 def clear(ledger: Ledger, gpus: Sequence[GpuId]) -> None:
-    """Undo what was made of cards that nobody shares any more, and is in the way of another use of them.
+    """Undo what was made of cards that no task shares any more, so that they can be used otherwise.
 
     Raises:
-        MesosGpuError, OSError: It cannot be undone; it stays on record.
+        MesosGpuError, OSError: Something cannot be undone; it stays in the ledger.
     """
     with ledger.turn(gpus):
         settle(ledger, [gpu for gpu in gpus if not sharers(ledger, gpu)])
 
 
 def settle(ledger: Ledger, gpus: Iterable[GpuId]) -> None:
-    """After a release: plan anew for the shares that are left; without any, undo what was made of the card.
+    """Plan again for the shares that are left on each card after a release; undo what was made of cards
+    without any.
 
     Raises:
-        MesosGpuError, OSError: It cannot be; it stays on record.
+        MesosGpuError, OSError: Something cannot be changed; it stays in the ledger.
     """
     for gpu in gpus:
         shares, rows = sharers(ledger, gpu), ledger.cards(gpu)
         if any(row.kind == INSTANCE for row in rows):
             from isolator.shares.driver.instances import sweep
 
-            sweep(ledger, gpu, {each.share.instance for each in shares if each.share is not None})
+            sweep(ledger, gpu, {holding.share.instance for holding in shares if holding.share is not None})
         if shares:
             plan(ledger, [gpu])
             continue
@@ -92,18 +99,19 @@ def settle(ledger: Ledger, gpus: Iterable[GpuId]) -> None:
 
 
 def tend(ledger: Ledger) -> None:
-    """Do what whoever was to do it died before: undo what is left of cards that nobody shares any more, plan anew for
-    those that are left on others. For the monitor."""
+    """Settle all cards whose last change was not completed, for example by an executor that was killed. For
+    the monitor.
+    """
     for gpu in dict.fromkeys(trace.gpu for trace in ledger.cards()):
         try:
             if not _is_settled(ledger, gpu):
                 with ledger.turn([gpu], timeout_s=0.0):
                     settle(ledger, [gpu])
-        except Exception as error:  # whatever it is: the other cards are set right all the same
-            import logging  # the executor has none
+        except Exception as error:  # an error of any kind must not keep other cards from being settled
+            import logging  # imported here, as executors use no logging
 
             logging.getLogger(__name__).error(
-                "what was made of %s for its shares cannot be set right: %s",
+                "cannot clean up the sharing of %s (retried at the next look): %s",
                 gpu,
                 error,
                 exc_info=not isinstance(error, MesosGpuError | OSError),
@@ -111,7 +119,9 @@ def tend(ledger: Ledger) -> None:
 
 
 def _is_settled(ledger: Ledger, gpu: GpuId) -> bool:
-    """Whether a card has shares, its plan is of just these, and each instance that was made is one's."""
+    """Return whether a card has shares, its plan is for exactly these, and each instance made for shares is
+    in use.
+    """
     shares = {holding.task: holding.share for holding in sharers(ledger, gpu)}
     held = {share.instance for share in shares.values() if share is not None}
     rows = ledger.cards(gpu)
@@ -120,14 +130,14 @@ def _is_settled(ledger: Ledger, gpu: GpuId) -> bool:
 
 
 def undo(trace: CardTrace) -> None:
-    """Undo what a row of a card names; harmless if it was never made, or is gone.
+    """Undo what a ledger row of a card names; harmless if that was never made, or is gone.
 
     Raises:
         MesosGpuError, OSError: It cannot be undone.
     """
-    if trace.kind in (CLOSED, WINDOWS):  # words; and a plan, which is in the files of its tasks
+    if trace.kind in (CLOSED, WINDOWS):  # a message, and a plan that is in its tasks' files: nothing to undo
         return
-    from isolator.shares.mps import daemon as mps  # an executor without it need not pay for it
+    from isolator.shares.mps import daemon as mps  # deferred: executors without MPS need not load it
 
     if trace.kind == mps.KIND:
         if left := mps.undo(mps.host_of(os.environ), trace.what):

@@ -1,6 +1,6 @@
-"""How a share is enforced on this host: what is written down, made and undone, by the method that it was granted.
+"""Enforcement of a share on this host: what is recorded, made and undone, by the method that was granted.
 
-A share that cannot be enforced as it was granted is refused: a task never runs unlimited that counts as limited.
+A share that cannot be enforced as granted is refused: a task that counts as limited never runs unlimited.
 """
 
 import contextlib
@@ -22,27 +22,34 @@ from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
-if TYPE_CHECKING:  # each costs every share what only some need
+if TYPE_CHECKING:  # deferred: few shares need them, and each import slows the start
     from mesos_gpu.model.shares.card import MigInstance
     from mesos_gpu.model.tasks.resize import Resized
 
 
 class Enforcing:
-    """Keeps one task to its share."""
+    """Enforcement of one task's share.
+
+    Args:
+        tenancy: The task and its share.
+        ledger: The ledger of this host.
+        compute_milli: Thousandths of a card's compute that all its shares together may have.
+    """
 
     def __init__(self, tenancy: Tenancy, ledger: Ledger, compute_milli: int) -> None:
-        """Nothing is made. `compute_milli`: what all shares of a card may have of its compute."""
         self._tenancy, self._ledger, self._compute_milli = tenancy, ledger, compute_milli
         self._measures = measures(tenancy)
-        self.resized: Resized | None = None  # the last answer to the wish for another share
+        self.resized: Resized | None = None  # answer to the last resize request
 
     @property
     def tenancy(self) -> Tenancy:
-        """The task, and what it has."""
+        """The task and its share."""
         return self._tenancy
 
     def volume(self) -> Path | None:
-        """The build of the driver volume that has the libraries for shares; None: it needs none, or there is none."""
+        """Return the build of the driver volume with our CUDA libraries; None if the share needs none, or
+        none is built.
+        """
         if not any(isinstance(measure, Files) for measure in self._measures):
             return None
         from isolator.shares.shim.volume import for_tasks
@@ -50,31 +57,31 @@ class Enforcing:
         return for_tasks(self._tenancy.own, self._tenancy.inventory)
 
     def see(self) -> None:
-        """See that this host can do what was granted.
+        """Check that this host can enforce the share as granted.
 
         Raises:
-            NotStarted: It cannot, now: the task is to be placed again.
+            NotStarted: It cannot now; the task is to be placed again.
         """
         for measure in self._measures:
             if why := measure.lacks(self._tenancy):
                 raise refused(self._tenancy, why)
 
     def traces(self) -> tuple[Trace, ...]:
-        """What `make` leaves of the task, in its order."""
+        """Return the traces that `make` leaves for the task, in the order in which they are made."""
         return tuple(trace for measure in self._measures for trace in measure.traces(self._tenancy))
 
     def claim(self) -> ShareClaim:
-        """What the ledger is asked for."""
+        """Return the claim to make in the ledger for this share."""
         rooms = {gpu.id: _room(self._tenancy, gpu, self._compute_milli) for gpu in self._tenancy.gpus}
-        cards = tuple(each for measure in self._measures for each in measure.cards(self._tenancy))
+        cards = tuple(row for measure in self._measures for row in measure.cards(self._tenancy))
         return ShareClaim(self._tenancy.share, rooms, cards)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Have the cards to oneself, from the claim until all is made.
+        """Hold the turn of all cards of the task, from the claim until everything is made.
 
         Raises:
-            Unavailable: Another is at work on them.
+            Unavailable: Another process works on one of the cards.
         """
         with self._ledger.turn(gpu.id for gpu in self._tenancy.gpus):
             yield
@@ -83,7 +90,7 @@ class Enforcing:
         """Make the MIG instance that the share is to be, in the card's turn.
 
         Raises:
-            NotStarted: It cannot be made there: the task is to be placed again.
+            NotStarted: It cannot be made there; the task is to be placed again.
         """
         from isolator.shares.driver.instances import Instance
 
@@ -95,14 +102,14 @@ class Enforcing:
             raise refused(self._tenancy, error.what) from error
 
     def make(self, cgroups: tuple[str, ...], volume: Path | None) -> Given:
-        """Make what keeps the task to its share, and what all shares of its cards need, in the cards' turn.
+        """Make what limits the task, and what all shares of its cards need, in the cards' turn.
 
         Args:
-            cgroups: That its processes join; they are there.
-            volume: The build of the driver volume that is leased for it.
+            cgroups: Existing cgroups that the task's processes join.
+            volume: Build of the driver volume that is leased for the task; None if it needs none.
 
         Raises:
-            NotStarted: It cannot be: the task must not start.
+            NotStarted: It cannot be made; the task must not start.
         """
         self._tenancy = replace(self._tenancy, cgroups=cgroups, volume=volume)
         given = Given()
@@ -116,19 +123,20 @@ class Enforcing:
         return given
 
     def plan(self) -> None:
-        """Plan anew the turns that the tasks of its cards take, in the cards' turn."""
+        """Plan again when each task of these cards may compute, in the cards' turn."""
         card.plan(self._ledger, [gpu.id for gpu in self._tenancy.gpus])
 
     def hold(self, owner: Owner, share: Share) -> Claimed | Refused | Stale:
-        """Have the ledger hold another share of its cards, if it fits there."""
+        """Claim another size of the share in the ledger; return its answer."""
         claim = replace(self.claim(), share=share)
         return self._ledger.resize(self._tenancy.task, owner, claim)
 
     def limit(self, share: Share, before: Share) -> None:
-        """Keep the running task to another share, in the cards' turn.
+        """Set other limits for the running task, in the cards' turn.
 
         Raises:
-            Conflict, MesosGpuError, OSError: As `Measure.resize`; then it is kept to the one before, where it can be.
+            Conflict, MesosGpuError, OSError: As for `Measure.resize`; the limits before are restored as far
+                as possible.
         """
         wanted, old = replace(self._tenancy, share=share), replace(self._tenancy, share=before)
         changed: list[Measure] = []
@@ -139,7 +147,7 @@ class Enforcing:
         except (MesosGpuError, OSError):
             with contextlib.suppress(
                 MesosGpuError, OSError
-            ):  # of several cards some may be changed; it fails again
+            ):  # some of its cards may be changed already; restoring may fail as well
                 measure.resize(old, self._ledger, share)
             for measure in reversed(changed):
                 measure.resize(old, self._ledger, share)
@@ -147,7 +155,7 @@ class Enforcing:
         self._tenancy = wanted
 
     def let_go(self, owner: Owner) -> None:
-        """Release the claim, as the function of that name."""
+        """Release the claim of this task, as the function `let_go`."""
         gpus = [gpu.id for gpu in self._tenancy.gpus]
         let_go(self._ledger, self._tenancy.task, owner, self._tenancy.container, gpus)
 
@@ -155,21 +163,21 @@ class Enforcing:
 def enforcing_of(
     plan: Assignment, task: str, container: str, ledger: Ledger, inventory: Inventory, own: Mapping[str, str]
 ) -> Enforcing:
-    """What keeps a task to the share of its assignment.
+    """Return the checked enforcement of an assignment's share.
 
     Raises:
-        NotStarted: This host cannot, now.
+        NotStarted: This host cannot enforce it now.
     """
     assert plan.share is not None
-    known = {gpu.id: gpu for gpu in inventory.gpus}
-    if absent := [gpu for gpu in plan.gpus if gpu not in known]:
+    cards = {gpu.id: gpu for gpu in inventory.gpus}
+    if absent := [gpu for gpu in plan.gpus if gpu not in cards]:
         raise NotStarted(
             f"{absent[0]} is not on this host now", Outcome(infrastructure=True, refused_gpus=plan.gpus)
         )
     tenancy = Tenancy(
         task=task,
         container=container,
-        gpus=tuple(known[gpu] for gpu in plan.gpus),
+        gpus=tuple(cards[gpu] for gpu in plan.gpus),
         share=plan.share,
         node=ledger.directory,
         own=own,
@@ -184,27 +192,29 @@ def enforcing_of(
 
 
 def refused(tenancy: Tenancy, why: str) -> NotStarted:
-    """A share that this host cannot give now."""
+    """Return the error for a share that this host cannot enforce now."""
     method, gpus = tenancy.share.method, tuple(gpu.id for gpu in tenancy.gpus)
-    text = f"a share of {', '.join(gpus)} by {method.value} is not to be had here: {why}"
+    text = f"a share of {', '.join(gpus)} by {method.value} cannot be enforced on this host: {why}"
     return NotStarted(text, Outcome(infrastructure=True, refused_gpus=gpus))
 
 
 def _room(tenancy: Tenancy, gpu: Gpu, compute_milli: int) -> Room:
     if gpu.sharing is None:
-        raise refused(tenancy, f"nothing is known of what {gpu.id} has for shares")
+        raise refused(tenancy, f"the node monitor reports no shareable memory of {gpu.id}")
     return Room(gpu.sharing.memory_mib, compute_milli, gpu.sharing.mps_clients)
 
 
 def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
-    """What keeps to a share by its method, in the order in which it is made: memory first. Simulated cards have no
-    driver: there a task has its files, as on others, and what they say limits nothing.
+    """Return the measures that enforce a share by its method, memory first, in the order in which they are
+    made.
+
+    Simulated cards have no driver: a task there has the files of its share, which limit nothing.
 
     Raises:
-        NotStarted: This program does not know how.
+        NotStarted: This program does not know the method.
     """
     method = tenancy.share.method
-    if method is Method.TURNS:  # the card's own
+    if method is Method.TURNS:  # the card itself lets its processes take turns
         return ()
     if method is Method.MIG:
         from isolator.shares.driver.instances import Instance
@@ -230,7 +240,7 @@ def undo(trace: Trace) -> list[int]:
     """Remove what a trace of a share names; harmless if it was never made, or is gone.
 
     Returns:
-        Processes that would not die and keep it.
+        Pids of processes that use it and could not be killed.
 
     Raises:
         MesosGpuError, OSError: It cannot be removed.
@@ -251,8 +261,10 @@ def undo(trace: Trace) -> list[int]:
 def let_go(
     ledger: Ledger, task: str, owner: Owner, container: str, gpus: Sequence[GpuId], timeout_s: float = TURN_S
 ) -> None:
-    """Release a share whose task has ended and whose traces are undone; what nobody on its cards needs any more is
-    undone, and the others have their windows planned anew. `timeout_s`: for the cards' turn.
+    """Release a share whose task has ended and whose traces are undone, then settle its cards.
+
+    Args:
+        timeout_s: Seconds to wait for the cards' turn.
 
     Raises:
         MesosGpuError, OSError: That cannot be done now; the monitor tries again.

@@ -1,5 +1,9 @@
-"""The two files of a task that has a share (`isolator.shares.shim.region`): what limits its memory and its turns is
-written there for the libraries that it gets in place of the driver's."""
+"""Limits of a share in two shared files (`isolator.shares.shim.region`), for tasks that use our CUDA
+libraries.
+
+The host writes the limits of memory and compute there. The libraries, mounted in place of the driver's, read
+them.
+"""
 
 import os
 from collections.abc import Mapping
@@ -16,47 +20,48 @@ from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
 from volumes.keys import REGION, default_path
 
-KIND: Final = "share"  # of a trace: the directory of the files
-WINDOWS: Final = "windows"  # kind of a row: how the tasks of a card take turns; its state is the last plan
-SEEN_AT: Final = f"{VOLUME_PATH}/{REGION}"  # in the task
+KIND: Final = "share"  # kind of a trace; it names the directory of the files
+WINDOWS: Final = "windows"  # kind of a card's row; its state is the last plan of the tasks' windows
+SEEN_AT: Final = f"{VOLUME_PATH}/{REGION}"  # path in the task
 
 
 class Files:
-    """`Measure` by the libraries of `isolator.shares.shim`: memory, windows of compute, or both."""
+    """`Measure` that limits memory, compute windows, or both, by our CUDA libraries (`isolator.shares.shim`)."""
 
     def lacks(self, tenancy: Tenancy) -> str:
-        """Say what is missing, as `Measure.lacks`."""
+        """Return why this host cannot use the libraries for this task; "" if it can."""
         if tenancy.simulated:
             return ""
         from isolator.shares.shim import (
-            ability,  # with what builds them, which simulated cards need not pay for
+            ability,  # deferred: they import what builds the libraries, which simulated cards do not need
         )
         from isolator.shares.shim.volume import for_tasks
 
-        if for_tasks(tenancy.own, tenancy.inventory) is None:  # the monitor says why
+        if for_tasks(tenancy.own, tenancy.inventory) is None:  # the reason is in the monitor's report
             return "there is no driver volume with the libraries for shares"
         return ability.switched_off(tenancy.own, tenancy.node)
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
-        """Name the directory."""
+        """Return the trace of the files' directory."""
         return (Trace(KIND, str(_region(tenancy).path)),)
 
     def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
-        """Name the plan of windows of each card, if its tasks take turns by one."""
+        """Return a row for the plan of windows of each card; none if the method has no windows."""
         if tenancy.share.method.compute_by != "windows":
             return ()
         return tuple(CardTrace(gpu.id, WINDOWS, "") for gpu in tenancy.gpus)
 
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
-        """Write the files, as `Measure.make`; windows are planned when all is made."""
+        """Write the files, and return what to mount; windows are planned after all measures are made."""
         region = _region(tenancy)
-        region.remove()  # of an attempt that was cut short
+        region.remove()  # left by a start that was cut short
         region.create(limits_of(tenancy))
         if tenancy.volume is None or not (tenancy.volume / REGION).is_dir():
-            if tenancy.simulated:  # there is nothing that would read them
+            if tenancy.simulated:  # no library would read them
                 return Given()
             raise Unavailable(
-                "the driver volume with the libraries for shares is gone", remedy="it is built again"
+                "the driver volume with the libraries for shares is gone",
+                remedy="none needed: the node monitor builds it again",
             )
         directory, usage = os.path.realpath(region.path), region.usage_path.name
         return Given(
@@ -65,12 +70,15 @@ class Files:
         )
 
     def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
-        """Write other limits, as `Measure.resize`. What is asked for less is compared with what is in use when nothing
-        more can be had."""
+        """Write other limits, as `Measure.resize`.
+
+        A smaller limit is written first, so that the task cannot take more, and then compared with the memory
+        in use; it is withdrawn if the task uses more.
+        """
         region, limits = _region(tenancy), limits_of(tenancy)
-        old = {card.gpu: card.memory_bytes for card in region.limits([card.gpu for card in limits])}
+        before_bytes = {card.gpu: card.memory_bytes for card in region.limits([card.gpu for card in limits])}
         _write(region, {card.gpu: card.memory_bytes for card in limits})
-        if all(card.memory_bytes >= old.get(card.gpu, 0) for card in limits):
+        if all(card.memory_bytes >= before_bytes.get(card.gpu, 0) for card in limits):
             return
         usage = region.usage([card.gpu for card in limits])
         over = [
@@ -79,7 +87,7 @@ class Files:
             if card.gpu in usage.cards and usage.cards[card.gpu].memory_bytes > card.memory_bytes
         ]
         if over or usage.problem:
-            _write(region, old)
+            _write(region, before_bytes)
         if usage.problem:
             raise Conflict(f"what it uses is not known: {usage.problem}", remedy="let it start again")
         if over:
@@ -93,7 +101,9 @@ def _write(region: Region, memory_bytes: Mapping[GpuId, int]) -> None:
 
 
 def _over(own: Mapping[str, str], build: Path) -> tuple[tuple[str, str], ...]:
-    """Our libraries, and where the host has the driver's own: a task that loads those gets ours."""
+    """Return what to mount over the host's own libraries: each of ours, and the path where the host has the
+    driver's.
+    """
     from isolator.shares.shim.volume import covers
     from volumes.store import Store
 
@@ -102,7 +112,7 @@ def _over(own: Mapping[str, str], build: Path) -> tuple[tuple[str, str], ...]:
 
 
 def limits_of(tenancy: Tenancy) -> list[CardLimits]:
-    """What the task is limited to, before windows are planned."""
+    """Return the task's limits, before windows are planned."""
     share = tenancy.share
     bursts = share.method.memory_by != "shim" and not tenancy.docker
     memory_mib = share.memory_max_mib if bursts else share.memory_mib

@@ -1,5 +1,7 @@
-"""The keeper of an agent: it holds the agent's shared cards in Mesos, one task for each, so that nobody else is offered
-them. It has no other duty: without it the shares of those cards run on, and the scheduler starts another.
+"""Keeper: an executor that holds an agent's shared cards in Mesos, one task per card, so that they are not
+offered.
+
+It has no other duty: shares of the cards run on without it, and the scheduler starts another.
 """
 
 import os
@@ -9,7 +11,7 @@ from typing import Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings
 
-#: A launch may be on its way while the last task is being ended: an executor that has gone by then would lose it.
+#: A launch may be under way while the last task ends; an executor that has exited by then would lose it.
 LINGER_S: Final = 1.0
 
 
@@ -21,23 +23,27 @@ def call_later(action: Callable[[], None]) -> None:
 
 
 class Keeper:
-    """`Handler` of the agent's events."""
+    """`Handler` of the agent's events for the keeper.
+
+    Args:
+        settings: Connection settings from Mesos.
+        later: Function that calls its argument some time after the last task has ended.
+    """
 
     def __init__(self, settings: Settings, later: Callable[[Callable[[], None]], None] = call_later) -> None:
-        """Nothing runs yet. `later`: calls a function some time after the keeper's last task has ended."""
         self._connection = Connection(settings, self)
         self._later = later
         self._lock = threading.Lock()
-        self._tasks: set[str] = set()  # whose end the agent has not acknowledged
+        self._tasks: set[str] = set()  # tasks whose end the agent has not acknowledged
         self._ending: set[str] = set()
         self._launches = 0
 
     def run(self) -> int:
-        """Run until its tasks have ended; the exit code."""
+        """Run until all tasks have ended; return the exit code."""
         return self._connection.run()
 
     def launch(self, task: Mapping[str, Any]) -> None:
-        """Hold a card: a task that does nothing."""
+        """Hold a card by a task that does nothing."""
         task_id = str(task["task_id"]["value"])
         with self._lock:
             self._tasks.add(task_id)
@@ -45,7 +51,7 @@ class Keeper:
         self._connection.update(task_id, "TASK_RUNNING", message=f"holds {task.get('name', 'a card')}")
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
-        """Give a card back."""
+        """End the task that holds a card."""
         with self._lock:
             if task_id not in self._tasks or task_id in self._ending:
                 return
@@ -53,11 +59,11 @@ class Keeper:
         self._connection.update(task_id, "TASK_KILLED", message="killed on request")
 
     def shutdown(self) -> None:
-        """The agent wants it gone."""
+        """Exit, as the agent requests."""
         self._connection.finish()
 
     def acknowledged(self, task_id: str, state: str) -> None:
-        """Finish a moment after the last task."""
+        """Exit some time after the end of the last task was acknowledged."""
         if state not in TERMINAL:
             return
         with self._lock:
@@ -68,10 +74,10 @@ class Keeper:
         self._later(lambda: self._finish(launches))
 
     def message(self, data: bytes) -> None:
-        """Nothing is said to a keeper."""
+        """Ignore the message: keepers get none."""
 
     def _finish(self, launches: int) -> None:
-        """End, unless something was launched meanwhile."""
+        """Exit unless something was launched meanwhile."""
         with self._lock:
             if not self._tasks and self._launches == launches:
                 self._connection.finish()

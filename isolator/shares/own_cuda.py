@@ -1,10 +1,9 @@
-"""A libcuda that an image brings, and that a dynamic linker finds: with it a task would pass by what keeps it to its
-share.
+"""Search for a libcuda in an image: a task that loads it would bypass the enforcement of its share.
 
-Looked at are the directories that a linker looks into (ld.so(8), ldconfig(8)), as the image has them: its own, those of
-/etc/ld.so.conf and of LD_LIBRARY_PATH, and what /etc/ld.so.cache names. Links are followed inside the image, never to
-the host. A program that names another directory itself (DT_RPATH, dlopen of a path, a variable that it sets) is not
-found out by this, as one with a static libcuda is not: the monitor sees what is mapped.
+Searched are the directories of the dynamic linker (ld.so(8), ldconfig(8)) as the image has them: the default
+ones, those of /etc/ld.so.conf and LD_LIBRARY_PATH, and entries of /etc/ld.so.cache. Links are followed inside
+the image, never to the host. Not detected are programs that name another directory (DT_RPATH, dlopen of a
+path, a variable that they set) or have a static libcuda: the monitor sees what they map.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from typing import Final
 from isolator.host.not_started import NotStarted
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
 
-#: Where a dynamic linker looks by itself, on the machines that there are drivers for.
+#: Default directories of the dynamic linker on the architectures that have NVIDIA drivers.
 PLACES: Final = (
     "lib",
     "lib64",
@@ -33,26 +32,26 @@ PLACES: Final = (
     "usr/lib/aarch64-linux-gnu",
     "usr/local/lib",
 )
-HWCAPS: Final = "glibc-hwcaps"  # below each, for newer processors, and first
+HWCAPS: Final = "glibc-hwcaps"  # subdirectory of each, searched first, with variants for newer processors
 CONF, CACHE = "etc/ld.so.conf", "etc/ld.so.cache"
 LOOK_S: Final = 10.0
 MAX_PATHS: Final = 2000
-_MAX_LINKS: Final = 40  # of one path, as in Linux
+_MAX_LINKS: Final = 40  # per path, as in Linux
 _MAX_CONF, _MAX_CACHE = 1 << 16, 1 << 24  # bytes
 _NAME: Final = b"/libcuda.so"
 _MAX_LENGTH: Final = 4096  # bytes of a path, PATH_MAX of limits.h; a linker opens none that is longer
 
 
 def libcuda_of(root: str, also: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> str:
-    """The first libcuda that a linker finds in a task's root, as the task names it; "": there is none.
+    """Return the path, within the root, of the first libcuda that a dynamic linker finds there, or "".
 
     Args:
-        root: The directory that is the task's root.
-        also: Further directories where its linker looks, as LD_LIBRARY_PATH has them.
-        clock: In seconds.
+        root: Root directory of the task.
+        also: Further directories of the linker, from LD_LIBRARY_PATH.
+        clock: Clock in seconds.
 
     Raises:
-        NotStarted: There is too much to look at.
+        NotStarted: The search exceeds its limits.
         OSError: The root is gone.
     """
     with contextlib.ExitStack() as stack:
@@ -62,10 +61,10 @@ def libcuda_of(root: str, also: Sequence[str] = (), clock: Callable[[], float] =
 
 
 def search_path(pid: int) -> tuple[str, ...]:
-    """LD_LIBRARY_PATH of a process.
+    """Return the directories in LD_LIBRARY_PATH of a process.
 
     Raises:
-        OSError: There is no such process.
+        OSError: The process does not exist.
     """
     with open(f"/proc/{pid}/environ", "rb") as file:
         for entry in file.read().split(b"\0"):
@@ -75,13 +74,16 @@ def search_path(pid: int) -> tuple[str, ...]:
 
 
 class _Image:
-    """A root, with how much of it was looked at."""
+    """Root directory of an image, with limits on the time and number of paths of a search."""
 
     def __init__(self, root: int, clock: Callable[[], float]) -> None:
         self._root, self._clock = root, clock
         self._until, self._seen = clock() + LOOK_S, 0
 
     def libcuda(self, also: Sequence[str]) -> str:
+        """Search the directories of the linker, then its cache; return the path or "". Our own driver volume
+        is skipped.
+        """
         ours = {self._identity(f"{VOLUME_PATH}/{name}") for name in ("lib", "lib64")}
         for place in dict.fromkeys((*PLACES, *also, *self._configured())):
             path = f"/{place.strip('/')}"
@@ -94,7 +96,7 @@ class _Image:
         return self._cached(ours)
 
     def _configured(self, name: str = CONF, depth: int = 0) -> Iterator[str]:
-        """Directories that a configuration of the linker names, with those that it includes."""
+        """Yield the directories in the linker's configuration and in the files that it includes."""
         for line in os.fsdecode(self._content(name, _MAX_CONF)).splitlines():
             words = line.partition("#")[0].replace(",", " ").replace(":", " ").split()
             if words[:1] != ["include"]:
@@ -102,8 +104,8 @@ class _Image:
                 continue
             for pattern in words[1:] if depth < 2 else ():
                 where = PurePosixPath("/etc", pattern)
-                for each in sorted(fnmatch.filter((n for n, _ in self._in(str(where.parent))), where.name)):
-                    yield from self._configured(f"{where.parent}/{each}", depth + 1)
+                for file in sorted(fnmatch.filter((n for n, _ in self._in(str(where.parent))), where.name)):
+                    yield from self._configured(f"{where.parent}/{file}", depth + 1)
 
     def _cached(self, ours: set[tuple[int, int] | None]) -> str:
         for path in self._in_cache(self._content(CACHE, _MAX_CACHE)):
@@ -112,8 +114,10 @@ class _Image:
         return ""
 
     def _in_cache(self, content: bytes) -> Iterator[str]:
-        """Paths of a libcuda among the strings of the linker's cache, each ended by 0. No pattern, which could take
-        for ever where the image has put something else there."""
+        """Yield paths of a libcuda among the strings, each ended by 0, of the linker's cache.
+
+        Regular expressions are not used: on hostile content they could take forever.
+        """
         at = content.find(_NAME)
         while at >= 0:
             self._see_time()
@@ -124,7 +128,9 @@ class _Image:
             at = content.find(_NAME, at + 1)
 
     def _in(self, path: str) -> Iterator[tuple[str, bool]]:
-        """Names in a directory, and whether each is one; none, if it is none."""
+        """Yield the names in a directory, and whether each is a directory; nothing if the path is no
+        directory.
+        """
         with self._opened(path) as fd:
             if fd is None or not stat.S_ISDIR(os.fstat(fd).st_mode):
                 return
@@ -135,7 +141,7 @@ class _Image:
                     yield entry.name, entry.is_dir(follow_symlinks=False)
 
     def _content(self, path: str, most: int) -> bytes:
-        """The beginning of a regular file; nothing, if it is none."""
+        """Return up to `most` bytes of a regular file; empty for anything else."""
         with self._opened(path) as fd:
             if fd is None or not stat.S_ISREG(os.fstat(fd).st_mode):
                 return b""
@@ -148,9 +154,9 @@ class _Image:
 
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[int | None]:
-        """What a path of the image leads to, links followed as in the image (O_PATH); None: nowhere."""
+        """Open a path of the image (O_PATH) with links followed inside the image; None if it leads nowhere."""
         self._count()
-        way = [self._root]  # from the root to where it is
+        way = [self._root]  # descriptors of all directories from the root to the current one, for ".."
         try:
             yield self._walked(way, path.split("/"))
         finally:
@@ -158,6 +164,11 @@ class _Image:
                 os.close(fd)
 
     def _walked(self, way: list[int], parts: list[str]) -> int | None:
+        """Follow the parts of a path from the root; return the descriptor of its end, or None if it leads
+        nowhere.
+
+        `way` holds the open directories from the root on, which the caller closes.
+        """
         links = 0
         while parts:
             part = parts.pop(0)
@@ -169,7 +180,7 @@ class _Image:
                 continue
             try:
                 fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=way[-1])
-            except OSError as error:  # not there, no directory, too long
+            except OSError as error:  # missing, no directory, or too long
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     raise _unseen("its directories lie too deep") from error
                 return None
@@ -199,6 +210,6 @@ class _Image:
 
 def _unseen(why: str) -> NotStarted:
     return NotStarted(
-        f"whether the image brings a libcuda of its own cannot be seen: {why}; isolation strict needs an image where "
-        "it can"
+        f"cannot find out whether the image has a libcuda of its own: {why}; isolation strict needs an image where "
+        "that can be checked"
     )

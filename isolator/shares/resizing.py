@@ -1,5 +1,8 @@
-"""A share that becomes larger or smaller while its task runs. What grows is claimed before it is given, what shrinks
-is taken before it is released; a message that comes twice is answered twice and done once."""
+"""Resizing of a share while its task runs.
+
+An increase is claimed before it is given, a decrease is enforced before it is released. A message that
+arrives twice is answered twice and carried out once.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -19,19 +22,19 @@ class NoRoom(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the scheduler is told, in words and as data."""
+    """Answer to a resize request, as text and as data for the scheduler."""
 
     words: str
     data: bytes
 
 
 def answer_to(data: bytes, enforcing: Enforcing | None, owner: Owner) -> Answer | None:
-    """Do what a message asks for, if it can be done, and say what came of it; None: it cannot be understood.
+    """Carry out a resize request and return the answer; None if the message is not a valid request.
 
     Args:
-        data: The message.
-        enforcing: What keeps the task to its share; None: it has none.
-        owner: Of the claim.
+        data: Message from the scheduler.
+        enforcing: Enforcement of the task's share; None if it has no share.
+        owner: Owner of the claim in the ledger.
     """
     try:
         wish = decode_request(data)
@@ -51,6 +54,9 @@ def answer_to(data: bytes, enforcing: Enforcing | None, owner: Owner) -> Answer 
 
 
 def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> Resized:
+    """Check and carry out a resize request; return the share that the task has afterwards, and why it was
+    refused if it was.
+    """
     before = enforcing.tenancy.share
     wanted = replace(
         before,
@@ -70,7 +76,7 @@ def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> Resized:
     except (
         MesosGpuError,
         OSError,
-    ) as error:  # also of what follows the change: then the task has the other share
+    ) as error:  # may come after the change: the task then has the new share
         what = error.what if isinstance(error, MesosGpuError) else str(error)
         return _refusal(wish, enforcing.tenancy.share, what, restart=isinstance(error, Conflict))
     return _has(wish.number, wanted)
@@ -81,18 +87,22 @@ def _has(number: int, share: Share) -> Resized:
 
 
 def _cannot(before: Share, wanted: Share) -> str:
-    """Why a share cannot become another while its task runs; "": it can."""
+    """Return why a share cannot become another while its task runs; "" if it can."""
     if not (0 < wanted.memory_mib <= wanted.memory_max_mib and wanted.compute_milli > 0):
-        return f"{wanted.memory_mib} to {wanted.memory_max_mib} MiB and {wanted.compute_milli} thousandths are no share"
+        return (
+            f"{wanted.memory_mib} to {wanted.memory_max_mib} MiB and {wanted.compute_milli} thousandths are not a "
+            "valid share"
+        )
     return "its share is a MIG instance" if before.method is Method.MIG and wanted != before else ""
 
 
 def change(enforcing: Enforcing, owner: Owner, before: Share, wanted: Share) -> None:
-    """Change a share in the cards' turn. The ledger has the more of both until the limits are changed.
+    """Change a share in the cards' turn; the ledger holds the larger of both sizes until the limits are
+    changed.
 
     Raises:
-        Conflict: It does not fit, or the task cannot be changed; all is as it was.
-        MesosGpuError, OSError: A limit cannot be set; all is as it was, if that could be had.
+        Conflict: It does not fit, or the task cannot be changed; nothing is changed.
+        MesosGpuError, OSError: A limit cannot be set; the limits before are restored as far as possible.
     """
     both = replace(
         wanted,
@@ -113,7 +123,7 @@ def change(enforcing: Enforcing, owner: Owner, before: Share, wanted: Share) -> 
 def _hold(enforcing: Enforcing, owner: Owner, share: Share) -> None:
     answer = enforcing.hold(owner, share)
     if not isinstance(answer, Claimed):
-        why = getattr(answer, "why", "") or "what a dead task has left is in the way, and is removed soon"
+        why = getattr(answer, "why", "") or "remains of an ended task are in the way, and are removed soon"
         raise NoRoom(why, remedy="ask for less, or wait until others end")
 
 

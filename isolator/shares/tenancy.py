@@ -1,4 +1,4 @@
-"""What is known of a task that gets a share of each of its cards, and what it is given for that."""
+"""Task with a share of its cards, the measures that enforce the share, and what they give to the task."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from mesos_gpu.errors import Conflict
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.shares.share import Share
 
-INSTANCE: Final = "mig"  # kind of a row of a card: an instance that was made for a share
+INSTANCE: Final = "mig"  # kind of a card's row: a MIG instance that was made for a share
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,18 @@ class Tenancy:
     """A task with its share.
 
     Attributes:
-        task: Mesos' task id.
-        container: Mesos' id of the executor's container; no other task of this host ever has it.
-        gpus: Its cards, as the node's monitor says of them.
-        share: What it has of each.
+        task: Task id in Mesos.
+        container: Mesos' id of the executor's container, unique on this host for all time.
+        gpus: Cards of the task, as the node's monitor reports them.
+        share: Share that the task has of each card.
         node: The node directory.
-        own: The executor's environment.
-        simulated: Whether the cards are: then nothing is done to a driver.
-        cgroups: Directories of the cgroups that its processes join; empty before they are known.
-        volume: The build of the driver volume that is leased for it; None: there is none.
-        inventory: All that the node's monitor says.
-        docker: Whether the Docker Engine makes its container, and the cgroup of that: it is known at the gate.
-        user: As whom it runs; None: the executor's own.
+        own: Environment of the executor.
+        simulated: Whether the cards are simulated; no driver is touched then.
+        cgroups: Cgroup directories that the task's processes join; empty before they are known.
+        volume: Build of the driver volume that is leased for the task, or None.
+        inventory: Full report of the node's monitor.
+        docker: Whether the Docker Engine makes the container and its cgroup, which is known at the gate only.
+        user: User that the task runs as; None for the executor's own.
     """
 
     task: str
@@ -49,16 +49,17 @@ class Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a task gets for the sake of its share, beside its devices.
+    """Additions to a task for the sake of its share, besides its devices.
 
     Attributes:
-        env: Set in its environment, whatever the job says.
-        mounts: Of each path of the host: itself, where the task sees it, whether it may only read. In this order, and
-            after the driver volume.
-        over: Of a task that sees the host's file system, likewise, to read: what stands in the place of host files.
-        notes: What its user is told of the share, in its log.
-        at_gate: Of a container of the Docker Engine: what is done at its gate with its cgroup of version 2. Each is
-            given that, and what writes down a trace (`Launch.leave`); it raises as `Measure.make`.
+        env: Environment variables that override the job's.
+        mounts: Bind mounts (path on the host, path in the task, read-only), in this order, after the driver
+            volume.
+        over: Read-only bind mounts over host files (path of the new file, path on the host), for a task that
+            sees the host's file system.
+        notes: Remarks on the share for the task's log.
+        at_gate: Functions called while a container of the Docker Engine waits at its gate, with its cgroup
+            (version 2) and a function that records a trace (`Launch.leave`); they raise as `Measure.make`.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Given:
     at_gate: tuple[Callable[[Path, Callable[[Trace], None]], None], ...] = ()
 
     def __add__(self, other: "Given") -> "Given":
-        """Give both."""
+        """Combine the additions of two measures."""
         return Given(
             {**self.env, **other.env},
             (*self.mounts, *other.mounts),
@@ -79,46 +80,53 @@ class Given:
 
 
 class InUse(Conflict):
-    """A task uses more memory than it is to have. `used_mib`: how much, of the card where it is most."""
+    """Error: a task uses more memory than its new limit.
+
+    Attributes:
+        used_mib: MiB in use on the card where it is most.
+    """
 
     def __init__(self, used_mib: int, wanted_mib: int) -> None:
-        """Say both."""
         super().__init__(
-            f"it has {used_mib} MiB in use, and would have {wanted_mib}",
+            f"{used_mib} MiB are in use, more than the {wanted_mib} MiB asked for",
             remedy="ask for more, or let it free memory first",
         )
         self.used_mib = used_mib
 
 
 class Measure(Protocol):
-    """A way to keep tasks to their memory or their compute (`Method.memory_by`, `Method.compute_by`).
+    """A way to limit the memory or the compute of tasks (`Method.memory_by`, `Method.compute_by`).
 
-    `make` and `resize` are called in the card's turn (`Ledger.turn`), when the ledger has the claim, `traces` and
-    `cards`. What they leave is undone by trace: `isolator.shares.enforcing.undo`, `isolator.shares.card.undo`.
+    `make` and `resize` are called in the card's turn (`Ledger.turn`), when the ledger has the claim, `traces`
+    and `cards`. What they leave is undone by trace: `isolator.shares.enforcing.undo`,
+    `isolator.shares.card.undo`.
     """
 
     def lacks(self, tenancy: Tenancy) -> str:
-        """Why this host cannot do it now; "": it can."""
+        """Return why this host cannot enforce the share now; "" if it can."""
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
-        """What `make` leaves of the task."""
+        """Return the traces that `make` leaves for the task."""
 
     def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
-        """What `make` leaves of its cards, for all their shares; made by the first of them, adopted by the others."""
+        """Return the rows that `make` leaves for the cards; all their shares use them, and the first one
+        makes them.
+        """
 
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
-        """Make it, or find that it is there and right.
+        """Make what enforces the share, or adopt it if it is there and right.
 
         Raises:
-            MesosGpuError, OSError: It cannot be: the task must not start.
+            MesosGpuError, OSError: It cannot be made; the task must not start.
         """
 
     def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
-        """Keep a running task to another share, that of `tenancy`, in place of the one before. The ledger has the more
-        of both meanwhile.
+        """Limit a running task to the share of `tenancy` in place of `before`.
+
+        The ledger holds the larger of both sizes meanwhile.
 
         Raises:
-            InUse: It has more memory in use than that; nothing was changed.
-            Conflict: It cannot be changed while it runs; nothing was changed.
-            MesosGpuError, OSError: It cannot be.
+            InUse: The task has more memory in use; nothing was changed.
+            Conflict: The share cannot be changed while the task runs; nothing was changed.
+            MesosGpuError, OSError: The change failed.
         """

@@ -1,7 +1,7 @@
-"""The time of tasks that do not want their card goes to those that do, until they want it. For the monitor.
+"""Lending of unused compute windows: tasks that are idle lend their time to busy ones. For the monitor.
 
-A task that is idle keeps the stretch that is its own, and may begin in it at any time; the next look takes back what
-others had of it (`mesos_gpu.policy.sharing.windows`).
+An idle task keeps a stretch of its own, and may begin in it at any time; the next look takes back what others
+had of its time (`mesos_gpu.policy.sharing.windows`).
 """
 
 import os
@@ -18,15 +18,22 @@ from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 
 LOOK_S: Final = 0.1
-#: So long after its last wish a task counts as idle: longer than a loop that fetches its next batch.
+#: Seconds after its last request to compute that a task counts as idle: longer than a loop that fetches its
+#: next batch.
 IDLE_S: Final = 0.3
-#: How often the ledger is asked which tasks share which card.
+#: Looks between two readings of the ledger for the tasks of each card.
 LOOKS_A_LIST: Final = 10
 
 
 @dataclass(slots=True)
 class _Card:
-    """A card whose tasks take turns. `compute_milli`: of each task; `planned`: what was idle at the last plan."""
+    """A card whose tasks take turns.
+
+    Attributes:
+        compute_milli: Thousandths of compute of each task.
+        planned: Tasks that were idle at the last plan.
+        busy_ns: Computing time of each task at the last look.
+    """
 
     compute_milli: Mapping[TaskId, int]
     planned: frozenset[TaskId] = frozenset()
@@ -34,19 +41,23 @@ class _Card:
 
 
 class Widening:
-    """Looks at who wants which card."""
+    """Detection of idle tasks on cards whose tasks take turns, with new plans when that changes.
+
+    Args:
+        ledger: The ledger of this host.
+        now_ns: CLOCK_MONOTONIC, by which tasks note their last request to compute.
+    """
 
     def __init__(self, ledger: Ledger, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        """Nothing was looked at yet. `now_ns`: CLOCK_MONOTONIC, by which tasks say when they wanted their card."""
         self._ledger, self._now_ns = ledger, now_ns
         self._cards: dict[GpuId, _Card] = {}
         self._looks = 0
 
     def look(self) -> None:
-        """Plan anew for cards on which another task is idle now than at the last look.
+        """Plan again for cards whose set of idle tasks has changed since the last look.
 
         Raises:
-            MesosGpuError, OSError: The ledger cannot be used, or a plan not be written.
+            MesosGpuError, OSError: The ledger cannot be used, or a plan cannot be written.
         """
         if self._looks % LOOKS_A_LIST == 0:
             self._cards = self._listed()
@@ -58,15 +69,18 @@ class Widening:
             try:
                 with self._ledger.turn([gpu], timeout_s=0.0):
                     card.plan(self._ledger, [gpu], idle)
-            except Unavailable:  # a task begins or ends there, and plans
+            except Unavailable:  # a task begins or ends there, which plans as well
                 continue
             shared.planned = idle
 
     def _listed(self) -> dict[GpuId, _Card]:
-        """Cards whose tasks take turns by a plan; of those that are known, with what is known, unless it has changed:
-        then another has planned."""
+        """Return the cards that several tasks share by a plan of windows.
+
+        A card with the shares it had before keeps its record; if they differ, an executor has planned
+        meanwhile.
+        """
         directory = regions(self._ledger.directory)
-        if not directory.exists() or not os.listdir(directory):  # cheap, where nobody has a share
+        if not directory.exists() or not os.listdir(directory):  # a cheap test on hosts without shares
             return {}
         planned = {row.gpu for row in self._ledger.cards() if row.kind == WINDOWS}
         holdings = self._ledger.holdings() if planned else ()
@@ -79,13 +93,15 @@ class Widening:
         return listed
 
     def _is_idle(self, gpu: GpuId, task: TaskId, shared: _Card) -> bool:
-        """Whether it has not wanted the card of late, by what it says itself: who lies gets no more than its share,
-        or leaves what it has."""
+        """Return whether a task has not used the card lately, by its own account.
+
+        A task that lies gets no more than its share, or loses time that it could have.
+        """
         region = region_of(self._ledger.directory, task)
         try:
-            # A task may share several: each has its place.
+            # A task may share several cards; each has its position in the file.
             cards = [card.gpu for card in region.limits((gpu,))]
-        except Damaged:  # the watch says so
+        except Damaged:  # reported by the watch
             cards = []
         usage = region.usage(cards).cards.get(gpu, CardUsage())
         worked = usage.busy_ns != shared.busy_ns.get(task, usage.busy_ns)

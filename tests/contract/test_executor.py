@@ -85,7 +85,7 @@ def test_argv_needs_no_shell(one: Host) -> None:
     [
         (
             ("/no/such/program",),
-            "cannot start '/no/such/program': No such file or directory on this host; an --image brings its own",
+            "cannot start '/no/such/program': No such file or directory on this host; an --image has its own programs",
             127,
         ),
         (
@@ -182,9 +182,9 @@ def test_a_program_that_is_not_in_the_sandbox(one: Host) -> None:
     one.launch(command=None, argv=("./train.sh",))
     message, outcome = one.end("TASK_FAILED")
     assert message == (
-        "cannot start './train.sh': No such file or directory; looked in the sandbox "
-        f"{one.sandbox}, which holds data, executor.log, stderr, stdout. Files of yours come there by "
-        "--upload [DIR] or --fetch URI, and paths of the host by --volume"
+        "cannot start './train.sh': No such file or directory; searched in the sandbox "
+        f"{one.sandbox}, which contains data, executor.log, stderr, stdout. Send files there with "
+        "--upload [DIR] or --fetch URI, and mount paths of the host with --volume"
     )
     assert outcome == Outcome(exit_status=127)
 

@@ -49,7 +49,7 @@ def test_sandbox_log_of_the_executor_follows_no_link(
 ) -> None:
     with host(open_directory, agent, prefix=f"ln -s {victim} executor.log; ") as one:
         assert one.process.wait(30) != 0, "it says nothing where it cannot be read"
-        assert "executor.log in the sandbox is no file of its own" in one.stderr()
+        assert "executor.log in the sandbox is not a regular file with one name" in one.stderr()
     assert untouched(victim)
 
 

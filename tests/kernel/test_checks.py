@@ -209,14 +209,14 @@ def test_check_signals_processes_of_its_user_only(
 def test_a_process_of_another_task_is_never_joined(start: Start, watch: Begin) -> None:
     other = start("sleep", "60", MESOS_TASK_ID=OTHER)
     answer = said(watch(command("true"), pid=other.pid).first())
-    assert answer == "the task cannot be joined: it is not the task's, or has ended"
+    assert answer == "the task cannot be joined: the process is not the task's, or has ended"
     assert joining.first_of(lambda: [1, other.pid, os.getpid()], OTHER) == other.pid
     assert joining.first_of(lambda: [1, other.pid], TASK) is None
 
 
 def test_a_task_out_of_reach_fails(watch: Begin) -> None:
     answer = said(watch(command("true"), pid=None).first())
-    assert answer == "the task cannot be joined: its process cannot be seen from here"
+    assert answer == "the task cannot be joined: its process is not visible to the executor"
 
 
 def test_a_check_that_does_not_die_is_not_made_again(
@@ -229,7 +229,7 @@ def test_a_check_that_does_not_die_is_not_made_again(
     monkeypatch.setattr(checks_module.Command, "gone", lambda self: not alive.is_set() and gone(self))
     seen = watch(command("exit 1"), pid=task.pid)
     wait_until("the second has failed", lambda: len(seen.reports) >= 2)
-    assert said(seen.reports[1]).endswith("would not die")
+    assert said(seen.reports[1]).endswith("could not be killed")
     alive.clear()
     wait_until("it is made again", lambda: said(seen.reports[-1]) == "exit code 1")
 
@@ -255,7 +255,7 @@ def test_check_reaches_ports_on_the_loopback(watch: Begin, tmp_path: Path) -> No
             port(Protocol.MESOS_HTTPS, safe.port): None,
             port(Protocol.MESOS_TCP, slow.port): None,
             port(Protocol.MESOS_TCP, closed_port()): "Connection refused",
-            port(Protocol.MESOS_TCP, None): "the task has no port for it",
+            port(Protocol.MESOS_TCP, None): "the task has no port for this check",
             port(Protocol.MESOS_TCP, good.port, ip_protocol=IpProtocol.IPV6): "Connection refused",
         }
         seen = watch(*cases)
@@ -325,7 +325,7 @@ def test_check_has_the_tasks_root_directory(start: Start, watch: Begin, tmp_path
         root = start("chroot", str(tmp_path), "/bin/sleep", "60")
         wait_until("it is there", lambda: os.readlink(f"/proc/{root.pid}/root") == str(tmp_path))
         refused = said(watch(command("true"), pid=root.pid).first())
-        assert refused == "the task cannot be joined: it is an image that runs as root"
+        assert refused == "the task cannot be joined: the task is an image that runs as root"
         task = start("chroot", "--userspec=65534:65534", str(tmp_path), "/bin/sleep", "60")
         wait_until("it is there", lambda: runs(task.pid, "/bin/sleep"))
         seen = watch(command("test ! -e /etc && pwd; exit 5"), pid=task.pid)

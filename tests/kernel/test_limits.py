@@ -309,7 +309,7 @@ def test_launch_without_permission_to_make_a_cgroup_fails_as_the_hosts_fault(
         assert "Read-only file system" in message, message
         assert outcome == Outcome(infrastructure=True)
         if "memory" in points:
-            assert "the host cannot run it: memory of the task cannot be limited in" in message
+            assert "the host cannot run the task: memory of the task cannot be limited in" in message
             assert "MESOS_GPU_UNLIMITED=memory on the agent" in message
         assert one.stdout() == ""
         assert own_cgroups(one.sandbox.name) == []

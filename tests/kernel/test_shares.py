@@ -149,7 +149,7 @@ def test_a_real_card_whose_host_cannot_do_it_is_refused_and_nothing_runs_unlimit
             write_inventory(directory / "node", real)
             one.launch("echo never", user="nobody", gpus=GPUS[:1], share=replace(QUARTER, method=method))
             message, outcome = one.end("TASK_FAILED")
-    assert f"a share of GPU-a by {method.value} is not to be had here" in message
+    assert f"a share of GPU-a by {method.value} cannot be enforced on this host" in message
     assert outcome.infrastructure
     assert outcome.refused_gpus == (GPUS[0],)
     assert one.stdout() == ""
@@ -408,7 +408,7 @@ def test_a_task_without_isolation_gets_no_share_that_it_would_not_see(open_direc
         write_inventory(directory / "node", SHARED)
         one.launch("echo never", user="nobody", gpus=GPUS[:1], share=QUARTER)
         message, outcome = one.end("TASK_FAILED")
-    assert "what keeps it to its share of a GPU is seen in isolation only" in message
+    assert "a share of a GPU can be enforced only with isolation" in message
     assert outcome.infrastructure
     assert outcome.refused_gpus == GPUS[:1]
     assert one.stdout() == ""

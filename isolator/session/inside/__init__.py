@@ -1,1 +1,3 @@
-"""What code of ours does inside a task: as its user and in its view; no program of the task is run for it."""
+"""Programs of ours that run inside a task, as its user and in its view, without executing any program of the
+task.
+"""

@@ -1,7 +1,8 @@
-"""Files of a task: listed, read, written. Runs where the task is and with no more rights, by `isolator.runs.joined`.
+"""Program that lists, reads and writes files of a task, in its namespaces and with its rights
+(`isolator.runs.joined`).
 
-What it reads it writes to its stdout as records (`mesos_gpu.wire.channel.tree`); what it writes comes by its stdin, and
-what fails goes to its stdout. All that it needs is imported before it gets there.
+It writes what it reads to stdout as records (`mesos_gpu.wire.channel.tree`); what it writes comes by stdin,
+and errors go to stdout. All that it needs is imported before it joins the task.
 """
 
 import os
@@ -14,14 +15,14 @@ from mesos_gpu.wire.channel.file import GET, PUT
 from mesos_gpu.wire.channel.tree import Decoder, Done, Mark, Said
 
 STDIN, STDOUT = 0, 1
-FAULTY, BROKEN = 1, 2  # exit codes: something is not copied; the rest never came
+FAULTY, BROKEN = 1, 2  # exit codes: some files were not copied; the transfer was cut short
 
 
 def main(words: tuple[str, ...]) -> int:
-    """Do what the words say.
+    """Carry out an order on files.
 
     Args:
-        words: The task's directory, from which paths are meant; and what `FileOrder` says.
+        words: Directory of the task, to which paths are relative, followed by the fields of `FileOrder`.
 
     Returns:
         The exit code: 0, `FAULTY` or `BROKEN`.
@@ -50,7 +51,7 @@ def _get(path: str) -> int:
 
 
 def _put(path: str, name: str) -> int:
-    """Write what comes. Without its end nothing more is said: who sent it has gone."""
+    """Write the received files; if the transfer is cut short, nothing is reported, as the sender is gone."""
     decoder = Decoder()
     receiving = Receiving(path, name, lambda said: _write(tree.said(Mark.FAULT, said)))
     try:

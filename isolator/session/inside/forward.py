@@ -24,7 +24,7 @@ def main(words: tuple[str, ...]) -> int:
 
     def dial(port: int) -> socket.socket:
         if port not in ports:
-            raise OSError(0, "it was not asked for")
+            raise OSError(0, "the port was not requested")
         return _dial(port, listeners)
 
     Tunnel(0, 1, dial=dial).run()
@@ -33,7 +33,7 @@ def main(words: tuple[str, ...]) -> int:
 
 def _dial(port: int, listeners: Listeners) -> socket.socket:
     first: OSError | None = None
-    for family, address in (*_LOOPBACK, *((socket.AF_INET, each) for each in own_addresses())):
+    for family, address in (*_LOOPBACK, *((socket.AF_INET, own_address) for own_address in own_addresses())):
         line = socket.socket(family, socket.SOCK_STREAM)
         try:
             line.settimeout(CONNECT_S)
@@ -45,4 +45,4 @@ def _dial(port: int, listeners: Listeners) -> socket.socket:
             first = error if isinstance(error, NotOfTask) else first or error
             continue
         return line
-    raise first or OSError(0, "there is no address")
+    raise first or OSError(0, "the task's network has no address")

@@ -18,9 +18,9 @@ from mesos_gpu.wire.channel import tree
 from mesos_gpu.wire.channel.file import GET
 from mesos_gpu.wire.channel.tree import Done, Mark, Said
 
-FAULTY = 1  # exit code: something is not sent
-#: Memory of this process, of which it has a third at first. It is in the container of the node monitor, and a tenant
-#: chooses how many names there are: a directory of some 100,000 is not listed.
+FAULTY = 1  # exit code: some files were not sent
+#: Limit on this process' memory, a third of which it uses at the start. It is in the container of the node
+#: monitor, and a tenant chooses how many names there are: a directory of some 100,000 is not listed.
 MAX_DATA_BYTES: Final = 24 << 20
 _STDOUT = 1
 
@@ -43,7 +43,10 @@ def main(words: tuple[str, ...]) -> int:
             _write(record)
     except MemoryError:
         _write(
-            tree.said(Mark.FAULT, Said((), "it has more names than can be listed: name a directory below"))
+            tree.said(
+                Mark.FAULT,
+                Said((), "the directory has more entries than can be listed: name a directory below it"),
+            )
         )
         return FAULTY
     return FAULTY if sending.faults else 0
@@ -56,35 +59,34 @@ def _write(record: bytes) -> None:
 
 
 class KeptSending(Sending):
-    """The records of a path in the sandbox, which is the working directory."""
+    """Records of a path in the sandbox, which is the working directory.
+
+    Args:
+        path: Path below the task's own directory.
+        below: The task's own directory in the sandbox; "" for the sandbox itself.
+        as_root: Whether the task ran as root.
+    """
 
     def __init__(self, path: str, below: str, *, as_root: bool) -> None:
-        """Prepare the records; nothing is read yet.
-
-        Args:
-            path: Path below the task's own directory.
-            below: The task's own directory in the sandbox; "" for the sandbox itself.
-            as_root: Whether the task ran as root.
-        """
         super().__init__(path)
         self._below, self._as_root = below, as_root
 
     def withheld(self, status: os.stat_result) -> str:
         """Return why a file is left out: the task could not read it, or it is not sealed; "" if it is sent.
 
-        Sealed files of the task keep its group; of root's own, root is the group, too. A file of several names is taken
-        for root's.
+        Sealed files of the task keep its group; files of root have the group root. A file with several names
+        is treated as root's.
         """
         if os.geteuid() != 0:
             return ""  # an agent without root runs all tasks as its own user, and seals nothing
         if stat.S_ISDIR(status.st_mode) and not is_sealed(status):
-            return "it is not sealed yet: try again, or see the log of the node monitor"
+            return "the directory is not sealed yet: try again, or see the log of the node monitor"
         needed = 0o005 if stat.S_ISDIR(status.st_mode) else 0o004
         # Without fs.protected_hardlinks, a task may have linked to any file of root.
         may_be_roots = status.st_gid == 0 or (status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode))
         owned = status.st_uid == 0 and may_be_roots and not stat.S_ISLNK(status.st_mode)
         if owned and not self._as_root and status.st_mode & needed != needed:
-            return "it is root's, and the job could not read it"
+            return "the file belongs to root, and the job could not read it"
         return ""
 
     def opened(self, path: str) -> int:
@@ -118,9 +120,9 @@ class KeptSending(Sending):
         if why := self.withheld(status):
             raise OSError(0, why)
         if stat.S_ISLNK(status.st_mode):
-            raise OSError(0, f"{name} is a link to {os.readlink(name, dir_fd=at)}: name what it leads to")
+            raise OSError(0, f"{name} is a link to {os.readlink(name, dir_fd=at)}: name its target")
         if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
-            raise OSError(0, "it is neither a file nor a directory")
+            raise OSError(0, "the entry is neither a file nor a directory")
         return _replaced(at, open_in(name, at, DIRECTORY if stat.S_ISDIR(status.st_mode) else FILE))
 
     def listed(self) -> Iterator[bytes]:

@@ -1,1 +1,1 @@
-"""What NVML is told for a share: memory limits of its cgroup, and the MIG instance that it is."""
+"""NVML operations for shares: memory limits by cgroup, and MIG instances."""

@@ -1,7 +1,8 @@
-"""MIG instances that this host makes for shares, where its operator lets it (MESOS_GPU_MIG=dynamic).
+"""MIG instances that this host makes for shares, where its operator allows it (MESOS_GPU_MIG=dynamic).
 
-An instance is a row of its card, written with the claim of the share; whoever sees that no share has it removes it.
-It is made in the card's turn, before the nodes of the task: its two capabilities are among them.
+An instance is a row of its card in the ledger, written with the claim of the share, and is removed when no
+share has it. It is made in the card's turn, before the task's device nodes, as its two capabilities are among
+them.
 """
 
 import os
@@ -23,68 +24,77 @@ from mesos_gpu.model.shares.host_settings import MIG
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.sharing.mig import place_of
 
-_SIMULATED: Final = "simulated"  # state of a row: no driver made it
+_SIMULATED: Final = "simulated"  # state of a row whose instance no driver made
 
 
 class Instance:
-    """`Measure` of a share that is a MIG instance: the hardware keeps it, and this makes it if need be."""
+    """`Measure` of a share that is a MIG instance: the hardware enforces it.
+
+    Args:
+        calls: Client of the driver. By default that of this host's driver, by the executor's environment.
+    """
 
     def __init__(self, calls: NvmlCalls | None = None) -> None:
-        """`calls`: None: this host's driver, as the executor's environment says."""
         self._calls = calls
-        self._uuid = ""  # of the instance that was made
+        self._uuid = ""  # UUID of the instance that was made
 
     def lacks(self, tenancy: Tenancy) -> str:
-        """Say what is missing, as `Measure.lacks`."""
+        """Return why the instance cannot be made on this host; "" if it can, or exists."""
         dynamic = tenancy.simulated or MIG.of(tenancy.own) == "dynamic"
         if dynamic or place_of(tenancy.share.instance) is None:
             return ""
         return f"{MIG.name} is not dynamic here: no instances are made"
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
-        """Leave nothing of the task."""
+        """Return no traces: an instance belongs to its card."""
         return ()
 
     def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
-        """Name the instance, unless it was there."""
+        """Return the row of an instance to be made; none if the share is one that exists."""
         if place_of(tenancy.share.instance) is None:
             return ()
         state = _SIMULATED if tenancy.simulated else ""
         return tuple(CardTrace(gpu.id, KIND, tenancy.share.instance, state) for gpu in tenancy.gpus)
 
     def divide(self, tenancy: Tenancy) -> MigInstance:
-        """Make the instance in the card's turn, when its row is written.
+        """Make the instance, in the card's turn, after its row was written.
 
         Raises:
-            Conflict: Something else is in its place.
+            Conflict: Another instance is in its place.
             Unavailable: It cannot be made.
         """
         place = place_of(tenancy.share.instance)
         assert place is not None
         (gpu,) = tenancy.gpus
         if tenancy.simulated:
-            made = _imagined(gpu, *place)
+            instance = _imagined(gpu, *place)
         else:
             calls = self._calls or calls_of(tenancy.own)
-            made = MigInstance(**calls.ask("make instance", uuid=gpu.id, profile=place[0], start=place[1]))
-        self._uuid = made.uuid
-        return made
+            instance = MigInstance(
+                **calls.ask("make instance", uuid=gpu.id, profile=place[0], start=place[1])
+            )
+        self._uuid = instance.uuid
+        return instance
 
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
-        """Have CUDA see the instance, which was made before, and nothing else."""
+        """Make CUDA see only the instance, which `divide` has made."""
         uuid = self._uuid
         return Given({"CUDA_VISIBLE_DEVICES": uuid, "NVIDIA_VISIBLE_DEVICES": uuid} if uuid else {})
 
     def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
-        """Refuse, as `Measure.resize`: an instance has its size."""
+        """Refuse to resize: the size of an instance is fixed.
+
+        Raises:
+            Conflict: In every case.
+        """
         raise Conflict(
             "a MIG instance cannot be changed while it is used",
-            remedy="submit the job anew with the other amount; it is placed again",
+            remedy="submit the job again with the other amount",
         )
 
 
 def _imagined(gpu: Gpu, profile: str, start: int) -> MigInstance:
-    """The instance of a simulated card, which no driver makes."""
+    """Return the instance of a simulated card, which no driver makes."""
     kinds = gpu.sharing.profiles if gpu.sharing is not None else ()
     for kind in kinds:
         if kind.name == profile and start in kind.starts:
@@ -107,7 +117,12 @@ def _imagined(gpu: Gpu, profile: str, start: int) -> MigInstance:
 
 
 def with_instance(inventory: Inventory, gpu_id: GpuId, made: MigInstance) -> Inventory:
-    """The inventory with an instance that the monitor has not seen yet."""
+    """Return the inventory with an instance that the monitor has not reported yet.
+
+    Args:
+        gpu_id: Card of the instance.
+        made: Instance to add.
+    """
     return replace(
         inventory, gpus=tuple(_added(gpu, made) if gpu.id == gpu_id else gpu for gpu in inventory.gpus)
     )
@@ -116,7 +131,7 @@ def with_instance(inventory: Inventory, gpu_id: GpuId, made: MigInstance) -> Inv
 def _added(gpu: Gpu, made: MigInstance) -> Gpu:
     if gpu.sharing is None:
         return gpu
-    others = tuple(each for each in gpu.sharing.instances if each.uuid != made.uuid)
+    others = tuple(instance for instance in gpu.sharing.instances if instance.uuid != made.uuid)
     return replace(gpu, sharing=replace(gpu.sharing, instances=(*others, made)))
 
 
@@ -124,13 +139,13 @@ def sweep(ledger: Ledger, gpu: GpuId, held: Collection[str], calls: NvmlCalls | 
     """Remove the instances that were made for shares of a card and that no share has, in the card's turn.
 
     Args:
-        ledger: Of this host.
-        gpu: The card.
-        held: Instances that its shares have, as of `Share`.
-        calls: What asks the driver; None: as this process' environment says.
+        ledger: The ledger of this host.
+        gpu: Card whose instances are removed.
+        held: Instances that shares of the card have, as in `Share.instance`.
+        calls: Client of the driver. By default the one for this process' environment.
 
     Raises:
-        MesosGpuError: One cannot be removed; it stays on record.
+        MesosGpuError: An instance cannot be removed; it stays in the ledger.
     """
     for row in ledger.cards(gpu):
         if row.kind == KIND and row.what not in held:
@@ -139,11 +154,11 @@ def sweep(ledger: Ledger, gpu: GpuId, held: Collection[str], calls: NvmlCalls | 
 
 
 def undo(row: CardTrace, calls: NvmlCalls | None = None) -> None:
-    """Remove what a row names; harmless if it was never made, or is gone.
+    """Remove the instance that a row names; harmless if it was never made, or is gone.
 
     Raises:
         MesosGpuError: It cannot be removed: the driver does not answer, or a process uses it.
-        BadConfiguration: It names no instance.
+        BadConfiguration: The row does not name an instance.
     """
     place = place_of(row.what)
     if place is None:

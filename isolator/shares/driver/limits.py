@@ -1,11 +1,12 @@
-"""Memory limits by cgroup: the driver, or the kernel's dmem controller, refuses a task what is more than its share.
+"""Memory limits by cgroup: the driver, or the kernel's dmem controller, refuses allocations beyond a task's
+share.
 
-They are set on the cgroup that the task's processes join, before the first of them is in it, and read back. The undo
-sets them to nothing before the cgroup goes: a soft limit is added to all cgroups above, and stays there when the
-cgroup is removed (NVIDIA's "MPS v3 Memory Partitioning", "Ancestor reservation propagation").
+They are set on the cgroup that the task's processes join, before the first of them is in it, and read back.
+The undo sets them to nothing before the cgroup goes: a soft limit is added to all cgroups above, and stays
+there when the cgroup is removed (NVIDIA's "MPS v3 Memory Partitioning", "Ancestor reservation propagation").
 
-The Docker Engine makes the cgroup of a container when it starts it, and removes it at once when that ends. So limits
-are set there while the container waits at its gate, and none is soft.
+The Docker Engine makes the cgroup of a container when it starts it, and removes it at once when that ends. So
+limits are set there while the container waits at its gate, and none is soft.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,47 +25,57 @@ from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.shares.share import Share
 
-KIND: Final = "limit"  # of a trace: a card and the directory of a cgroup
+KIND: Final = "limit"  # kind of a trace; it names a card and a cgroup directory
 CGROUPS: Final = Path("/sys/fs/cgroup")
 DMEM: Final = "dmem"
 NO_BURST: Final = (
-    "it has no more memory than its share, also while nobody else needs it: the Docker Engine removes its cgroup "
-    "when it ends, and a limit that may be exceeded would stay"
+    "the task cannot use more memory than its share, even while the rest is free: the Docker Engine removes its "
+    "cgroup when it ends, and a limit that may be exceeded would stay"
 )
 
 
 def calls_of(env: Mapping[str, str]) -> NvmlCalls:
-    """What asks this host's driver."""
+    """Return a client of this host's driver, by an executor's or monitor's environment."""
     return NvmlCalls(driver_volume.libraries_of_module(env))
 
 
 class CgroupLimits:
-    """`Measure` of memory, by dmem or by misc: NVML does what the host has."""
+    """`Measure` that limits memory by the cgroup controller dmem or misc; NVML uses the one that the host
+    has.
+
+    Args:
+        calls: Client of the driver. By default that of this host's driver, by the executor's environment.
+        cgroups: Directory where cgroups are mounted.
+    """
 
     def __init__(self, calls: NvmlCalls | None = None, cgroups: Path = CGROUPS) -> None:
-        """`calls`: None: this host's driver, as the executor's environment says."""
         self._calls, self._cgroups = calls, cgroups
-        self._at_gate: Path | None = None  # the cgroup of a container of the Docker Engine, once it is known
+        self._at_gate: Path | None = None  # cgroup of a container of the Docker Engine, known at its gate
 
     def lacks(self, tenancy: Tenancy) -> str:
-        """Say what is missing, as `Measure.lacks`. A limit on a cgroup that the processes never join keeps nothing."""
+        """Return why memory cannot be limited by cgroup here; "" if it can.
+
+        A limit on a cgroup that the task's processes never join would be without effect.
+        """
         if tenancy.docker and control_ports.is_off(tenancy.own):
             return (
                 "the Docker Engine makes a container's cgroup when it starts it, so its limits are set at its gate; "
-                f"with {control_ports.SETTING}=off there is none"
+                f"with {control_ports.SETTING}=off it has no gate"
             )
         return unfit(self._cgroups)
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
-        """Name each card with the cgroup; that of a container of the Docker Engine is named at its gate."""
+        """Return a trace for each card and the cgroup; a container of the Docker Engine gets them at its
+        gate.
+        """
         return () if tenancy.docker else _traces(tenancy, self._cgroup(tenancy))
 
     def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
-        """Leave nothing of the cards."""
+        """Return no rows: limits belong to the task."""
         return ()
 
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
-        """Set the limits, as `Measure.make`; or have them set at the gate."""
+        """Set the limits; for the Docker Engine, return a function that sets them at the gate."""
         if tenancy.docker:
             notes = (NO_BURST,) if tenancy.share.memory_max_mib > tenancy.share.memory_mib else ()
             return Given(notes=notes, at_gate=(partial(self._limit_at_gate, tenancy),))
@@ -79,7 +90,7 @@ class CgroupLimits:
         return Given()
 
     def _limit_at_gate(self, tenancy: Tenancy, cgroup: Path, leave: Callable[[Trace], None]) -> None:
-        """Limit a container that waits at its gate."""
+        """Record and set the limits of a container that waits at its gate."""
         for trace in _traces(tenancy, cgroup):
             leave(trace)
         self._at_gate = cgroup
@@ -87,7 +98,7 @@ class CgroupLimits:
         self._set(tenancy, cgroup)
 
     def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
-        """Set other limits, as `Measure.resize`; NVML refuses less than is in use."""
+        """Set other limits, as `Measure.resize`; NVML refuses limits below what is in use."""
         cgroup = self._cgroup(tenancy)
         try:
             self._set(tenancy, cgroup)
@@ -107,7 +118,11 @@ class CgroupLimits:
         calls.ask("limit", uuids=uuids, cgroup=str(cgroup), soft_mib=soft_mib, hard_mib=hard_mib)
 
     def _cgroup(self, tenancy: Tenancy) -> Path:
-        """The directory that Mesos gave the container, or our own, which need not be there yet; or the engine's."""
+        """Return the cgroup directory of the task: the Docker Engine's if known, else the one of Mesos or our
+        own.
+
+        It need not exist yet.
+        """
         if self._at_gate is not None:
             return self._at_gate
         if self._cgroups == CGROUPS:
@@ -120,8 +135,11 @@ def _traces(tenancy: Tenancy, cgroup: Path) -> tuple[Trace, ...]:
 
 
 def limits_of(tenancy: Tenancy) -> tuple[int, int]:
-    """Soft and hard, in MiB. With a soft limit of 0 nobody is ever ended for another's sake: that is for shares that
-    may have more while nobody needs it."""
+    """Return the soft and the hard limit in MiB.
+
+    With a soft limit of 0 no process is ever ended for the sake of others. Only shares that may exceed their
+    size while memory is free have another.
+    """
     share = tenancy.share
     if share.memory_max_mib > share.memory_mib and not tenancy.docker:
         return share.memory_mib, share.memory_max_mib
@@ -129,14 +147,14 @@ def limits_of(tenancy: Tenancy) -> tuple[int, int]:
 
 
 def unfit(cgroups: Path = CGROUPS) -> str:
-    """Why this host's cgroups cannot limit memory of cards; "": they can."""
+    """Return why this host's cgroups cannot limit memory of cards; "" if they can."""
     if not (cgroups / "cgroup.controllers").exists():
         return f"cgroup version 2 is not mounted at {cgroups} (Mesos' cgroup isolators before 1.12 need version 1)"
     return ""
 
 
 def has_dmem(cgroups: Path = CGROUPS) -> bool:
-    """Whether the kernel has the controller, and a driver registered memory with it."""
+    """Return whether the kernel has the dmem controller, and a driver registered memory with it."""
     try:
         return "nvidia" in (cgroups / "dmem.capacity").read_text()
     except OSError:
@@ -144,10 +162,10 @@ def has_dmem(cgroups: Path = CGROUPS) -> bool:
 
 
 def enable_dmem(cgroup: Path, cgroups: Path = CGROUPS) -> None:
-    """Have the controller in all cgroups from the root to this one, without a gap; nothing where there is none.
+    """Enable the dmem controller in all cgroups from the root to this one; do nothing if the kernel has none.
 
     Raises:
-        Unavailable: One of them does not take it.
+        Unavailable: A cgroup on the way refuses it.
     """
     if DMEM not in _words(cgroups / "cgroup.controllers"):
         return
@@ -159,7 +177,7 @@ def enable_dmem(cgroup: Path, cgroups: Path = CGROUPS) -> None:
             control.write_text(f"+{DMEM}")
         except OSError as error:
             raise Unavailable(
-                f"{control} does not take +{DMEM}: {error.strerror}",
+                f"{control}: cannot enable the controller {DMEM}: {error.strerror}",
                 remedy="run agents as root; no process may be in a cgroup that has others below it",
             ) from error
 
@@ -172,10 +190,10 @@ def _words(path: Path) -> list[str]:
 
 
 def undo(trace: Trace, calls: NvmlCalls | None = None) -> None:
-    """Take a task's limits away; harmless if they were never set, or its cgroup is gone, or its driver.
+    """Remove a task's limits; harmless if they were never set, or the cgroup or the driver is gone.
 
     Raises:
-        MesosGpuError: The driver does not answer, or refuses: the cgroup must not go yet.
+        MesosGpuError: The driver does not answer, or refuses: the cgroup must not be removed yet.
     """
     uuid, _, path = trace.what.partition(" ")
     if not Path(path).is_dir():
@@ -186,7 +204,7 @@ def undo(trace: Trace, calls: NvmlCalls | None = None) -> None:
     try:
         present = calls.ask("limits", uuid=uuid, cgroup=path)
     except MesosGpuError:
-        if not Path("/proc/driver/nvidia/version").exists():  # limits go with the driver
+        if not Path("/proc/driver/nvidia/version").exists():  # limits end with the driver
             return
         raise
     if present is not None and (present["soft_mib"] or present["hard_mib"] is not None):

@@ -1,4 +1,4 @@
-"""Whether this host, a card and a task can use NVIDIA's Multi-Process Service, and within which bounds."""
+"""Availability and limits of NVIDIA's Multi-Process Service (MPS) for this host, a card and a task."""
 
 import os
 import shutil
@@ -23,51 +23,52 @@ _HOST_PID_NAMESPACE: Final = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 
 
 def any_percentage(env: Mapping[str, str]) -> bool:
-    """Whether this host's operator allows percentages with which results were seen to be wrong.
+    """Return whether the operator allows compute percentages that are known to give wrong results.
 
     Raises:
-        BadConfiguration: The setting is none of its values.
+        BadConfiguration: The setting has an invalid value.
     """
     return MPS_PERCENTAGES.of(env) == "any"
 
 
 def across_users(env: Mapping[str, str]) -> bool:
-    """Whether this host's operator permits tasks of several users to have one server.
+    """Return whether the operator lets tasks of several users share a server.
 
     Raises:
-        BadConfiguration: The setting is none of its values.
+        BadConfiguration: The setting has an invalid value.
     """
     return MPS_USERS.of(env) == "all"
 
 
 def no_users(env: Mapping[str, str], host: Host | None = None) -> str:
-    """Why tasks of several users cannot have one server here; "": they can.
+    """Return why tasks of several users cannot share a server on this host; "" if they can.
 
     Args:
-        env: The environment of an executor or a monitor.
-        host: None: what that says of this host.
+        env: Environment of an executor or a monitor.
+        host: MPS settings of the host. By default those of `env`.
 
     Raises:
-        BadConfiguration: As of `across_users`.
+        BadConfiguration: As for `across_users`.
     """
     if not across_users(env):
-        return f"{MPS_USERS.name} is not all: a server is one user's"
+        return f"{MPS_USERS.name} is not 'all', so a server is for one user only"
     program = (host or host_of(env)).program
     if program is None:
         return f"{PROGRAM} is not installed"
     try:
-        knows = b"multiuser" in program.read_bytes()  # the option has it in its name, by both protocols
+        # in both protocols the name of the daemon's option has this word
+        has_option = b"multiuser" in program.read_bytes()
     except OSError as error:
         return f"{program} cannot be read: {error.strerror}"
-    return "" if knows else "this driver's MPS daemon serves one user at a time"
+    return "" if has_option else "this driver's MPS daemon serves one user at a time"
 
 
 def cap_for(share: Share, compute_capability: str | None, env: Mapping[str, str]) -> Cap:
-    """The percentage that a share gets on a card of this host.
+    """Return the percentage of compute that a share gets on a card of this host.
 
     Raises:
-        Unavailable: None that is allowed is as small.
-        BadConfiguration: As of `any_percentage`.
+        Unavailable: No allowed percentage is as small.
+        BadConfiguration: As for `any_percentage`.
     """
     cap = cap_of(share.compute_milli, compute_capability, any_percentage=any_percentage(env))
     if cap is None:
@@ -79,11 +80,11 @@ def cap_for(share: Share, compute_capability: str | None, env: Mapping[str, str]
 
 
 def probe(env: Mapping[str, str], driver_version: str) -> dict[Ability, str]:
-    """Why this host cannot use MPS, by protocol; "": it can.
+    """Return why this host cannot use MPS, by protocol; "" if it can.
 
     Args:
-        env: The monitor's environment.
-        driver_version: As NVML says it, "535.261.03"; "": there is no driver.
+        env: Environment of the monitor.
+        driver_version: Version as NVML has it, "535.261.03"; "" without a driver.
     """
     why = _lacks(host_of(env), env)
     major = driver_version.partition(".")[0]
@@ -95,6 +96,7 @@ def probe(env: Mapping[str, str], driver_version: str) -> dict[Ability, str]:
 
 
 def _lacks(host: Host, env: Mapping[str, str]) -> str:
+    """Return the first requirement of MPS that this host does not meet; "" if it meets all."""
     if host.program is None:
         return f"{PROGRAM} is not installed"
     if not shutil.which(SERVER, path=Control(host.program, host.root).environment()["PATH"]):
@@ -106,29 +108,30 @@ def _lacks(host: Host, env: Mapping[str, str]) -> str:
     if host.nvml is None:
         return "nvidia-ml-py is not installed, which sets compute modes"
     if env.get("MESOS_GPU_USER_POOL"):
-        return "MESOS_GPU_USER_POOL gives each task a user of its own, and MPS is of one user"
+        return "MESOS_GPU_USER_POOL gives each task a user of its own, but MPS serves one user"
     missing = [tool for tool in ("unshare", "mount", "nsenter") if not shutil.which(tool)]
     return f"{' and '.join(missing)} of util-linux is not installed" if missing else ""
 
 
 def too_old(compute_capability: str | None) -> str:
-    """Why MPS does not limit clients on a card; "": it does. Source: nvidia-cuda-mps-control(1), "Volta MPS".
+    """Return why MPS cannot limit clients on a card; "" if it can. Source: nvidia-cuda-mps-control(1), "Volta
+    MPS".
 
     Args:
-        compute_capability: "9.0"; None: not known.
+        compute_capability: Version such as "9.0"; None if not known.
     """
     major = (compute_capability or "").partition(".")[0]
     if not major.isdecimal() or int(major) >= FIRST_LIMITED:
         return ""
-    return f"compute capability {compute_capability}: MPS limits clients from {FIRST_LIMITED}.0 on"
+    return f"compute capability {compute_capability}: MPS can limit clients only from {FIRST_LIMITED}.0 on"
 
 
 def refusal(uid: int | None, cards: int) -> str:
-    """Why a task cannot be a client, whatever its host has; "": it can.
+    """Return why a task cannot be an MPS client, whatever its host has; "" if it can.
 
     Args:
-        uid: Of the user that it runs as; None: not known.
-        cards: How many cards it has a share of.
+        uid: Id of the user that it runs as; None if not known.
+        cards: Number of cards that it has a share of.
     """
     if uid is None:
         return "MPS needs to know the user that the task runs as"
@@ -140,10 +143,10 @@ def refusal(uid: int | None, cards: int) -> str:
 
 
 def most_clients(cuda_version: str | None) -> int:
-    """How many clients a server takes.
+    """Return the number of clients that a server takes.
 
     Args:
-        cuda_version: The newest that the driver can run, "12.2"; None: not known.
+        cuda_version: Newest CUDA version that the driver can run, "12.2"; None if not known.
     """
     numbers = tuple(int(part) for part in (cuda_version or "").split(".") if part.isdecimal())
     return MAX_CLIENTS[numbers >= _MORE_CLIENTS]

@@ -1,9 +1,8 @@
-"""The compute mode of a card, set while a daemon of MPS shares it: EXCLUSIVE_PROCESS lets that daemon's server in, and
-nobody who would go round it.
+"""Compute mode of a card while an MPS daemon shares it: EXCLUSIVE_PROCESS admits only the daemon's server.
 
-A child of its own speaks to the driver, where any call may hang: it is started early, and waited for until a deadline.
-What the mode was is written down before it is changed. A reboot forgets the mode, and the note, which is on /run.
-Source: NVIDIA's NVML API reference, nvmlDeviceSetComputeMode.
+A child process talks to the driver, where any call may hang: it is started early, and waited for until a
+deadline. The mode before is noted before it is changed. A reboot resets the mode, and removes the note, which
+is on /run. Source: NVIDIA's NVML API reference, nvmlDeviceSetComputeMode.
 """
 
 import contextlib
@@ -21,50 +20,62 @@ KILL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Nvml:
-    """Where the child finds NVIDIA's bindings, and the driver's libraries (None: where the host has them)."""
+    """Python bindings of NVML, for a child process.
+
+    Attributes:
+        bindings: Directory of pynvml.
+        libraries: Directory of the driver's libraries; None for the host's default.
+    """
 
     bindings: Path
     libraries: Path | None = None
 
 
 def nvml_of(libraries: Path | None = None) -> Nvml | None:
-    """The bindings that this program was installed with; None: there are none."""
+    """Return the bindings that this program was installed with, or None."""
     spec = importlib.util.find_spec("pynvml")
     return None if spec is None or spec.origin is None else Nvml(Path(spec.origin).parent, libraries)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change under way."""
+    """A change of the compute mode that is under way in a child process."""
 
     process: subprocess.Popen[str]
 
     def wait(self) -> str:
-        """Why it failed; "": it is done."""
+        """Wait for the end of the change; return the error, "" if it succeeded."""
         try:
-            said, _ = self.process.communicate(timeout=DEADLINE_S)
+            output, _ = self.process.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # it may be in the kernel, and stay there
+            # the child may be blocked in the kernel for good
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(KILL_S)
             if self.process.stdout is not None:
                 self.process.stdout.close()
             return f"the driver did not answer within {DEADLINE_S:g} s"
-        return "" if self.process.returncode == 0 else (said.strip().splitlines() or ["it crashed"])[-1]
+        return "" if self.process.returncode == 0 else (output.strip().splitlines() or ["it crashed"])[-1]
 
 
 def begin_exclusive(nvml: Nvml, gpu: str, note: Path) -> Change:
-    """Begin to set EXCLUSIVE_PROCESS. `note`: where the mode before is kept, unless one is kept there already."""
+    """Start setting the mode to EXCLUSIVE_PROCESS.
+
+    Args:
+        nvml: Bindings for the child process.
+        gpu: UUID of the card.
+        note: File that keeps the mode before; one that exists is left as it is.
+    """
     return _begin(nvml, gpu, "exclusive", note)
 
 
 def begin_undo(nvml: Nvml, gpu: str, note: Path) -> Change:
-    """Begin to set what the note says, and remove it; without a note nothing is done."""
+    """Start restoring the mode that is noted, and removing the note; without a note nothing is done."""
     return _begin(nvml, gpu, "undo", note)
 
 
 def _begin(nvml: Nvml, gpu: str, what: str, note: Path) -> Change:
-    # Neither site packages nor a package of ours: both cost more than all else that the child does.
+    # No site packages, and no import of our packages: either costs more than all else that the child does.
     child = str(Path(__file__).with_name("compute_mode_child.py"))
     command = [sys.executable, "-I", "-S", child, str(nvml.bindings), gpu, what, str(note), str(os.getpid())]
     env = {"LD_LIBRARY_PATH": str(nvml.libraries)} if nvml.libraries else {}

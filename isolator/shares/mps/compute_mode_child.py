@@ -1,18 +1,21 @@
-"""Set the compute mode of one card: what `isolator.shares.mps.compute_mode` runs as a file, with little to import."""
+"""Program that sets the compute mode of one card, with few imports; `isolator.shares.mps.compute_mode` runs
+it as a file.
+"""
 
 import ctypes  # the bindings import it anyway
 import os
 import sys
 
-PR_SET_PDEATHSIG, SIGKILL = 1, 9  # linux/prctl.h; a module for that takes as long as all the rest
+PR_SET_PDEATHSIG, SIGKILL = 1, 9  # constants, as importing `signal` takes as long as all the rest
 EXCLUSIVE_PROCESS = 3  # nvml.h, NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
 
 
 def main(arguments: list[str]) -> int:
-    """Change the mode of one card; what fails is said on stdout.
+    """Change the mode of one card; print an error to stdout.
 
     Args:
-        arguments: Directory of pynvml, UUID, "exclusive" or "undo", path of the note, pid of the parent.
+        arguments: Directory of pynvml, UUID of the card, "exclusive" or "undo", path of the note, pid of the
+            parent.
     """
     bindings, gpu, what, note, parent = arguments
     if not _dies_with(int(parent)):
@@ -26,14 +29,14 @@ def main(arguments: list[str]) -> int:
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByUUID(gpu)
         before = pynvml.nvmlDeviceGetComputeMode(handle)
-        wanted = _kept(note) if what == "undo" else EXCLUSIVE_PROCESS
+        mode = _read_note(note) if what == "undo" else EXCLUSIVE_PROCESS
         if what != "undo" and not os.path.exists(note):
-            _keep(note, before)
-        if before != wanted:
-            pynvml.nvmlDeviceSetComputeMode(handle, wanted)
+            _write_note(note, before)
+        if before != mode:
+            pynvml.nvmlDeviceSetComputeMode(handle, mode)
             now = pynvml.nvmlDeviceGetComputeMode(handle)
-            if now != wanted:
-                print(f"the compute mode of {gpu} is {now} after it was set to {wanted}")
+            if now != mode:
+                print(f"the compute mode of {gpu} is {now} after it was set to {mode}")
                 return 1
     except pynvml.NVMLError as error:
         print(f"the compute mode of {gpu} cannot be set: {error}")
@@ -44,17 +47,20 @@ def main(arguments: list[str]) -> int:
 
 
 def _dies_with(parent: int) -> bool:
-    """Whether the parent lives, and this process ends with it: nobody waits for a change that comes later."""
+    """Make the kernel kill this process when its parent dies; return whether the parent still lives.
+
+    A change after the parent's death would come unnoticed.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     return os.getppid() == parent
 
 
-def _kept(note: str) -> int:
+def _read_note(note: str) -> int:
     with open(note) as file:
         return int(file.read())
 
 
-def _keep(note: str, mode: int) -> None:
+def _write_note(note: str, mode: int) -> None:
     part = f"{note}.{os.getpid()}"
     with open(part, "w") as file:
         file.write(str(mode))

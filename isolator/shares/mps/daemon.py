@@ -1,9 +1,10 @@
-"""A daemon of NVIDIA's Multi-Process Service for each card and UNIX user that share it: made by the first share,
-adopted by the next, ended by the ledger's undo of the card's row.
+"""Life cycle of MPS daemons: one for each card and UNIX user that share it, made by the first share, adopted
+by the next.
 
-It is nobody's child: it has cgroups of its own in every hierarchy, so that no task's end takes it along, and what it
-is known by (pid, start) is noted beside its pipes. It is made and ended in the card's turn (`Ledger.turn`) only.
-What a task gets is one directory of pipes, the shared memory of its domain, and variables that it does not choose.
+The ledger's undo of the card's row ends a daemon. It is no child of an executor: it has cgroups of its own in
+every hierarchy, so that no task's end kills it, and its identity (pid, start) is noted beside its pipes. It
+is made and ended only in the card's turn (`Ledger.turn`). A task gets one directory of pipes, the shared
+memory of its domain, and environment variables that the job cannot override.
 """
 
 import contextlib
@@ -46,17 +47,19 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.digest import blake2b
 
-KIND: Final = "mps"  # of a card's row in the ledger
+KIND: Final = "mps"  # kind of a card's row in the ledger
 ROOT: Final = Path("/run/mesos-gpu/mps")
-#: Where a task has the pipes of its domain: over the directory that has everybody's on the host.
+#: Path of a domain's pipes in a task: mounted over the directory that has the pipes of all domains on the
+#: host.
 TASK_PIPES: Final = str(ROOT)
-TASK_SHARED_MEMORY: Final = "/dev/shm"  # nosec B108 # a place to mount over
+TASK_SHARED_MEMORY: Final = "/dev/shm"  # nosec B108 # a mount point
 START_S: Final = 10.0
 QUIT_S: Final = 2.0
 DRAIN_S: Final = 10.0
 _PAUSE_S: Final = 0.002
 _DRAIN_PAUSE_S: Final = 0.05
-#: Joins cgroups, leaves behind a daemon that has its domain's shared memory for /dev/shm, and says its pid.
+#: Shell script: joins cgroups, starts a daemon in the background with its domain's shared memory at /dev/shm,
+#: and prints its pid.
 _START: Final = """
 set -e
 shared=$1 log=$2 count=$3; shift 3
@@ -71,19 +74,21 @@ _MEMORY: Final = (
     "-o",
     "mode=1777,nosuid,nodev,noexec,size={percent}%,nr_inodes={files}",
 )
-#: Percent of the host's memory that /dev/shm of all domains may have: what Linux gives one such file system, tmpfs(5).
+#: Percent of the host's memory that /dev/shm of all domains together may use: Linux' default for one
+#: tmpfs(5).
 _ALL_MEMORY: Final = 50
-MAX_FILES: Final = 1 << 16  # in that of one domain; each takes about 1 KiB that nobody's memory counts
+# in /dev/shm of one domain; each takes about 1 KiB of kernel memory that no task is charged for
+MAX_FILES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A card and the user who shares it with nobody else. Its text is what the ledger's row of the card says.
+    """A card and the user whose tasks share it by one daemon. Its text form is the ledger's row of the card.
 
     Attributes:
-        gpu: The card.
-        uid: Of the user; 0: a server of root has the tasks of several, as no task of root is ever a client.
-        protocol: 2 or 3.
+        gpu: Id of the card.
+        uid: User id. 0 for a server of root that has tasks of several users; tasks of root are never clients.
+        protocol: MPS protocol, 2 or 3.
     """
 
     gpu: GpuId
@@ -92,7 +97,7 @@ class Domain:
 
     @property
     def key(self) -> str:
-        """Eight hexadecimal digits: paths of sockets must be short."""
+        """Eight hexadecimal digits for names of files, as paths of sockets must be short."""
         return blake2b(f"{self.gpu} {self.uid}".encode(), digest_size=4).hexdigest()
 
     def __str__(self) -> str:
@@ -100,10 +105,10 @@ class Domain:
 
     @classmethod
     def of(cls, text: str) -> "Domain":
-        """Read the text of a row.
+        """Parse the text of a row.
 
         Raises:
-            BadConfiguration: It is none.
+            BadConfiguration: The text is invalid.
         """
         match text.split():
             case [gpu, uid, ("2" | "3") as protocol] if uid.isdecimal():
@@ -115,14 +120,14 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What of this host the daemons need.
+    """MPS settings of this host: programs, libraries and directories.
 
     Attributes:
-        program: The control program; None: there is none.
-        libraries: The driver's, before the host's; None: the host's.
-        nvml: What sets compute modes; None: they are left alone.
-        root: Where pipes, notes and locks are.
-        cards: How many it has: of the memory for all domains, each card's gets an equal part.
+        program: The control program; None if not installed.
+        libraries: Directory of the driver's libraries that goes before the host's, or None.
+        nvml: Bindings that set compute modes; None leaves modes as they are.
+        root: Directory of pipes, notes and locks.
+        cards: Number of cards of the host; each domain gets an equal part of the memory for all.
     """
 
     program: Path | None
@@ -132,31 +137,33 @@ class Host:
     cards: int = 1
 
     def pipes(self, domain: Domain) -> Path:
-        """The directory of a domain's sockets."""
+        """Return the directory of a domain's sockets."""
         return self.root / domain.key
 
     def beside(self, domain: Domain, name: str) -> Path:
-        """A file of a domain that its tasks do not see."""
+        """Return the path of a file of a domain that its tasks do not see."""
         return self.root / f"{domain.key}.{name}"
 
     def logs(self, domain: Domain) -> tuple[Path, ...]:
-        """What the daemon writes, and by protocol 3 its server. Source: NVIDIA's MPS documentation, "Logging"."""
+        """Return the logs of the daemon and, by protocol 3, of its server. Source: NVIDIA's MPS
+        documentation, "Logging".
+        """
         servers = (self.beside(domain, "logs") / SERVER_NAME / "server.log",) if domain.protocol == 3 else ()
         return (self.beside(domain, "log"), *servers)
 
     def memory(self, domain: Domain) -> Path:
-        """The file system that is /dev/shm for a domain's daemon and tasks."""
+        """Return the file system that is /dev/shm for a domain's daemon and tasks."""
         return self.beside(domain, "shm")
 
     def mps(self, domain: Domain) -> Mps:
-        """The domain's daemon, to be asked and told.
+        """Return a client of the domain's daemon.
 
         Raises:
             Unavailable: This host has no control program.
         """
         if self.program is None:
             raise Unavailable(
-                f"{PROGRAM} is not on this host", remedy="install the driver's package that has it"
+                f"{PROGRAM} is not installed", remedy="install the driver's package that contains it"
             )
         control = Control(self.program, self.pipes(domain), self.libraries)
         return Mps3(control) if domain.protocol == 3 else Mps2(control)
@@ -164,11 +171,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a task needs to be a client.
+    """Mounts and environment that make a task an MPS client.
 
     Attributes:
-        mounts: Of each directory of the host where the task must have it; in this order.
-        env: What its environment must say.
+        mounts: Bind mounts (directory of the host, path in the task), in this order.
+        env: Environment variables that the task must have.
     """
 
     mounts: tuple[tuple[str, str], ...]
@@ -176,17 +183,17 @@ class Joined:
 
 
 def host_of(env: Mapping[str, str], libraries: Path | None = None) -> Host:
-    """This host, as its operator has set it up.
+    """Return the MPS settings of this host.
 
     Args:
-        env: The environment of an executor or a monitor.
-        libraries: As of `Host`.
+        env: Environment of an executor or a monitor.
+        libraries: Directory of the driver's libraries, as in `Host`.
     """
     program = shutil.which(PROGRAM, path=f"{env.get('PATH', '')}:/usr/local/bin:/usr/bin:/usr/sbin")
     return Host(Path(program) if program else None, libraries, compute_mode.nvml_of(libraries))
 
 
-# --- to make, to adopt, to end
+# --- make, adopt and end daemons
 
 
 def join(
@@ -197,18 +204,19 @@ def join(
     others: Mapping[str, Limits],
     rules: Sequence[Rule] | None = None,
 ) -> Joined:
-    """Have a daemon of that domain, and have it know the task.
+    """Admit a task to its domain's daemon, which is started if need be.
+
+    To be called in the card's turn, after the ledger has the card's row.
 
     Args:
-        host: This host.
-        domain: The task's card and user; the ledger's row of the card says it already, and it is the card's turn.
-        task: Its id.
-        mine: What it may use.
-        others: The limits of the domain's other tasks, by their ids.
-        rules: Device rules for the daemon and its servers; None: any device.
+        host: MPS settings of this host.
+        domain: Card and user of the task.
+        mine: Limits of the task.
+        others: Limits of the domain's other tasks, by task id.
+        rules: Device rules for the daemon and its servers; None for any device.
 
     Raises:
-        Unavailable: There is none, and none can be had; or it is sick, and has other tasks that are to leave first.
+        Unavailable: No daemon can be started; or it is sick, and other tasks must leave it first.
         OSError: Its directories or cgroups cannot be made.
     """
     most, mps = most_of((mine, *others.values())), host.mps(domain)
@@ -218,7 +226,7 @@ def join(
     client = mps.client(task, mine)
     return Joined(
         (
-            (str(host.memory(domain)), TASK_SHARED_MEMORY),  # first: the other hides where it comes from
+            (str(host.memory(domain)), TASK_SHARED_MEMORY),  # first, as the next mount hides its source
             (str(host.pipes(domain) / client.pipes), TASK_PIPES),
         ),
         {**client.env, PIPES: TASK_PIPES},
@@ -226,17 +234,17 @@ def join(
 
 
 def undo(host: Host, what: str) -> list[int]:
-    """End the domain's daemon and give the card its compute mode back; harmless if it is gone.
+    """End the domain's daemon and restore the card's compute mode; harmless if it is gone.
 
     Args:
-        host: This host.
-        what: The text of the card's row; the ledger has no task there.
+        host: MPS settings of this host.
+        what: Text of the card's row; the ledger must have no task there.
 
     Returns:
-        Processes that would not die; then all stays, to be tried again.
+        Pids of processes that could not be killed; everything else stays then, for another try.
 
     Raises:
-        Unavailable: The compute mode cannot be given back.
+        Unavailable: The compute mode cannot be restored.
         OSError: Something cannot be removed.
     """
     domain = Domain.of(what)
@@ -247,7 +255,7 @@ def undo(host: Host, what: str) -> list[int]:
     for path in (host.pipes(domain), host.memory(domain), host.beside(domain, "logs")):
         if path.exists():
             shutil.rmtree(path)
-    # A child that was killed while it noted a compute mode has left a part of the note.
+    # A child that was killed while writing the note of a compute mode leaves a temporary file.
     for path in (
         host.beside(domain, "daemon"),
         host.beside(domain, "log"),
@@ -258,15 +266,16 @@ def undo(host: Host, what: str) -> list[int]:
 
 
 def drain(host: Host, domain: Domain, pids: Sequence[int], timeout_s: float = DRAIN_S) -> tuple[int, ...]:
-    """Have clients' work end before they are killed: one that dies within a kernel may take the server along.
+    """End clients' work before they are killed: a client that dies within a kernel may take the server along.
 
     Args:
-        host, domain: As of `join`.
+        host: MPS settings of this host.
+        domain: Card and user of the task.
         pids: Processes of the task.
-        timeout_s: For all.
+        timeout_s: Seconds for all of them together.
 
     Returns:
-        Those that are clients still; all that could not be asked about.
+        Pids of those that are still clients; all pids if the daemon did not answer.
     """
     deadline, left = time.monotonic() + timeout_s, tuple(pids)
     if not left:
@@ -292,13 +301,18 @@ def _clients(mps: Mps) -> list[tuple[int, int]]:
 
 
 def most_of(limits: Sequence[Limits]) -> Limits:
-    """The most that any of them allows."""
-    memory = [each.memory_mib for each in limits if each.memory_mib is not None]
-    return Limits(max(each.percent for each in limits), max(memory) if len(memory) == len(limits) else None)
+    """Return the largest percentage and memory limit among these."""
+    memory = [limit.memory_mib for limit in limits if limit.memory_mib is not None]
+    return Limits(max(limit.percent for limit in limits), max(memory) if len(memory) == len(limits) else None)
 
 
 def _adopt(host: Host, domain: Domain, mps: Mps, most: Limits, others: Mapping[str, Limits]) -> bool:
-    """Whether there is a daemon, which knows the limits then; one that cannot be used is ended if nobody uses it."""
+    """Return whether there is a usable daemon; if so, it knows the limits. End one that is unusable and has
+    no tasks.
+
+    Raises:
+        Unavailable: It is unusable and has other tasks, or cannot be ended.
+    """
     state = State.GONE
     if daemon_pid(host, domain) is not None:
         try:
@@ -307,22 +321,26 @@ def _adopt(host: Host, domain: Domain, mps: Mps, most: Limits, others: Mapping[s
         except Silent:
             state = State.HUNG
         except Absent:
-            state = State.STARTING  # and whoever started it has died
+            state = State.STARTING  # and the executor that started it has died
     if others:
         raise Unavailable(
             f"the MPS daemon of {domain.gpu} is {state.value}, and its {len(others)} other tasks have not left it",
-            remedy="none: they are moved, and the next share makes it anew",
+            remedy="none needed: they are moved, and the next share starts a new daemon",
         )
     if left := _end(host, domain, mode=False):
         raise Unavailable(
-            f"processes {left} of the MPS daemon of {domain.gpu} would not die", remedy="end them"
+            f"processes {left} of the MPS daemon of {domain.gpu} would not die",
+            remedy="end them; if they cannot be killed, reboot the host",
         )
     return False
 
 
 def daemon_pid(host: Host, domain: Domain) -> int | None:
-    """The pid of the daemon that was noted, if this very process runs; None: it does not, or its note was cut short,
-    as by a kill: then the next share ends what is in its cgroups, as without a note."""
+    """Return the pid of the noted daemon if that very process still runs, else None.
+
+    None also for a note that was cut short, as by a kill: the next share then ends what is in the daemon's
+    cgroups.
+    """
     try:
         pid, ticks, boot = parsed(host.beside(domain, "daemon").read_text())
     except (FileNotFoundError, ValueError, TypeError):
@@ -331,13 +349,17 @@ def daemon_pid(host: Host, domain: Domain) -> int | None:
 
 
 def _start(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[Rule] | None) -> None:
-    """Make the daemon, and wait until it answers."""
+    """Start the daemon, wait until it answers, and note its identity.
+
+    Raises:
+        Unavailable: It cannot be started, or the card's compute mode cannot be set.
+    """
     host.root.mkdir(parents=True, exist_ok=True)
-    host.root.chmod(0o700)  # nobody but root passes through; a task has its own directory mounted
+    host.root.chmod(0o700)  # only root may enter; a task gets its own directory mounted
     pipes = host.pipes(domain)
     if why := too_long(pipes):
         raise Unavailable(
-            f"{pipes} cannot have an MPS daemon's pipes: {why}", remedy="choose a shorter directory"
+            f"{pipes} cannot hold an MPS daemon's pipes: {why}", remedy="choose a shorter directory"
         )
     change = None
     if host.nvml is not None:
@@ -351,14 +373,16 @@ def _start(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
     if why:
         _end(host, domain, mode=False)
         raise Unavailable(
-            f"{domain.gpu} cannot be shared by MPS: {why}", remedy="see the driver; use another method"
+            f"{domain.gpu} cannot be shared by MPS: {why}",
+            remedy="see the driver's log (dmesg); use another method of sharing",
         )
-    # Only now: what has no note is ended by the next share, whatever was left undone.
+    # Last: a daemon without a note is ended by the next share, whatever was left undone.
     host.beside(domain, "daemon").write_text(json.dumps([pid, start_ticks(pid), boot_id()]))
 
 
 def _make_directories(host: Host, domain: Domain) -> None:
-    if host.pipes(domain).exists():  # of a daemon that was killed
+    """Make the domain's directories, with a tmpfs for its shared memory."""
+    if host.pipes(domain).exists():  # left by a daemon that was killed
         shutil.rmtree(host.pipes(domain))
     host.pipes(domain).mkdir(mode=0o755)
     host.beside(domain, "logs").mkdir(exist_ok=True)
@@ -366,17 +390,17 @@ def _make_directories(host: Host, domain: Domain) -> None:
     memory.mkdir(exist_ok=True)
     if not memory.is_mount():
         percent = max(_ALL_MEMORY // host.cards, 1)
-        options = [each.format(percent=percent, files=MAX_FILES) for each in _MEMORY]
+        options = [option.format(percent=percent, files=MAX_FILES) for option in _MEMORY]
         _on_host([*options, "mesos-gpu-mps", str(memory)])
     if not memory.is_mount():
         raise Unavailable(
-            f"{memory} was mounted, and is not seen by executors",
+            f"{memory} was mounted, but executors do not see it",
             remedy="give agents and executors the host's mounts, or let those of /run propagate to them",
         )
 
 
 def _on_host(command: list[str]) -> None:
-    """Run a command in the host's mount namespace: what is mounted there, executors of all tasks see."""
+    """Run a command in the host's mount namespace, so that executors of all tasks see what it mounts."""
     try:
         elsewhere = os.readlink("/proc/1/ns/mnt") != os.readlink("/proc/self/ns/mnt")
     except PermissionError:
@@ -399,7 +423,7 @@ def _on_host(command: list[str]) -> None:
 
 @contextlib.contextmanager
 def _in_time(what: str) -> Iterator[None]:
-    """Run a command within a deadline.
+    """Turn the expiry of a command's deadline into an error of ours.
 
     Raises:
         Unavailable: In place of TimeoutExpired.
@@ -409,11 +433,12 @@ def _in_time(what: str) -> Iterator[None]:
     except subprocess.TimeoutExpired:
         raise Unavailable(
             f"{what} did not end within {START_S:g} s",
-            remedy="it is tried again; see what the host is busy with",
+            remedy="none needed: it is tried again; if that fails, see what keeps the host busy",
         ) from None
 
 
 def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[Rule] | None) -> int:
+    """Start the daemon in its own cgroups, restricted to its devices; return its pid."""
     groups = own_cgroups(domain)
     for group in groups:
         _make_group(group)
@@ -422,7 +447,7 @@ def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
             group.allow(rules)
     arguments, more = mps.daemon(most, across_users=domain.uid == 0)
     paths = [str(group.path) for group in groups]
-    with processes.not_adopting(), _in_time(f"what starts an MPS daemon for {domain.gpu}"):
+    with processes.not_adopting(), _in_time(f"the start of an MPS daemon for {domain.gpu}"):
         done = subprocess.run(
             ["/bin/sh", "-c", _START, "sh", host.memory(domain), host.beside(domain, "log"),
              str(len(paths)), *paths, mps.control.program, *arguments],
@@ -440,6 +465,7 @@ def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
 
 
 def _await(host: Host, domain: Domain, mps: Mps, most: Limits, pid: int) -> None:
+    """Wait until the daemon answers; end it and raise Unavailable if it exits or takes too long."""
     deadline = time.monotonic() + START_S
     while True:
         with contextlib.suppress(Absent, Silent, Busy):
@@ -447,38 +473,52 @@ def _await(host: Host, domain: Domain, mps: Mps, most: Limits, pid: int) -> None
                 mps.open(domain.gpu, domain.uid, most)
                 return
         if start_ticks(pid) is None or time.monotonic() > deadline:
-            said = _last_words(host.beside(domain, "log"))
+            message = _last_words(host.beside(domain, "log"))
             _end(host, domain, mode=False)
             raise Unavailable(
-                f"the MPS daemon of {domain.gpu} does not start: {said}", remedy="see the driver"
+                f"the MPS daemon of {domain.gpu} does not start: {message}",
+                remedy="see the driver's log (dmesg)",
             )
         time.sleep(_PAUSE_S)
 
 
 def _last_words(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return lines[-1] if lines else "it says nothing"
+    return lines[-1] if lines else "its log is empty"
 
 
 def _end(host: Host, domain: Domain, *, mode: bool = True) -> list[int]:
-    """Ask it to go, then kill all that is in its cgroups; what would not die. `mode`: gives the compute mode back."""
+    """Ask the daemon to quit, then kill all processes in its cgroups; return the pids of those that survive.
+
+    Args:
+        mode: Whether to restore the card's compute mode.
+
+    Raises:
+        Unavailable: The compute mode cannot be restored.
+    """
     if (pid := daemon_pid(host, domain)) is not None:
         with contextlib.suppress(Unavailable):
             host.mps(domain).quit(QUIT_S)
         processes.send([pid], 15)
-    # Who would not die is in each of them, and is waited for once: others wait for the card's turn.
+    # Processes that cannot be killed are in all cgroups: wait for them in one only, as others wait for the
+    # card's turn.
     left = next((left for group in own_cgroups(domain) if (left := group.remove())), [])
     if left or not mode or host.nvml is None:
         return left
     if why := compute_mode.begin_undo(host.nvml, domain.gpu, host.beside(domain, "mode")).wait():
         raise Unavailable(
-            f"the compute mode of {domain.gpu} cannot be given back: {why}", remedy="it is tried again"
+            f"the compute mode of {domain.gpu} cannot be restored: {why}",
+            remedy="none needed: it is tried again",
         )
     return []
 
 
 def member_of(what: str) -> Callable[[int], bool]:
-    """Tells whether a process is a domain's daemon or one of its servers. `what`: the text of the card's row."""
+    """Return a function that tells whether a process is the daemon of a domain or one of its servers.
+
+    Args:
+        what: Text of the card's row in the ledger.
+    """
     name, names_in = _group_of(Domain.of(what)), CgroupNames()
     return lambda pid: bool(names_in.of(pid, {name}))
 
@@ -488,9 +528,10 @@ def _group_of(domain: Domain) -> str:
 
 
 def own_cgroups(domain: Domain, root: Path = Path("/")) -> list[Cgroup]:
-    """A cgroup in each hierarchy that is mounted: a process that stays in one of a task's keeps that task from ending.
+    """Return the daemon's cgroup in each mounted hierarchy: left in a task's cgroup, it would keep that task
+    from ending.
 
-    Source: cgroups(7); the hierarchies without a controller of their own (name=systemd) count, too.
+    Source: cgroups(7); hierarchies without a controller of their own (name=systemd) count, too.
     """
     groups: dict[str, Cgroup] = {}
     for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
@@ -505,7 +546,9 @@ def own_cgroups(domain: Domain, root: Path = Path("/")) -> list[Cgroup]:
 
 
 def _of_devices(groups: Sequence[Cgroup]) -> list[Cgroup]:
-    """Pick those that control devices: of version 1 the one with that controller, else version 2."""
+    """Return the cgroups that control devices: those of version 1 with that controller, else those of version
+    2.
+    """
     first = [group for group in groups if (group.path / "devices.list").exists()]
     return first or [group for group in groups if group.version == "cgroup2"]
 
@@ -513,7 +556,8 @@ def _of_devices(groups: Sequence[Cgroup]) -> list[Cgroup]:
 def _make_group(group: Cgroup) -> None:
     for path in (group.path.parent, group.path):
         make_directory(path)
-        for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1: nobody may join one where they are empty
+        # version 1: no process can join a cgroup where these are empty
+        for name in ("cpuset.cpus", "cpuset.mems"):
             file = path / name
             if group.version == "cgroup1" and file.exists() and not file.read_text().strip():
                 file.write_text((path.parent / name).read_text())

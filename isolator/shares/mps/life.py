@@ -1,8 +1,11 @@
-"""The life of a daemon of MPS, as a table; what its log, and the kernel's, say of faults. Pure.
+"""State machine of an MPS daemon, and readers for its log and the kernel's log. Pure.
 
-`isolator.shares.mps.daemon` looks at a daemon and makes events of what it sees; what is to be done follows from here.
-Sources: NVIDIA's MPS documentation, "Error containment": a client's fatal fault ends the work of all clients of its
-card, and no new one is let in until they have left. The words are those of the daemon and the server of 535 and 550.
+`isolator.shares.mps.daemon` and the executor's watch turn observations into events; the table gives the
+actions.
+
+Sources: NVIDIA's MPS documentation, "Error containment": a client's fatal fault ends the work of all clients
+of its card, and no new one is admitted until they have left. The log messages are those of daemon and server
+535 and 550.
 """
 
 import re
@@ -14,40 +17,41 @@ from typing import Final
 
 
 class State(Enum):
-    """Where a daemon stands."""
+    """State of a daemon."""
 
-    STARTING = "starting"  # its process runs, and has not answered yet
+    STARTING = "starting"  # its process runs, but has not answered yet
     ACTIVE = "active"
-    FAULT = "fault"  # a client has met a fatal fault: all must leave
-    HUNG = "hung"  # its process is there, and does not answer
-    GONE = "gone"  # there is no process; or nobody has made one
+    FAULT = "fault"  # a client had a fatal fault: all clients must leave
+    HUNG = "hung"  # its process runs, but does not answer
+    GONE = "gone"  # no process runs, or none was ever started
 
 
 class Event(Enum):
-    """What was seen of it."""
+    """Observation of a daemon."""
 
-    STARTED = "started"  # its process was made
-    ANSWERS = "answers"  # and nothing is wrong
-    SILENT = "silent"  # it takes a question, and does not answer within the deadline
-    ABSENT = "absent"  # nobody listens at its pipes
-    FAULT = "fault"  # its server, or the log, tells of a fatal fault; there are clients
-    OVER = "over"  # as FAULT, and the clients have left
+    STARTED = "started"  # its process was started
+    ANSWERS = "answers"  # and reports no fault
+    SILENT = "silent"  # it accepts a request, but does not answer within the deadline
+    ABSENT = "absent"  # no process listens at its pipes
+    FAULT = "fault"  # its server or its log reports a fatal fault, and there are clients
+    OVER = "over"  # as FAULT, but all clients have left
     EXITED = "exited"  # its process is gone
     OVERDUE = "overdue"  # it has been starting for too long
 
 
 class Action(Enum):
-    """What is to be done."""
+    """Action on a daemon or its tasks."""
 
     OPEN = "open"  # shares may be added
-    CLOSE = "close"  # no more
-    EVICT = "evict"  # its tasks end and move: by the infrastructure's fault, but for the culprit's
-    KILL = "kill"  # end all processes in its cgroups: the next share makes a new one
+    CLOSE = "close"  # no more shares may be added
+    # its tasks end and are placed again; the infrastructure is blamed, except for the culprit
+    EVICT = "evict"
+    KILL = "kill"  # end all processes in its cgroups; the next share starts a new daemon
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What follows from an event in a state."""
+    """Next state and actions for an event in a state."""
 
     to: State
     does: tuple[Action, ...] = ()
@@ -65,19 +69,20 @@ TABLE: Final[Mapping[tuple[State, Event], Move]] = MappingProxyType(
         (S.STARTING, E.OVER): Move(S.ACTIVE, (A.OPEN,)),
         (S.STARTING, E.EXITED): Move(S.GONE, (A.KILL,)),
         (S.STARTING, E.OVERDUE): Move(S.GONE, (A.KILL,)),
-        (S.ACTIVE, E.STARTED): Move(S.STARTING),  # it was ended between two looks, and made anew
+        (S.ACTIVE, E.STARTED): Move(S.STARTING),  # it was ended and started again between two looks
         (S.ACTIVE, E.ANSWERS): Move(S.ACTIVE),
-        (S.ACTIVE, E.SILENT): Move(S.HUNG, (A.CLOSE,)),  # once may be a host that is short of CPU
+        # one silence may come from a host that is short of CPU
+        (S.ACTIVE, E.SILENT): Move(S.HUNG, (A.CLOSE,)),
         (S.ACTIVE, E.ABSENT): Move(S.GONE, (A.CLOSE, A.EVICT, A.KILL)),
         (S.ACTIVE, E.FAULT): Move(S.FAULT, (A.CLOSE, A.EVICT)),
         (S.ACTIVE, E.OVER): Move(S.ACTIVE),
         (S.ACTIVE, E.EXITED): Move(S.GONE, (A.CLOSE, A.EVICT, A.KILL)),
         (S.ACTIVE, E.OVERDUE): Move(S.ACTIVE),
         (S.FAULT, E.STARTED): Move(S.STARTING),
-        (S.FAULT, E.ANSWERS): Move(S.ACTIVE, (A.OPEN,)),  # another server took the place of the one in fault
+        (S.FAULT, E.ANSWERS): Move(S.ACTIVE, (A.OPEN,)),  # another server has replaced the one in fault
         (S.FAULT, E.SILENT): Move(S.HUNG, (A.EVICT,)),
         (S.FAULT, E.ABSENT): Move(S.GONE, (A.EVICT, A.KILL)),
-        (S.FAULT, E.FAULT): Move(S.FAULT, (A.EVICT,)),  # whoever was let in meanwhile cannot work either
+        (S.FAULT, E.FAULT): Move(S.FAULT, (A.EVICT,)),  # clients admitted meanwhile cannot work either
         (S.FAULT, E.OVER): Move(S.ACTIVE, (A.OPEN,)),
         (S.FAULT, E.EXITED): Move(S.GONE, (A.EVICT, A.KILL)),
         (S.FAULT, E.OVERDUE): Move(S.FAULT),
@@ -90,7 +95,7 @@ TABLE: Final[Mapping[tuple[State, Event], Move]] = MappingProxyType(
         (S.HUNG, E.EXITED): Move(S.GONE, (A.EVICT, A.KILL)),
         (S.HUNG, E.OVERDUE): Move(S.GONE, (A.EVICT, A.KILL)),
         (S.GONE, E.STARTED): Move(S.STARTING),
-        (S.GONE, E.ANSWERS): Move(S.ACTIVE, (A.OPEN,)),  # another share's executor has made one
+        (S.GONE, E.ANSWERS): Move(S.ACTIVE, (A.OPEN,)),  # another share's executor has started one
         (S.GONE, E.SILENT): Move(S.HUNG, (A.CLOSE,)),
         (S.GONE, E.ABSENT): Move(S.GONE),
         (S.GONE, E.FAULT): Move(S.FAULT, (A.CLOSE, A.EVICT)),
@@ -102,18 +107,18 @@ TABLE: Final[Mapping[tuple[State, Event], Move]] = MappingProxyType(
 
 
 def step(state: State, event: Event) -> Move:
-    """What follows; every pair is decided."""
+    """Return the next state and actions; the table covers every pair."""
     return TABLE[state, event]
 
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """What a daemon's log says.
+    """Faults in a daemon's log.
 
     Attributes:
-        fault: Whether a server is in fault at its end.
-        met: Whether one was, at any time.
-        culprits: Pids of the clients that it names for the last fault.
+        fault: Whether a server is in fault at the end of the log.
+        met: Whether a server was in fault at any time.
+        culprits: Pids of clients that the log names for the last fault.
     """
 
     fault: bool = False
@@ -121,23 +126,23 @@ class LogReading:
     culprits: tuple[int, ...] = ()
 
 
-#: What begins a line, "[2026-11-22 06:58:01.100 Other 10977] ". Commands are logged, too, in the words of whoever gave
-#: them, after "Cmd:"; so the words of a fault must come right after it.
+#: Beginning of a line, "[2026-11-22 06:58:01.100 Other 10977] ". Commands are logged too, after "Cmd:", in
+#: words that a client chooses; so the text of a fault must follow the beginning at once.
 _HEAD: Final = r"^\[[^\]]*\] "
-#: Strings of libcuda.so of 535.261.03 and 550.163.01, which the server runs.
+#: Strings in libcuda.so of 535.261.03 and 550.163.01, which the server runs.
 _CLIENT_FAULT: Final = re.compile(_HEAD + r"Client process (\d+) encountered a fatal GPU error\.")
 _FAULT: Final = re.compile(
     _HEAD + r"(Server is handling a fatal GPU error\.|Server encountered a fatal exception)"
 )
-#: Strings of nvidia-cuda-mps-control of 535.261.03; the last two end what a server was in.
+#: Strings in nvidia-cuda-mps-control of 535.261.03; these events end the fault of a server.
 _NEW_SERVER: Final = re.compile(_HEAD + r"(NEW SERVER \d+: Ready|Server \d+ exited with status -?\d+)")
 
 
 def read_log(text: str) -> LogReading:
-    """Read what is left of faults at the end of a log.
+    """Read the faults in a log.
 
     Args:
-        text: Of the daemon and its servers, in the order in which it was written; its first line may be cut.
+        text: Log of the daemon and its servers in the order of writing; the first line may be cut.
     """
     fault, met, culprits = False, False, list[int]()
     for line in text.splitlines():
@@ -158,7 +163,9 @@ _XID: Final = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+), pid='?(\d+
 
 @dataclass(frozen=True, slots=True)
 class XidLine:
-    """A line of the kernel's log: the card's address, the XID, and the pid of whose work met it."""
+    """A line of the kernel's log about an XID error: bus address of the card, the XID, and the pid whose work
+    caused it.
+    """
 
     pci_bus: str
     xid: int
@@ -166,21 +173,21 @@ class XidLine:
 
 
 def read_xid(line: str) -> XidLine | None:
-    """Read a line of the kernel's log; None: it tells of no XID with a pid."""
-    told = _XID.search(line)
-    return None if told is None else XidLine(told[1].lower(), int(told[2]), int(told[3]))
+    """Parse a line of the kernel's log; None if it has no XID with a pid."""
+    match = _XID.search(line)
+    return None if match is None else XidLine(match[1].lower(), int(match[2]), int(match[3]))
 
 
 def culprit(
     tasks: Collection[str], task_of: Mapping[int, str], xid_pids: Collection[int], log_pids: Collection[int]
 ) -> str | None:
-    """The task whose fault it was; None: nobody can say, so it is nobody's.
+    """Return the task that caused a fault; None if that is unknown.
 
     Args:
-        tasks: On the card.
-        task_of: The tasks of pids that were clients.
-        xid_pids: That XIDs name; the server's own says nothing.
-        log_pids: That the server's log names.
+        tasks: Tasks on the card.
+        task_of: Task of each pid that was a client.
+        xid_pids: Pids in XID lines; the pid of the server itself identifies no task.
+        log_pids: Pids in the server's log.
     """
     for pids in (xid_pids, log_pids):
         named = {task_of[pid] for pid in pids if pid in task_of} & set(tasks)

@@ -1,4 +1,6 @@
-"""Whether this host can keep shares by our libraries, and if not, why. Lean: the executor asks for the switch."""
+"""Ability of this host to enforce shares by our CUDA libraries. Lean: the executor imports it for the
+operator's switch.
+"""
 
 import os
 from collections.abc import Mapping
@@ -15,15 +17,15 @@ from volumes.keys import REPLACED
 if TYPE_CHECKING:
     from volumes.shim import Shim
 
-SETTING: Final = "MESOS_GPU_SHIM"  # of the agent's executors and of the monitor: "off"
-SWITCH: Final = "shim.off"  # a file in the node directory: the same, at once
-#: Branches of the driver whose real libraries the tests run under ours. Others are used, too, unless they export what
-#: ours does not know; `mesos-gpu node shim check` says which this host has.
+SETTING: Final = "MESOS_GPU_SHIM"  # variable of executors and monitor; "off" disables the libraries
+SWITCH: Final = "shim.off"  # file in the node directory that disables them at once
+#: Driver branches whose real libraries the tests run under ours. Others are used, too, unless they export
+#: functions that ours do not know; `mesos-gpu node shim check` shows which branch this host has.
 PROVEN: Final = ("535", "550")
 
 
 def switched_off(env: Mapping[str, str], node_directory: Path | None = None) -> str:
-    """What keeps this host from using our libraries by an operator's will; "": nothing."""
+    """Return why an operator has disabled our libraries on this host; "" if they are enabled."""
     if env.get(SETTING) == "off":
         return f"{SETTING}=off"
     switch = (node_directory or directory()) / SWITCH
@@ -31,10 +33,11 @@ def switched_off(env: Mapping[str, str], node_directory: Path | None = None) -> 
 
 
 def libraries(env: Mapping[str, str]) -> "Shim | None":
-    """Our libraries for the driver volume, compiled if need be; None: this host is to use none.
+    """Return our libraries for the driver volume, compiled if need be; None if they are disabled on this
+    host.
 
     Raises:
-        Unavailable: As of `build.have`.
+        Unavailable: As for `build.have`.
     """
     from isolator.shares.shim import build
 
@@ -42,7 +45,9 @@ def libraries(env: Mapping[str, str]) -> "Shim | None":
 
 
 def lacks(env: Mapping[str, str], inventory: Inventory) -> str:
-    """Why no share can be kept by our libraries on this host now; "": it can. Quick, but for the first call."""
+    """Return why our libraries cannot enforce shares on this host now; "" if they can. Fast after the first
+    call.
+    """
     if why := switched_off(env):
         return why
     if inventory.driver_version is None:
@@ -61,7 +66,9 @@ def _why_no_volume(env: Mapping[str, str]) -> str:
     except (MesosGpuError, OSError) as error:
         return str(error)
     return (
-        "no C compiler, and no built libraries" if missing else "the driver volume with them is not built yet"
+        "the libraries are not built, and there is no C compiler"
+        if missing
+        else "the driver volume with them is not built yet"
     )
 
 

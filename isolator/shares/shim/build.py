@@ -1,7 +1,8 @@
-"""Our libraries for shares, built: found in the package or in a cache by the digest of their sources, else compiled.
+"""Build of our CUDA libraries: taken from the package or a cache by the digest of their sources, else
+compiled.
 
-They need nothing but libc.so.6, of GLIBC_2.17 or older, whatever they are built on: any C compiler will do. Without
-one, shares are enforced by other means or not at all, and everything else works.
+They need only libc.so.6 of GLIBC_2.17 or newer, whatever they are built on: any C compiler will do. Without a
+compiler, shares are enforced by other means or not at all, and everything else works.
 """
 
 import platform
@@ -20,8 +21,8 @@ from volumes.keys import REPLACED
 from volumes.shim import Shim
 
 COMPILERS: Final = ("cc", "gcc", "clang")
-ZIG: Final = "ziglang==0.13.0.post1"  # of PyPI: a compiler for all machines in one wheel (340 MB unpacked)
-#: What each library is made of.
+ZIG: Final = "ziglang==0.13.0.post1"  # a compiler for all machines in one wheel of PyPI (340 MB unpacked)
+#: Sources of each library.
 FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "libcuda.so.1": (
         *(
@@ -47,7 +48,7 @@ _REMEDY: Final = (
 
 
 def cache_directory(env: Mapping[str, str]) -> Path:
-    """Where built libraries are kept: below MESOS_GPU_CACHE, else below the user's cache directory."""
+    """Return the directory of built libraries: MESOS_GPU_CACHE, else below the user's cache directory."""
     if named := env.get("MESOS_GPU_CACHE"):
         return Path(named)
     import platformdirs
@@ -56,7 +57,9 @@ def cache_directory(env: Mapping[str, str]) -> Path:
 
 
 def built(env: Mapping[str, str], machine: str | None = None) -> Shim | None:
-    """The libraries, if they are there, of this version and for that machine (as `uname -m`; None: this one)."""
+    """Return the libraries if they are built for this version and this machine (as `uname -m`; None for this
+    host's).
+    """
     machine = machine or platform.machine()
     for directory in (SOURCES / "built" / machine, _cached(env, machine)):
         if (directory / "digest").is_file() and (directory / "digest").read_text() == digest():
@@ -65,12 +68,12 @@ def built(env: Mapping[str, str], machine: str | None = None) -> Shim | None:
 
 
 def have(env: Mapping[str, str], machine: str | None = None, command: Sequence[str] | None = None) -> Shim:
-    """The libraries, compiled if they are not there.
+    """Return the libraries; compile them if they are not built.
 
     Args:
-        env: Of this process: MESOS_GPU_CC, MESOS_GPU_CACHE.
-        machine: As of `built`; for another than this one, `command` has to be a compiler for it.
-        command: The compiler; None: the one of this host.
+        env: Environment with MESOS_GPU_CC and MESOS_GPU_CACHE.
+        machine: Machine as for `built`; for another than this host's, `command` must be a cross compiler.
+        command: Compiler with its arguments. By default this host's.
 
     Raises:
         Unavailable: There is no compiler, or it fails.
@@ -96,7 +99,9 @@ def have(env: Mapping[str, str], machine: str | None = None, command: Sequence[s
 
 
 def compiler(env: Mapping[str, str]) -> list[str] | None:
-    """MESOS_GPU_CC, which may have arguments; else the first of cc, gcc and clang; None: there is none."""
+    """Return MESOS_GPU_CC, which may have arguments, else the first of cc, gcc and clang; None if there is no
+    compiler.
+    """
     if named := env.get("MESOS_GPU_CC"):
         return shlex.split(named)
     path = next(filter(None, (shutil.which(name, path=env.get("PATH")) for name in COMPILERS)), None)
@@ -104,10 +109,11 @@ def compiler(env: Mapping[str, str]) -> list[str] | None:
 
 
 def zig(env: Mapping[str, str], machine: str) -> list[str]:
-    """A compiler for any machine, in a virtual environment of its own in the cache; fetched if it is not there.
+    """Return the command of a compiler for any machine, installed into the cache from PyPI if it is not
+    there.
 
     Raises:
-        Unavailable: It cannot be fetched.
+        Unavailable: It cannot be installed.
     """
     venv = cache_directory(env) / "zig"
     program = venv / "bin/python"
@@ -127,11 +133,11 @@ def zig(env: Mapping[str, str], machine: str) -> list[str]:
 
 
 def compile_into(target: Path, command: Sequence[str]) -> None:
-    """Compile both libraries into a directory that appears whole; one that is there is replaced.
+    """Compile both libraries into a directory that appears complete, in place of one that exists.
 
     Raises:
-        Unavailable: The compiler is not there, or fails; what it says is in the text.
-        OSError: The directory's parent cannot be written.
+        Unavailable: The compiler does not exist, or fails; the text has its output.
+        OSError: The parent directory cannot be written.
     """
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".shim-") as top:
         part = Path(top, "part")
@@ -147,7 +153,7 @@ def compile_into(target: Path, command: Sequence[str]) -> None:
 
 def _compile_one(part: Path, name: str, real: str, command: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        # What stands for the driver's library while ours is linked: a name to need, and nothing else.
+        # An empty library stands in for the driver's at link time, so that ours needs the name.
         empty = Path(scratch, "empty.c")
         empty.write_text("int mgpu_placeholder;\n")
         _run([*command, "-shared", "-fPIC", f"-Wl,-soname,{real}", "-o", f"{scratch}/{real}", str(empty)])

@@ -1,4 +1,6 @@
-"""Tries our libraries over this host's own driver: they load, they are asked first, they refuse what is too much."""
+"""Check of our CUDA libraries with this host's own driver: they load, intercept calls, and refuse what
+exceeds a share.
+"""
 
 import json
 import os
@@ -20,8 +22,8 @@ from volumes.keys import REPLACED
 SHARE_MIB: Final = 64
 _TRIAL_S: Final = 60.0
 NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
-#: Asks libcuda as a program does. Prints what cuInit answered and, with a card, what one MiB over the share, and a
-#: part of it, got.
+#: Calls libcuda as a program does. Prints the results of cuInit and, with a card, of allocating one MiB over
+#: the share and half of the share.
 _TRIAL: Final = """
 import ctypes, json, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -39,7 +41,11 @@ print(json.dumps(seen))
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one check came to. `well`: False: shares are not kept by our libraries here."""
+    """Result of one check.
+
+    Attributes:
+        well: Whether it passed; if False, our libraries do not enforce shares here.
+    """
 
     check: str
     well: bool
@@ -47,29 +53,37 @@ class Result:
 
 
 def check(env: Mapping[str, str], inventory: Inventory) -> Iterator[Result]:
-    """Make every check that this host allows; the first that fails may end it.
+    """Run all checks that this host allows; a failed check may end the sequence.
 
     Args:
-        env: Of the agent's executors.
-        inventory: The driver and the cards of this host.
+        env: Environment of the agent's executors.
+        inventory: Driver and cards of this host.
     """
     off = ability.switched_off(env)
     yield Result("switch", not off, off or "on")
     shim = build.built(env)
     yield Result(
-        "libraries", shim is not None, shim.cuda if shim else "they are not built: mesos-gpu node shim build"
+        "libraries",
+        shim is not None,
+        shim.cuda if shim else "they are not built: run mesos-gpu node shim build",
     )
     if inventory.driver_version is None:
-        yield Result("driver", False, "this host has none")
+        yield Result("driver", False, "this host has no NVIDIA driver")
         return
     branch = inventory.driver_version.partition(".")[0]
-    known = branch in ability.PROVEN
-    proven = "is proven" if known else f"is none of those proven: {', '.join(ability.PROVEN)}"
-    yield Result("driver", True, f"{inventory.driver_version} {proven}")
+    is_proven = branch in ability.PROVEN
+    remark = (
+        "is a tested branch"
+        if is_proven
+        else f"is not among the tested branches: {', '.join(ability.PROVEN)}"
+    )
+    yield Result("driver", True, f"{inventory.driver_version} {remark}")
     volume = for_tasks(env, inventory)
     if volume is None:
         yield Result(
-            "volume", False, "the node monitor has not built it: mesos-gpu node shim build, then wait for it"
+            "volume",
+            False,
+            "the node monitor has not built it: run mesos-gpu node shim build, then wait a minute",
         )
         return
     yield Result("volume", True, str(volume))
@@ -83,7 +97,9 @@ def _exports(volume: Path) -> Result:
     except (OSError, ValueError) as error:
         return Result("exports", False, str(error))
     if ways := unknown(names):
-        return Result("exports", False, f"the driver has functions that are not known: {', '.join(ways)}")
+        return Result(
+            "exports", False, f"the driver has functions that the libraries do not know: {', '.join(ways)}"
+        )
     return Result("exports", True, f"{len(names)}, of which {len(names & wrapped())} are ours")
 
 
@@ -91,10 +107,10 @@ def _trial(volume: Path, inventory: Inventory) -> Iterator[Result]:
     try:
         seen = tried(volume, [CardLimits(gpu.id, SHARE_MIB * MIB) for gpu in inventory.gpus])
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        yield Result("trial", False, f"a program cannot load them: {error}")
+        yield Result("trial", False, f"a program cannot load the libraries: {error}")
         return
     if seen["cuInit"] == NO_DEVICE:
-        yield Result("trial", True, "they load, and the driver under them says that there is no card")
+        yield Result("trial", True, "they load, and the driver reports no card")
     elif seen["cuInit"]:
         yield Result("trial", False, f"cuInit answers {seen['cuInit']}")
     else:
@@ -104,10 +120,10 @@ def _trial(volume: Path, inventory: Inventory) -> Iterator[Result]:
 
 
 def tried(volume: Path, cards: Sequence[CardLimits]) -> dict[str, Any]:
-    """What a program got from the libraries of a volume, with a share of its own.
+    """Return the results that a program gets from the libraries of a volume, with a share of its own.
 
     Raises:
-        OSError, SubprocessError, ValueError: It could not be tried; the text says what the program said.
+        OSError, SubprocessError, ValueError: The program failed; the text has its output.
     """
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-shim-") as top:
         lib64 = Path(top, "lib64")

@@ -1,5 +1,7 @@
-"""What a driver's libcuda exports, held against what our library knows: a way to take memory or to start work that it
-has never heard of would limit nothing."""
+"""Comparison of a driver's exports with the functions that our libcuda intercepts.
+
+A function that takes memory or starts work, and that our library does not know, would bypass the share.
+"""
 
 import re
 from collections.abc import Iterable
@@ -9,14 +11,15 @@ from typing import Final
 
 from isolator.shares.shim.sources import SOURCES
 
-#: Names that by their beginning may take memory of the card or start work on it.
+#: Patterns of names of functions that may take memory of the card or start work on it.
 _SUSPECT: Final = re.compile(
     r"cu(Mem(Alloc|Create|Free|Release|Map(?!pedH)|Unmap|Import|Retain|GetInfo|Pool(Create|Destroy|Trim)|.*Decompress)"
     r"|\w*ArrayCreate|\w*Array3DCreate|\w*ArrayDestroy|DeviceTotalMem|Launch|GetProcAddress"
     r"|Graph(AddMemAlloc|AddNode|Instantiate|Launch|Upload|ExecDestroy)|DeviceGraphMemTrim"
     r"|CtxDestroy|DevicePrimaryCtx(Retain|Release|Reset))\w*"
 )
-#: Of those, the ones that do neither: memory of the host, functions that run there, copies that unpack on the way.
+#: Functions that match, and do neither: memory or functions of the host, and copies that decompress on the
+#: way.
 _HARMLESS: Final = frozenset(
     {
         *(
@@ -35,7 +38,7 @@ _DECLARED: Final = re.compile(r"(BOTH\(X, |X\()(cu\w+),")
 
 @cache
 def wrapped() -> frozenset[str]:
-    """The names that our libcuda stands for, from its list in cuda.h."""
+    """Return the names of the functions that our libcuda intercepts, from its list in cuda.h."""
     text = (
         (SOURCES / "cuda.h").read_text().partition("#define WRAPPED(X)")[2].partition("#define ASKED(X)")[0]
     )
@@ -46,18 +49,18 @@ def wrapped() -> frozenset[str]:
 
 
 def unknown(names: Iterable[str]) -> tuple[str, ...]:
-    """Exports that may take memory or start work, and are not known, sorted."""
+    """Return the exports that may take memory or start work and that our libcuda does not know, sorted."""
     return tuple(
         sorted(name for name in names if _SUSPECT.fullmatch(name) and name not in wrapped() | _HARMLESS)
     )
 
 
 def exports(library: Path) -> frozenset[str]:
-    """The functions that a library exports.
+    """Return the names of the functions that a library exports.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is no ELF file with dynamic symbols.
+        ValueError: It is not an ELF file with dynamic symbols.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile

@@ -1,9 +1,9 @@
-"""The two files by which the host and the libraries in a task agree: `limits` down, `usage` up. Layout: layout.h.
+"""Shared files between the host and our libraries in a task: `limits` for the task, `usage` from it. Layout:
+layout.h.
 
-Each task has a directory of its own: DIRECTORY/NAME/{limits,usage}. DIRECTORY is closed to all but root, so that on
-the host nobody gets at the files of others; the task has its own mounted, `limits` for reading only. Any of its users
-may write `usage`: nothing in it is believed but as what the task says of itself.
-Lean: the executor imports it.
+Each task has a directory of its own: DIRECTORY/NAME/{limits,usage}. DIRECTORY is closed to all but root, so
+that no user of the host reaches the files of others; the task has its own mounted, `limits` read-only. Any of
+its users may write `usage`, which is trusted only as the task's own statement. Lean: the executor imports it.
 """
 
 import contextlib
@@ -35,26 +35,29 @@ _CARD: Final = struct.Struct("<QQQQ32x")  # refused, missed, asked_ns, peak
 _PROCESS: Final = struct.Struct(f"<iI{MAX_CARDS}Q{MAX_CARDS}Q{MAX_CARDS}Q")  # pid, -, held, context, busy_ns
 LIMITS_BYTES: Final = _HEADER.size + MAX_CARDS * _LIMIT.size
 USAGE_BYTES: Final = _HEADER.size + MAX_CARDS * _CARD.size + MAX_PROCESSES * _PROCESS.size
-#: What a figure of a task's own may be at most: more than any card has, and small enough to add up.
+#: Upper bound of numbers that a task writes: more than any card has, and small enough to add up.
 _CREDIBLE: Final = 1 << 50
-#: A write takes microseconds; who does not end it is stopped, as with its container's cgroup.
+#: Wait for another writer, which takes microseconds unless it is stopped, for example by its container's
+#: freezer.
 ALONE_S: Final = 5.0
-#: To see which processes of a task live; the kernel looks through all locks of the file for each.
+#: Time limit for testing which processes of a task live; for each the kernel looks through all locks of the
+#: file.
 LIVING_S: Final = 0.5
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
-_FLOCK: Final = struct.Struct("hhqqi4x")  # of fcntl(2) on 64-bit Linux: type, whence, start, length, pid
+# struct flock of fcntl(2) on 64-bit Linux: type, whence, start, length, pid
+_FLOCK: Final = struct.Struct("hhqqi4x")
 
 
 @dataclass(frozen=True, slots=True)
 class CardLimits:
-    """What a task may use of one card.
+    """Limits of a task on one card.
 
     Attributes:
-        gpu: The card, or the MIG instance.
-        memory_bytes: Its share. 0: nothing.
-        context_bytes: What a process costs beside what it allocates; counted for each that allocates.
-        unaccounted_bytes: What the driver says that the task holds beyond its own account.
-        window: When it may start work; None: whenever it likes.
+        gpu: Id of the card or MIG instance.
+        memory_bytes: Size of the share; 0 allows nothing.
+        context_bytes: Memory that each allocating process costs beside its allocations.
+        unaccounted_bytes: Memory that the driver counts for the task beyond its own account.
+        window: Times when the task may start work; None for any time.
     """
 
     gpu: GpuId
@@ -66,16 +69,17 @@ class CardLimits:
 
 @dataclass(frozen=True, slots=True)
 class CardUsage:
-    """What a task's processes say of one card; as true as the task.
+    """Use of one card by the account of the task's processes; only as true as the task.
 
     Attributes:
-        memory_bytes: What they hold, their contexts included.
-        peak_bytes: The most that they held at once.
-        processes: Living ones that hold something of it.
-        refused: Allocations that did not fit the share.
-        busy_ns: Time on the card since the task began, of living processes; counted only in windows.
-        missed: Windows that passed while it had to pay for work that ran over.
-        asked_ns: CLOCK_MONOTONIC of its last wish to start work, where it has a window; 0: none so far.
+        memory_bytes: Memory held, contexts included.
+        peak_bytes: Largest memory held at once.
+        processes: Number of living processes that hold memory.
+        refused: Number of allocations that did not fit the share.
+        busy_ns: Time on the card of living processes since the task began; counted only in windows.
+        missed: Number of windows lost to pay for work that ran over.
+        asked_ns: CLOCK_MONOTONIC of the last request to start work, in a task with windows; 0 if there was
+            none.
     """
 
     memory_bytes: int = 0
@@ -87,74 +91,87 @@ class CardUsage:
     asked_ns: int = 0
 
     def free_bytes(self, limits: CardLimits) -> int:
-        """What is left of the share; 0 also where more is used than granted, as after a smaller share came."""
+        """Return what is left of the share; 0 also if more is used than granted, as after the share was made
+        smaller.
+        """
         return max(0, limits.memory_bytes - limits.unaccounted_bytes - self.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What can be read of a usage file. `problem`: why it says nothing, in words; "": it does."""
+    """Content of a usage file.
+
+    Attributes:
+        problem: Reason why it is unusable, in words; "" if it is usable.
+    """
 
     cards: Mapping[GpuId, CardUsage] = field(default_factory=dict)
     problem: str = ""
 
 
 def regions(node_directory: Path) -> Path:
-    """The directory of all tasks' regions."""
+    """Return the directory of all tasks' regions."""
     return node_directory / "shares"
 
 
 def region_of(node_directory: Path, task: TaskId) -> "Region":
-    """The region of a task, whether or not it is there yet."""
+    """Return the region of a task, which need not exist yet."""
     return Region(regions(node_directory) / blake2b(task.encode(), digest_size=8).hexdigest())
 
 
 def uuid_bytes(gpu: GpuId) -> bytes:
-    """The 16 bytes that CUDA gives for a card; of an id that is no UUID, as of a simulated card, a digest."""
+    """Return the 16 bytes that CUDA uses for a card; a digest for ids without a UUID, as those of simulated
+    cards.
+    """
     text = gpu.partition("-")[2].replace("-", "").lower()
     return bytes.fromhex(text) if _HEX.fullmatch(text) else blake2b(gpu.encode(), digest_size=16).digest()
 
 
 class Region:
-    """The directory of one task. Only the host's root changes it; the task writes into `usage`."""
+    """Directory with the shared files of one task.
+
+    Only the host's root changes it, except for `usage`, which the task writes.
+
+    Args:
+        path: Directory, which need not exist yet.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Name the directory, which need not be there yet."""
         self.path = path
         self.limits_path, self.usage_path = path / "limits", path / "usage"
 
     def create(self, cards: Sequence[CardLimits]) -> None:
-        """Make directory and files; to be called once, before the task's first process.
+        """Make the directory and the files; to be called once, before the task's first process.
 
         Raises:
-            ValueError: More than 16 cards.
-            OSError: They cannot be made, or are there.
+            ValueError: There are more than 16 cards.
+            OSError: They cannot be made, or exist already.
         """
         content = _limits(cards, generation=0)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.mkdir(mode=0o755)
         self.path.chmod(0o755)  # whatever the umask
         _write_new(self.usage_path, _HEADER.pack(MAGIC_USAGE, VERSION, 0, 0).ljust(USAGE_BYTES, b"\0"), 0o666)
-        # Whole at once: half of it would look damaged to who plans for all of the card.
+        # By rename: an incomplete file would look damaged to the planner of the card's windows.
         part = self.path / ".limits"
         _write_new(part, content, 0o644)
         part.rename(self.limits_path)
 
     def remove(self) -> None:
-        """Remove all of it; harmless if it is not there."""
+        """Remove the directory; harmless if it does not exist."""
         with contextlib.suppress(FileNotFoundError):
-            import shutil  # not before the task is at its end
+            import shutil  # deferred: not needed before the end of the task
 
             shutil.rmtree(self.path)
 
     def write(self, cards: Sequence[CardLimits]) -> None:
-        """Give the task other limits, all at once: it sees the old or the new ones, also if this process dies.
+        """Replace the limits atomically: the task sees either the old or the new ones.
 
-        A process that is killed amid it leaves an odd generation: tasks keep what they read last, and the next write
-        makes it even again.
+        A writer that is killed halfway leaves an odd generation: tasks keep what they read last, and the next
+        write makes it even again.
 
         Raises:
-            ValueError: More than 16 cards.
+            ValueError: There are more than 16 cards.
             Unavailable: Another writer does not end.
             OSError: The file cannot be written.
         """
@@ -172,10 +189,10 @@ class Region:
             os.pwrite(fd, _limits(cards, generation=odd + 1)[: _HEADER.size], 0)
 
     def change(self, gpu: GpuId, **fields: object) -> None:
-        """Give the task another limit of one card, by the fields of `CardLimits`; the others stay.
+        """Change fields (`CardLimits`) of one card's limits; the others stay.
 
         Raises:
-            Damaged: As `limits`; or the card is none of its own.
+            Damaged: The file is unusable, or does not name the card.
             Unavailable: Another writer does not end.
             OSError: The file cannot be written.
         """
@@ -186,16 +203,17 @@ class Region:
             self._write([replace(card, **fields) if card.gpu == gpu else card for card in cards])  # type: ignore[arg-type]
 
     def mend(self) -> None:
-        """Write again what a writer that was killed left half written: a process that starts would not take it, and so
-        have nothing of the card. Harmless if nothing is.
+        """Complete a write that was cut short by a kill; harmless if none was.
+
+        Without that, a process that starts would reject the file, and could use nothing of the card.
 
         Raises:
-            Damaged, Unavailable, OSError: As of `change`.
+            Damaged, Unavailable, OSError: As for `change`.
         """
         if not self._is_torn():
             return
         with _alone(self.path.parent):
-            if self._is_torn():  # still, and nobody is at it
+            if self._is_torn():  # again under the lock: no other writer is at work
                 self._write(self.limits())
 
     def _is_torn(self) -> bool:
@@ -203,24 +221,27 @@ class Region:
         return header is not None and bool(_HEADER.unpack(header)[2] & 1)
 
     def limits(self, gpus: Iterable[GpuId] = ()) -> tuple[CardLimits, ...]:
-        """What the task is limited to.
+        """Return the limits of the task, by card.
 
         Args:
-            gpus: Ids by which to name cards; others are named by their UUID, "GPU-…".
+            gpus: Ids to use for cards; others are named by their UUID, "GPU-…".
 
         Raises:
-            Damaged: The file is not there, or is none.
+            Damaged: The file does not exist or is invalid.
         """
         named = {uuid_bytes(gpu): gpu for gpu in gpus}
         content = _read(self.limits_path, LIMITS_BYTES)
         if content is None or _HEADER.unpack_from(content)[:2] != (MAGIC_LIMITS, VERSION):
-            raise Damaged(f"{self.limits_path} is no file of limits", remedy=_REMEDY)
+            raise Damaged(f"{self.limits_path} is not a valid file of limits", remedy=_REMEDY)
         return tuple(_parsed_limits(content, named))
 
     def usage(self, gpus: Sequence[GpuId]) -> Usage:
-        """What the task says that it uses, of these cards in the order in which `write` had them.
+        """Return the use by the task's own account.
 
-        Whatever bytes the task wrote there, this neither fails nor hangs. A file that it made longer is cut.
+        Never fails or hangs, whatever bytes the task wrote. A file that it made longer is cut.
+
+        Args:
+            gpus: Cards in the order in which `write` had them.
         """
         try:
             with _opened(self.usage_path, os.O_RDWR) as fd:
@@ -229,7 +250,7 @@ class Region:
             return Usage(problem=f"{self.usage_path}: {error.strerror}")
 
 
-_REMEDY: Final = "its task runs on with what it read last; end it before the card takes new shares"
+_REMEDY: Final = "its task keeps the limits that it read last; end it before the card takes new shares"
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
@@ -240,7 +261,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def _read(path: Path, size: int) -> bytes | None:
-    """The first bytes of a file; None: there are fewer."""
+    """Return the first bytes of a file; None if it is shorter or unreadable."""
     try:
         with _opened(path, os.O_RDONLY) as fd:
             content = os.pread(fd, size, 0)
@@ -260,8 +281,11 @@ def _opened(path: Path, how: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Alone among writers of limits. The lock is on a directory that no task can open: one that a task held would
-    stop the host. A writer that was stopped amid it, as an executor in a frozen cgroup, does not."""
+    """Hold the lock of writers of limits.
+
+    The lock is on a directory that no task can open, as a task that held it would stop the host. A writer may
+    hold it for long only if it is stopped halfway, as an executor in a frozen cgroup.
+    """
     with _opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
         if not locked_within(fd, ALONE_S):
             raise Unavailable(
@@ -302,7 +326,7 @@ def _id_of(uuid: bytes) -> GpuId:
 
 
 def _usage(fd: int, gpus: Sequence[GpuId]) -> Usage:
-    if os.fstat(fd).st_size > USAGE_BYTES:  # to fill the host's disk
+    if os.fstat(fd).st_size > USAGE_BYTES:  # longer only if the task tries to fill the host's disk
         os.ftruncate(fd, USAGE_BYTES)
     content = os.pread(fd, USAGE_BYTES, 0)
     if len(content) != USAGE_BYTES or _HEADER.unpack_from(content)[:2] != (MAGIC_USAGE, VERSION):
@@ -316,7 +340,9 @@ def _usage(fd: int, gpus: Sequence[GpuId]) -> Usage:
 
 
 def _living(fd: int, content: bytes) -> list[tuple[int, ...]] | None:
-    """The slots of processes that live; None: that takes too long, by locks that the task has made for it."""
+    """Return the slots of living processes; None if testing them takes too long, by locks that the task has
+    made for that.
+    """
     deadline, living = time.monotonic() + LIVING_S, []
     at = _HEADER.size + MAX_CARDS * _CARD.size
     for number, fields in enumerate(_PROCESS.iter_unpack(content[at:])):
@@ -330,9 +356,9 @@ def _living(fd: int, content: bytes) -> list[tuple[int, ...]] | None:
 
 
 def _lives(fd: int, number: int) -> bool:
-    """Whether a process holds its slot: the kernel lets the lock go when it dies. Never waits."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 1 + number, 1, 0)
-    answer: bytes = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
+    """Return whether a process holds its slot's lock, which the kernel releases when it dies. Never blocks."""
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 1 + number, 1, 0)
+    answer: bytes = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, query)
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 

@@ -1,4 +1,6 @@
-"""What our libraries for shares are built from, and what names a build. Lean: the executor imports it."""
+"""Sources and compiler flags of our CUDA libraries, and the digest that names a build. Lean: the executor
+imports it.
+"""
 
 import functools
 from pathlib import Path
@@ -9,8 +11,8 @@ from mesos_gpu.wire.digest import blake2b
 from volumes.keys import variant_of
 
 SOURCES: Final = Path(__file__).parent
-#: --disable-new-dtags: a DT_RPATH goes before LD_LIBRARY_PATH, so that no variable puts another library in the
-#: driver's place. nodelete: what a program closes and opens again still knows what is allocated.
+#: --disable-new-dtags: a DT_RPATH precedes LD_LIBRARY_PATH, so that no variable replaces the driver's
+#: library. nodelete: the library keeps its account of allocations when a program closes and opens it again.
 FLAGS: Final = (
     *(
         "-std=gnu11",
@@ -36,13 +38,13 @@ FLAGS: Final = (
 
 @functools.cache
 def digest() -> str:
-    """The digest of all that decides what is built, hexadecimal."""
-    told = blake2b("\n".join(FLAGS).encode(), digest_size=32)
+    """Return the hexadecimal digest of all that determines a build."""
+    hasher = blake2b("\n".join(FLAGS).encode(), digest_size=32)
     for path in sorted((*SOURCES.glob("*.c"), *SOURCES.glob("*.h"))):
-        told.update(f"\n{path.name}\n".encode() + path.read_bytes())
-    return told.hexdigest()
+        hasher.update(f"\n{path.name}\n".encode() + path.read_bytes())
+    return hasher.hexdigest()
 
 
 def variant() -> str:
-    """What driver volumes with the libraries of this version are called: see `volumes.shim`."""
+    """Return the name of driver volumes with the libraries of this version (`volumes.shim`)."""
     return variant_of(digest())

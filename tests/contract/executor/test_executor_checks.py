@@ -88,7 +88,7 @@ def test_a_port_is_asked_and_a_check_of_two_alone_says_nothing(
         one.launch("sleep 60", checks=encode([http, later]))
         agent.wait_for(lambda: len(told(agent)) >= 2)
         assert told(agent)[1:] == [("TASK_RUNNING", proof == "off", UPDATED)]
-        strange = f"listens at port {server.port}, and not the job" in agent.updates[-1].get("message", "")
+        strange = f"listens at port {server.port} instead of the job" in agent.updates[-1].get("message", "")
         assert strange == (proof == "on" and os.geteuid() == 0)
         one.kill(grace_s=0)
         one.end("TASK_KILLED")

@@ -211,7 +211,7 @@ def own_libcuda_is_refused(sharing: Sharing) -> None:
             job = sharing.submit(way, "echo never", isolation="strict", image=OWN_CUDA)
             wait_until("it is refused", lambda job=job: ended(sharing.client.job(job["id"])), 90)  # type: ignore[misc]
             over = sharing.client.job(job["id"])
-            assert "the image brings a libcuda of its own, /opt/own/lib/libcuda.so.1" in str(over["message"])
+            assert "the image has a libcuda of its own, /opt/own/lib/libcuda.so.1" in str(over["message"])
             assert (over["state"], over["launches"], sharing.said(over)) == ("failed", 1, [])
     finally:
         assert change_gpu(sharing.stack.inventory(1), gpu, sharing={})

@@ -344,7 +344,7 @@ def test_registry_cannot_redirect_requests_to_the_agent(open_directory: Path, im
         server.server_close()
         thread.join()
     assert job["state"] == "failed", "it is the image's fault, and runs nowhere else"
-    assert f"port {port} commands the cluster, and is not for tasks" in str(job["message"])
+    assert f"port {port} controls the cluster, and tasks may not reach it" in str(job["message"])
     assert server.seen == ["/v2/app/manifests/1"], "nothing of the agent's came back"
 
 

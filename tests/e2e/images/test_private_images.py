@@ -195,6 +195,6 @@ def test_private_image_is_run_by_the_executor_where_mesos_would_show_its_login(
     ) as stack, client_of(stack, 0) as client:  # fmt: skip
         image = {"image": "team/app:1", "container_engine": "mesos"}
         job, without = (submit(client, **image, **more) for more in ({"image_secret": "team/login"}, {}))
-        assert "name a secret with a login" in state(client, without, "failed")
+        assert "use a secret with a login" in state(client, without, "failed")
         state(client, job, "running")
         assert leaks(stack, unstarted_engine) == []

@@ -74,7 +74,7 @@ def test_doctor_names_a_mesos_without_authentication_with_each_remedy(tmp_path: 
     ):  # fmt: skip
         assert f"--{flag}" in remedies, flag
     assert [finding.text for finding in of_this_master if finding.check == AGENTS] == [
-        f"{agent}: whoever reaches them starts commands as root"
+        f"{agent}: anyone who reaches them can run commands as root"
     ]
     remedies = " ".join(finding.remedy for finding in of_this_agent)
     for flag in ("authenticate_http_executors", "authenticate_http_readonly", "http_credentials", "acls"):
@@ -99,7 +99,7 @@ def test_doctor_finds_no_fault_in_a_mesos_with_authentication(tmp_path: Path) ->
     assert levels([*of_this_master, *of_this_agent]) == {Level.OK}
     assert {finding.check for finding in of_this_master} == {MASTER, AGENTS}
     assert (refused.level, "--mesos-credentials" in refused.remedy) == (Level.FAIL, True)
-    assert (unseen.level, "does not tell its flags: 401" in unseen.text) == (Level.WARN, True)
+    assert (unseen.level, "does not show its flags: 401" in unseen.text) == (Level.WARN, True)
     assert (unanswered.level, "nobody answers" in unanswered.text) == (Level.OK, True)
     host = Host(tmp_path, None)
     assert list(secret_files(host, flags)) == []

@@ -138,5 +138,5 @@ def test_seal_goes_on_where_holders_cannot_be_looked_for(
     logged: list[str] = []
     enclosure.seal(str(sandbox), 60, ledger, logged.append)
     (text,) = logged
-    assert text.endswith("cannot be looked for: [Errno 95] name_to_handle_at: Operation not supported")
+    assert text.endswith("cannot be searched: [Errno 95] name_to_handle_at: Operation not supported")
     assert is_sealed((sandbox / "d").stat())

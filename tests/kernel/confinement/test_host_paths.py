@@ -119,7 +119,7 @@ def test_closed_directory_that_takes_the_place_of_another_is_not_mounted(data: P
     (data / "shared/mine").rename(data / "shared/old")
     (data / "private").rename(data / "shared/mine")
     done = subprocess.run(words, capture_output=True, text=True, timeout=30)
-    assert "it was exchanged for another" in done.stderr
+    assert "the source was exchanged for another file" in done.stderr
     with pytest.raises(NotStarted, match="may not reach"):
         identity_as_nobody(data, asked)
 
@@ -127,7 +127,7 @@ def test_closed_directory_that_takes_the_place_of_another_is_not_mounted(data: P
 @pytest.mark.parametrize(
     ("mount", "why"),
     [
-        (Mount("/var/log", "x"), "does not give /var/log to tasks; it gives what is in {data}"),
+        (Mount("/var/log", "x"), "does not give /var/log to tasks; it allows paths in {data}"),
         (Mount("{data}/private/alices", "x"), "the user nobody may not reach {data}/private/alices"),
         (Mount("{data}/models", "link/x"), "a volume cannot be mounted: {data}/models at "),
     ],

@@ -68,7 +68,7 @@ def test_living_tasks_have_different_uids_and_give_them_back(directory: Path, ui
         ]
         three.launch("true", user="nobody", user_is_default=True)
         message, outcome = three.update("TASK_FAILED")
-        assert "every uid of MESOS_GPU_USER_POOL" in message, outcome
+        assert "all uids of MESOS_GPU_USER_POOL" in message, outcome
         one.kill()
         one.update("TASK_KILLED")
         assert one.process.wait(60) == 0

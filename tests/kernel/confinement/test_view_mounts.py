@@ -319,12 +319,12 @@ def test_view_of_paths_is_refused_with_the_path_if_another_is_there(place: Path)
         (place / name).mkdir()
     (place / "link").symlink_to(place / "data")
     with (
-        pytest.raises(OSError, match="it has become a symbolic link") as linked,
+        pytest.raises(OSError, match="the path has become a symbolic link") as linked,
         view.held(str(place / "link")),
     ):
         pass
     assert linked.value.errno == errno.ELOOP
-    with pytest.raises(OSError, match=f"{place}/data at /there: it was exchanged for another") as other:
+    with pytest.raises(OSError, match=f"{place}/data at /there: the source was exchanged for another file") as other:
         view.mount_paths([(f"{place}/data", "/there", True)], f"{place}/sandbox", None, [(0, 0)])
     assert other.value.errno == errno.ESTALE
 

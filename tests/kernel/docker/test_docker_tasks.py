@@ -353,7 +353,7 @@ def test_a_strict_share_takes_no_image_with_a_libcuda_of_its_own(one: Host, engi
     share = Share(250, 1000, 1000, Method.DMEM_WINDOWS)
     run(one, "echo never", image="own-cuda:1", share=share, strict=True)
     message, outcome = one.end("TASK_FAILED")
-    assert "the image brings a libcuda of its own, /usr/lib64/libcuda.so.1" in message
+    assert "the image has a libcuda of its own, /usr/lib64/libcuda.so.1" in message
     assert outcome == Outcome(), "the job's own"
     assert one.stdout() == ""
 
@@ -381,7 +381,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_engine_that_limits_no_memory_gets_no_task(forgetful: None, one: Host) -> None:
     run(one, "echo ran", image="plain:1", gpus=(), mem_mib=64)
     message, outcome = one.end("TASK_FAILED")
-    assert "the host cannot run it: the Docker Engine does not limit the memory of the container" in message
+    assert "the host cannot run the task: the Docker Engine does not limit the memory of the container" in message
     assert "MESOS_GPU_UNLIMITED=memory" in message
     assert outcome == Outcome(infrastructure=True)
     assert one.stdout() == ""
@@ -463,7 +463,7 @@ def test_limits_are_on_its_cgroup_before_the_images_first_instruction(limiting: 
     assert order["uuids"] == list(GPUS[:1])
     assert ["limit", f"{GPUS[0]} {order['cgroup']}"] == order["traces"][0], "its undo is the last of all"
     assert not Path(order["cgroup"]).exists()
-    assert "has no more memory than its share, also while nobody else needs it" in one.stderr()
+    assert "cannot use more memory than its share, even while the rest is free" in one.stderr()
 
 
 @pytest.mark.parametrize("one", [{"HANGS": "1"}], indirect=True)
@@ -489,7 +489,7 @@ def test_an_executor_killed_at_the_gate_leaves_nothing_and_the_image_never_runs(
 def test_a_container_without_a_gate_gets_no_share_that_is_limited_there(limiting: None, one: Host) -> None:
     asked = limited(one, "echo never")
     message, outcome = one.end("TASK_FAILED")
-    assert "with MESOS_GPU_CONTROL_PORTS=off there is none" in message
+    assert "with MESOS_GPU_CONTROL_PORTS=off it has no gate" in message
     assert (outcome.infrastructure, outcome.refused_gpus) == (True, GPUS[:1])
     assert one.stdout() == ""
     assert not asked.exists()

@@ -61,7 +61,7 @@ def test_accounts_that_a_higher_layer_hides_are_not_used(
     write(place / "low")
     hide(place / "high")
     layers = [str(place / "low"), str(place / "high")]
-    with pytest.raises(NotStarted, match="who is not in its /etc/passwd"):
+    with pytest.raises(NotStarted, match="which is not in its /etc/passwd"):
         _user_in("web", layers, "app:1")
     write(place / "top", "web:x:5:6::/:/bin/sh\n")
     assert _user_in("web", [*layers, str(place / "top")], "app:1").pw_uid == 5

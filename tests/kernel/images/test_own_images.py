@@ -119,7 +119,7 @@ def test_image_that_may_run_as_root_runs_as_its_own_user(one: Host, number: int,
 def test_image_whose_user_it_does_not_know_is_refused(one: Host) -> None:
     run(one, "true", "user:5", user=None)
     message, outcome = one.end("TASK_FAILED")
-    assert "names the user 'strange-one', who is not in its /etc/passwd" in message
+    assert "names the user 'strange-one', which is not in its /etc/passwd" in message
     assert not outcome.infrastructure
 
 
@@ -302,7 +302,7 @@ def test_image_has_a_bounded_number_of_layers(
 @pytest.mark.parametrize(
     ("layers", "env", "why"),
     [
-        ([], ["PATH=/bin"], "bad:1 has 0 layers, and 1 to 200 are taken"),
+        ([], ["PATH=/bin"], "bad:1 has 0 layers, but must have 1 to 200"),
         pytest.param(
             [layer({})], 5, "the configuration of bad:1 is not that of an image", marks=pytest.mark.long
         ),
@@ -339,7 +339,7 @@ def test_mount_point_that_cannot_be_is_the_images_fault(
     ) as one:
         run(one, "true", "loop:1")
         message, outcome = one.end("TASK_FAILED")
-    assert "loop:1 cannot be given what its task needs" in message
+    assert "loop:1 has files in the way of what its task needs" in message
     assert SANDBOX in message
     assert not outcome.infrastructure
 

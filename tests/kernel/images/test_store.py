@@ -182,7 +182,7 @@ def test_start_that_is_given_up_ends_while_another_unpacks(store: Store) -> None
 def test_image_waits_for_room_that_images_in_use_take(store: Store) -> None:
     kept, more = Source("kept", 6 * MIB), Source("more", 6 * MIB)
     held = hold(store, kept)
-    with pytest.raises(Unavailable, match="images in use leave no room") as caught:
+    with pytest.raises(Unavailable, match="images in use leave no space") as caught:
         hold(store, more)
     assert "MESOS_GPU_IMAGE_CACHE_MIB" in caught.value.remedy
     assert more.asked == 0
@@ -224,7 +224,7 @@ def test_layer_that_grows_beyond_the_room_ends_at_once(
 ) -> None:
     monkeypatch.setattr(unpacking, "GROWTH_BYTES", MIB)
     kept, bomb = hold(store, Source("kept", 6 * MIB)), Source("bomb", 9 * MIB)
-    with pytest.raises(Unavailable, match="in use leave no room for another: with it, layers would take 10"):
+    with pytest.raises(Unavailable, match="in use leave no space for another: with it, layers would take 10"):
         store.hold([Layer(bomb.layer.key, 10, "", bomb.open)], never)
     assert bomb.layer.key not in names(tmp_path)
     kept.close()
@@ -325,8 +325,8 @@ def test_layers_of_others_that_cannot_be_removed_are_no_obstacle(
     for _ in range(2):
         hold(store, mine).close()
     said = capfd.readouterr().err
-    assert "left.part stays for now" in said
-    assert f"{old.layer.key}.part stays for now" in said
+    assert "left.part cannot be removed now" in said
+    assert f"{old.layer.key}.part cannot be removed now" in said
     assert {"left.part", "left.lock", f"{old.layer.key}.part", f"{old.layer.key}.lock"} <= names(tmp_path)
     assert other.layer.key not in names(tmp_path)
     assert mine.asked == 1
@@ -344,7 +344,7 @@ def test_launch_waits_little_for_the_removal_of_what_others_left(
     begun = time.monotonic()
     hold(store, Source("mine")).close()
     assert time.monotonic() - begun < 30
-    assert capfd.readouterr().err.count("its files were too many") == 1  # both share the time
+    assert capfd.readouterr().err.count("there are too many files") == 1  # both share the time
 
 
 def test_failure_of_a_layer_is_not_hidden_by_that_of_its_removal(

@@ -121,7 +121,7 @@ def test_a_setting_that_cannot_be_fails_the_launch(open_directory: Path, agent: 
         one.launch("echo never", user="nobody")
         message, outcome = one.end("TASK_FAILED")
         assert one.stdout() == ""
-    assert "MESOS_GPU_CONTROL_PORTS names 'zookeeper:x': 'x' is no port" in message
+    assert "MESOS_GPU_CONTROL_PORTS has the entry 'zookeeper:x': 'x' is not a port" in message
     assert outcome.infrastructure
 
 
@@ -241,11 +241,11 @@ def test_checks_of_the_executor_reach_no_denied_port(one: Host) -> None:
             protocol=protocol, port=agent_port(one), interval_s=1, grace_period_s=0, delay_s=0
         )
         refused = Checker((check,), TASK, None, lambda _: None, Listeners(None), denied=(agent_port(one),))
-        with pytest.raises(OSError, match="commands the cluster"):
+        with pytest.raises(OSError, match="controls the cluster"):
             refused._attempt(0, check)
     one.launch("exec sleep 600", user="nobody", checks=encode_checks((check,)))
     one.agent.wait_for(lambda: any(update.get("healthy") is False for update in one.agent.updates), 30)
     said = [update.get("message", "") for update in one.agent.updates if update.get("healthy") is False]
-    assert all("commands the cluster, and is not for tasks" in text for text in said), said
+    assert all("controls the cluster, and tasks may not reach it" in text for text in said), said
     one.kill()
     one.update("TASK_KILLED")

@@ -124,7 +124,7 @@ def test_a_connection_is_proved_to_lead_to_the_task_and_to_no_other(start: Start
     task, other = start(**more), start("other", **more)
     with socket.create_connection((address, task.port)) as line:
         task.listeners().prove(line, task.port)
-        with pytest.raises(NotOfTask, match="of uid 0, listens at port 31000, and not the job"):
+        with pytest.raises(NotOfTask, match="of uid 0, listens at port 31000 instead of the job"):
             other.listeners().prove(line, 31000)
 
 
@@ -158,7 +158,7 @@ def test_connections_to_a_shared_port_are_judged_one_by_one(start: Start) -> Non
             said.append((proved, line.recv(99)))
     assert set(said) == {(True, b"task"), (False, b"other")}
     ports, problem = mine.proved([task.port])
-    assert (ports, f"listens at port {task.port}, and not the job" in problem) == ((), True)
+    assert (ports, f"listens at port {task.port} instead of the job" in problem) == ((), True)
     other.end()
     assert mine.proved([task.port, 1]) == ((task.port,), "")
 

@@ -189,7 +189,7 @@ def test_task_starts_if_sockets_cannot_be_listed(
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         vacate([port], {}, ledger, OWN)
-    assert f"what holds port {port} cannot be seen" in capsys.readouterr().err
+    assert f"sockets at port {port} cannot be listed" in capsys.readouterr().err
 
 
 def test_the_operator_sets_it_off_with_the_proof(ledger: Ledger) -> None:

@@ -74,7 +74,7 @@ def test_shim_build_for_another_machine_needs_its_compiler(host: Path) -> None:
 def test_shim_check_names_missing_libraries_and_fails(host: Path) -> None:
     answer = run("check", code=69).output
     assert "mesos-gpu node shim build" in answer
-    assert "this host has none" in answer
+    assert "this host has no NVIDIA driver" in answer
     (host / "MESOS_GPU_NODE_DIR" / "shim.off").touch()
     results = json.loads(run("check", "--json", code=69).stdout.partition("Error")[0])
     assert results[0] == {

@@ -177,5 +177,5 @@ def test_wrong_words_for_a_volume_are_refused(
 def test_volume_disagreement_is_refused(host: Host) -> None:
     driver_tree(host.root, V, kernel=NEW, beside=False)
     text = host.run("build", code=73).output
-    assert f"the kernel module is of driver {NEW}, and of that there are no libraries" in text
+    assert f"the kernel module is of driver {NEW}, but its libraries were not found" in text
     assert not (host.store / "builds").exists() or not list((host.store / "builds").iterdir())

@@ -311,7 +311,7 @@ def test_platforms_with_drivers_of_their_own_are_not_supported(
 def test_the_remedy_fits_the_fault(tmp_path: Path) -> None:
     write(tmp_path, "/sys/module/nvidia/version", f"{V}\n".encode())
     said = call("plan", "--root", str(tmp_path), code=73).output
-    assert f"the kernel module is of driver {V}, and of that there are no libraries" in said
+    assert f"the kernel module is of driver {V}, but its libraries were not found" in said
     assert "--driver-library-path" in said
     assert "reboot" not in said
     plant(tmp_path, Layout("/usr/lib64", "/usr/bin"), OLD, kernel=None)

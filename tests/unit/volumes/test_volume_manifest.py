@@ -98,7 +98,7 @@ LEFT_OUT = {
     "no version": (library("libnvidia-cfg.so", "libnvidia-cfg.so.1"), "its name has no version"),
     "old TLS": (
         library(f"libnvidia-tls.so.{V}", f"libnvidia-tls.so.{V}", abi=(2, 2, 5)),
-        "its thread-local storage is for Linux 2.2.5, long past",
+        "its thread-local storage is for Linux 2.2.5, which is obsolete",
     ),
     "Mesa's EGL": (
         library("libEGL.so.1.0.0", "libEGL.so.1", needed=["libgbm.so.1", "libc.so.6"]),
@@ -160,7 +160,7 @@ def test_a_library_for_better_processors_is_left_for_the_one_that_runs_on_all() 
     )
     made = planned(fast, plain)
     assert [e.source for e in made.entries if "nvvm" in e.target] == [plain.path]
-    assert reason(made, fast.path) == f"{plain.path} is taken for it, which runs on every processor"
+    assert reason(made, fast.path) == f"{plain.path} is taken instead, which runs on every processor"
 
 
 def test_libraries_with_versions_of_their_own() -> None:
@@ -170,7 +170,7 @@ def test_libraries_with_versions_of_their_own() -> None:
     assert {f"lib64/{wayland.name}", f"lib64/{old_nvvm.name}"} <= targets(made)
     new_nvvm = library(f"libnvidia-nvvm.so.{V}", "libnvidia-nvvm.so.4")
     made = planned(old_nvvm, new_nvvm)
-    assert reason(made, old_nvvm.path) == f"{new_nvvm.path} is taken for it"
+    assert reason(made, old_nvvm.path) == f"{new_nvvm.path} is taken instead"
     assert links(made)["lib64/libnvidia-nvvm.so.4"] == new_nvvm.name
 
 
@@ -227,7 +227,7 @@ def test_manifest_says_what_programs_will_miss() -> None:
 def test_a_program_or_library_of_the_same_name_elsewhere_is_the_second() -> None:
     second = program("nvidia-smi", "/usr/local/bin")
     made = planned(programs=[program("nvidia-smi"), second])
-    assert reason(made, second.path) == "/usr/bin/nvidia-smi is taken for it"
+    assert reason(made, second.path) == "/usr/bin/nvidia-smi is taken instead"
 
 
 def test_a_library_name_that_leads_to_a_program_is_the_program() -> None:

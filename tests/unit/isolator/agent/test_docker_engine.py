@@ -178,9 +178,9 @@ def test_an_image_cannot_name_cgroups_to_remove() -> None:
         ({"user": "1000"}, "is not uid:gid"),
         ({"user": ""}, "is not uid:gid"),
         ({"command": "a", "argv": ("b",)}, "not both"),
-        ({"devices": (("/dev/null", "dev/null", "rw"),)}, "nothing can be put at 'dev/null'"),
-        ({"binds": (("/tmp", "/dev", True),)}, "nothing can be put at '/dev'"),
-        ({"binds": (("/tmp", "/tmp/..", True),)}, "nothing can be put at '/tmp/..'"),
+        ({"devices": (("/dev/null", "dev/null", "rw"),)}, "nothing can be mounted at 'dev/null'"),
+        ({"binds": (("/tmp", "/dev", True),)}, "nothing can be mounted at '/dev'"),
+        ({"binds": (("/tmp", "/tmp/..", True),)}, "nothing can be mounted at '/tmp/..'"),
     ],
 )
 def test_wishes_that_cannot_be(changes: dict[str, object], said: str) -> None:

@@ -39,18 +39,18 @@ def test_files_directories_and_links_within_are_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("evil", "said"),
     [
-        (member("/etc/passwd"), "no path below"),
-        (member("../x"), "no path below"),
-        (member("a/../../x"), "no path below"),
-        (member("stdout"), "the executor's own"),
-        (member("containers/x"), "the executor's own"),
+        (member("/etc/passwd"), "not a path below"),
+        (member("../x"), "not a path below"),
+        (member("a/../../x"), "not a path below"),
+        (member("stdout"), "belongs to the agent or the executor"),
+        (member("containers/x"), "belongs to the agent or the executor"),
         (member("x", tarfile.SYMTYPE, "/etc"), "leads out"),
         (member("a/x", tarfile.SYMTYPE, "../../etc"), "leads out"),
         (member("x", tarfile.SYMTYPE, ".."), "leads out"),
-        (member("x", tarfile.LNKTYPE, "/etc/passwd"), "neither a file nor a link"),
-        (member("x", tarfile.CHRTYPE), "neither a file nor a link"),
-        (member("x", tarfile.BLKTYPE), "neither a file nor a link"),
-        (member("x", tarfile.FIFOTYPE), "neither a file nor a link"),
+        (member("x", tarfile.LNKTYPE, "/etc/passwd"), "neither a file, a directory nor a symbolic link"),
+        (member("x", tarfile.CHRTYPE), "neither a file, a directory nor a symbolic link"),
+        (member("x", tarfile.BLKTYPE), "neither a file, a directory nor a symbolic link"),
+        (member("x", tarfile.FIFOTYPE), "neither a file, a directory nor a symbolic link"),
     ],
     ids=lambda value: value.name if isinstance(value, tarfile.TarInfo) else "",
 )
@@ -75,7 +75,7 @@ def test_upload_of_several_streams_is_read_as_tar_reads_it(tmp_path: Path) -> No
     """gzip(1) reads all streams of a file as one."""
     whole = gzip.decompress(archive(tmp_path / "a", member("fine"), member("../x")).read_bytes())
     (tmp_path / "b").write_bytes(gzip.compress(whole[:512], mtime=0) + gzip.compress(whole[512:], mtime=0))
-    with pytest.raises(NotStarted, match="no path below"):
+    with pytest.raises(NotStarted, match="not a path below"):
         look(tmp_path / "b")
 
 

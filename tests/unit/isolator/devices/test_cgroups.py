@@ -172,7 +172,7 @@ def test_processes_that_do_not_die_in_time_keep_their_cgroup(
     assert {*busy.killed} == {71, 72}
     assert (tmp_path / "cgroup.kill").read_text() == "1"
     busy.pids = []
-    with pytest.raises(Unavailable, match="is in use by another pid namespace"):
+    with pytest.raises(Unavailable, match="is in use by processes of another pid namespace"):
         Cgroup("cgroup2", tmp_path, own=True).remove()
     busy.removable_at = busy.now + 0.05
     began_at, busy.pids = busy.now, [73]
@@ -241,7 +241,7 @@ def test_a_list_of_version_1_that_stays_as_it_was_is_an_error(
 ) -> None:
     listed, cgroup = Listed(tmp_path, monkeypatch, "c 1:3 rwm"), Cgroup("cgroup1", tmp_path, own=True)
     listed.keeps = False
-    with pytest.raises(MesosGpuError, match=r"holds .*, not "):
+    with pytest.raises(MesosGpuError, match=r"allows .*, not "):
         cgroup.allow(RULES)
     (tmp_path / "devices.list").unlink()
     with pytest.raises(MesosGpuError, match=r"cannot be set: .*No such file"):

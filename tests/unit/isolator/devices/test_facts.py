@@ -114,7 +114,7 @@ def test_card_that_is_absent_or_sick_is_not_granted(tmp_path: Path) -> None:
 
 def test_a_minor_that_nvml_and_the_driver_disagree_on_is_not_granted(tmp_path: Path) -> None:
     card(tmp_path, "0000:3b:00.0", A, 1)
-    with pytest.raises(MesosGpuError, match="minor 3 for NVML and 1 for the driver"):
+    with pytest.raises(MesosGpuError, match="minor 3 by NVML, but 1 by the driver"):
         facts.minors((A,), Inventory((gpu(A, 3),), source="nvml"), tmp_path)
     assert facts.minors((A,), Inventory((gpu(A, 3),), source="simulated"), tmp_path) == {A: 3}
 
@@ -152,8 +152,8 @@ def test_extra_devices_are_the_hosts_and_not_nvidias(tmp_path: Path) -> None:
     assert extra("/dev/infiniband/uverbs0") == [("/dev/infiniband/uverbs0", 231, 192)]
     assert extra("") == []
     for bad, why in (
-        ("/dev/nvidia0", "it is NVIDIA's"), ("/dev/file", "no character device"), ("/dev/no", "No such file"),
-        ("/dev/../dev/infiniband/uverbs0", "no character device below /dev"),
+        ("/dev/nvidia0", "a device of NVIDIA"), ("/dev/file", "not a character device"), ("/dev/no", "No such file"),
+        ("/dev/../dev/infiniband/uverbs0", "not a character device below /dev"),
     ):  # fmt: skip
         with pytest.raises(BadConfiguration, match=why):
             extra(bad)

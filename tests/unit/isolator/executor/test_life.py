@@ -169,7 +169,7 @@ def test_complaint_names_event_and_state_and_is_never_of_the_agent() -> None:
     for state, kind in refused:
         _, effects = step(life_in(state), event_of(kind))
         assert refusal(effects[0]) == (
-            f"{kind.value} while {state.value}: nothing that is at work in this state reports it"
+            f"{kind.value} while {state.value}: no step of this state reports this event"
         )
     assert OF_AGENT.isdisjoint({kind for _, kind in refused})
 

@@ -224,12 +224,12 @@ def test_only_the_culprit_fails_as_its_own(
     if infrastructure:
         assert (ended.exit_status, ended.why) == (
             None,
-            f"the MPS daemon of {GPU} failed: a client of it met a fatal fault",
+            f"the MPS daemon of {GPU} failed: one of its clients had a fatal fault",
         )
     else:
         assert (ended.exit_status, ended.why) == (
             1,
-            f"it met a fatal fault on {GPU}, which ended all its user's tasks there",
+            f"the task had a fatal fault on {GPU}, which ended all tasks of its user there",
         )
 
 

@@ -124,7 +124,7 @@ def test_a_name_is_put_back(tmp_path: Path, replace: Callable[[Path], None]) -> 
     with log(tmp_path) as one:
         (tmp_path / "stdout").write_text("said\n")
         replace(tmp_path / "stdout")
-        assert one.look() == "something else was in place of stdout: put back"
+        assert one.look() == "stdout was replaced by another file: restored"
         assert stat.S_ISREG(os.lstat(tmp_path / "stdout").st_mode)
         lost = replace is fifo
         assert (tmp_path / "stdout").read_text() == (
@@ -148,7 +148,7 @@ def test_a_name_that_cannot_be_had_back_leaves_the_file_that_is_held(
             return done
 
         monkeypatch.setattr(one._sandbox, "put_back", and_lose_it)
-        with pytest.raises(OSError, match="no file of its own"):
+        with pytest.raises(OSError, match="not a regular file with one name"):
             one.look()
         with open(tmp_path / "another", "w") as another:
             assert not one.is_open_as(another.fileno())

@@ -143,7 +143,7 @@ def test_a_log_whose_ledger_was_removed_is_damage(tmp_path: Path, me: Owner) -> 
     keeper.claim("t1", [A], me)
     path.unlink()
     for one in (keeper, ledger):
-        with pytest.raises(Damaged, match="was removed, and its log was not"):
+        with pytest.raises(Damaged, match="was removed, but its log was not"):
             one.holdings()
 
 

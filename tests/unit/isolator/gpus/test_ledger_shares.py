@@ -84,7 +84,7 @@ def test_a_card_is_shared_until_it_is_full(ledger: Ledger, tenant: Callable[[], 
         (replace(QUARTER, compute_milli=751), {"compute_milli": 1500}, ""),
         (replace(QUARTER, memory_mib=3001), {"compute_milli": 9000},
          "of its 4000 MiB of memory 1000 are held, and 3001 more are asked for"),
-        (replace(QUARTER, method=Method.TURNS), {}, "its shares are kept by shim+windows, and this one by turns"),
+        (replace(QUARTER, method=Method.TURNS), {}, "its shares are enforced by shim+windows, but this one by turns"),
         (replace(QUARTER, memory_mib=3000, compute_milli=750), {}, ""),
     ],
 )  # fmt: skip
@@ -115,7 +115,7 @@ def test_a_domain_is_one_users(ledger: Ledger, tenant: Callable[[], Owner]) -> N
     assert ledger.claim("t1", [A], tenant(), share=ask(mps)) == Claimed()
     refused = ledger.claim("t2", [A], tenant(), share=ask(replace(mps, domain="bob")))
     assert isinstance(refused, Refused)
-    assert refused.why == "GPU-a: its shares are all of the user 'ann'"
+    assert refused.why == "GPU-a: its shares belong to the user 'ann'"
     assert ledger.claim("t3", [A], tenant(), share=ask(mps)) == Claimed()
 
 
@@ -224,7 +224,7 @@ def test_turn_on_a_card_is_for_one_at_a_time(ledger: Ledger) -> None:
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
-    assert said == ["another process has been at work on the shares of GPU-a for 0.05 s"]
+    assert said == ["another process has been working on the shares of GPU-a for 0.05 s"]
     with ledger.turn([B, A, B], timeout_s=0.0):
         pass
 

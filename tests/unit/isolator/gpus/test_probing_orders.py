@@ -263,7 +263,7 @@ def test_probe_is_more_patient_with_a_driver_that_begins(
     for _ in range(2):
         with pytest.raises(Unavailable, match=f"NVML {why}") as raised:
             driver.probe.survey()
-    assert raised.value.remedy == "see dmesg of this host; a reset or a reboot may be due"
+    assert raised.value.remedy == "see dmesg of this host; the card may need a reset, or the host a reboot"
     assert driver.clock.waits == [waits], "the second survey does not wait"
     driver.taken()
     setattr(driver, attribute, True)
@@ -327,7 +327,10 @@ def test_probe_leaves_a_child_that_cannot_be_killed_and_starts_none_beside_it(dr
     for _ in range(2):
         assert list(driver.unreadable()) == [1]
     assert [(skip, alone) for _, skip, alone in driver.taken()] == [([1], None)] * 2
-    assert driver.probe.reset(UUIDS[1]) == "a process hangs in the driver at it: reboot the host"
+    assert (
+        driver.probe.reset(UUIDS[1])
+        == "a process of the probe hangs in the driver at this card: reboot the host"
+    )
     driver.children[0].end()
     assert list(driver.unreadable()) == [1], "it has ended; the card is tried with the next survey"
     driver.taken()
@@ -443,7 +446,7 @@ def test_probe_logs_the_name_of_what_hangs_and_each_new_note(
     assert [record.getMessage() for record in caplog.records] == [
         "no NVML",
         "NVML is there",
-        f"{UUIDS[1]} did not answer within 2 s: it is left alone for 60 s",
+        f"{UUIDS[1]} did not answer within 2 s: it is not read for 60 s",
     ]
 
 

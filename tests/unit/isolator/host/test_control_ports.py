@@ -49,13 +49,13 @@ def test_control_ports_off_deny_nothing(env: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0", "'0' is no port"),
-        ("65536", "'65536' is no port"),
-        ("5050,http", "'http' is no port"),
-        ("zk:2181", "'zk' is no IP address"),
-        ("fd00::1:2181", "IPv6 goes in brackets"),
-        ("[10.0.0.1]:2181", "IPv6 goes in brackets"),
-        ("OFF", "'OFF' is no port"),
+        ("0", "'0' is not a port"),
+        ("65536", "'65536' is not a port"),
+        ("5050,http", "'http' is not a port"),
+        ("zk:2181", "'zk' is not an IP address"),
+        ("fd00::1:2181", "an IPv6 address needs brackets"),
+        ("[10.0.0.1]:2181", "an IPv6 address needs brackets"),
+        ("OFF", "'OFF' is not a port"),
     ],
 )
 def test_control_port_that_cannot_be_listed_is_named(text: str, said: str) -> None:

@@ -37,12 +37,12 @@ def test_code_that_only_its_owner_can_write_has_no_fault(code: Path) -> None:
 @pytest.mark.parametrize("name", ["", "package", "package/module.py"])
 def test_code_that_everybody_can_write_is_found_wherever_it_lies(code: Path, name: str) -> None:
     (code / name).chmod(0o777)
-    assert faults(code) == [f"{(code / name)} can be written by everybody"]
+    assert faults(code) == [f"{(code / name)} can be written by every user"]
 
 
 def test_a_directory_on_the_way_counts_too(code: Path) -> None:
     code.chmod(0o777)
-    assert faults(code / "package") == [f"{code} can be written by everybody"]
+    assert faults(code / "package") == [f"{code} can be written by every user"]
 
 
 def test_a_sticky_directory_on_the_way_is_no_fault(code: Path) -> None:
@@ -55,8 +55,8 @@ def test_code_behind_a_link_is_checked(code: Path, tmp_path: Path) -> None:
     (code / "package/module.py").chmod(0o666)
     code.chmod(0o777)
     weaknesses = faults(tmp_path / "link")
-    assert f"{code} can be written by everybody" in weaknesses
-    assert any(text.endswith("module.py can be written by everybody") for text in weaknesses)
+    assert f"{code} can be written by every user" in weaknesses
+    assert any(text.endswith("module.py can be written by every user") for text in weaknesses)
 
 
 def test_links_in_a_circle_end(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def open_place(open_directory: Path) -> Path:
 def test_program_absent_from_path_is_said_with_its_third_version(tmp_path: Path) -> None:
     made(tmp_path / "bin/python3")
     words = words_of(errno.ENOENT, start("python", tmp_path, f"/nowhere:{tmp_path}/bin"))
-    assert words == f" in PATH, which is /nowhere:{tmp_path}/bin; there is python3"
-    assert words_of(errno.ENOENT, start("ruby", tmp_path)) == " in PATH, which is /nowhere"
+    assert words == f" in PATH (/nowhere:{tmp_path}/bin); there is python3"
+    assert words_of(errno.ENOENT, start("ruby", tmp_path)) == " in PATH (/nowhere)"
 
 
 def test_program_below_a_private_directory_of_the_host_is_said_to_be_out_of_sight(
@@ -49,25 +49,25 @@ def test_program_below_a_private_directory_of_the_host_is_said_to_be_out_of_sigh
         tried = replace(start(asked, open_place / "sandbox", path), private=(str(private),))
         words = words_of(errno.ENOENT, tried)
         assert words.startswith(
-            f": {program} of the host is not the task's, which has a {private} of its own"
+            f": {program} of the host is not visible to the task, which has a private {private}"
         )
         assert "--upload" in words
     sandbox = private / "sandbox"
     made(sandbox / "data")
     inside = replace(start("./train.sh", sandbox), private=(str(private),))
-    assert "looked in the sandbox" in words_of(errno.ENOENT, inside)
+    assert "searched in the sandbox" in words_of(errno.ENOENT, inside)
 
 
 def test_interpreter_that_is_absent_is_named(tmp_path: Path) -> None:
     made(tmp_path / "train.sh", "#!/no/such/python -u\n")
     assert words_of(errno.ENOENT, start("./train.sh", tmp_path)) == (
-        ": its first line names /no/such/python, which is not there"
+        ": its first line names /no/such/python, which does not exist"
     )
 
 
 def test_interpreter_of_a_program_in_path_that_is_absent_is_named(tmp_path: Path) -> None:
     made(tmp_path / "bin/torchrun", "#!/no/such/python\n")
-    words = ": its first line names /no/such/python, which is not there"
+    words = ": its first line names /no/such/python, which does not exist"
     begun = start("torchrun", tmp_path, f"/nowhere:{tmp_path}/bin", user=MINE)
     assert words_of(errno.ENOENT, begun) == words
     assert words_of_exit(127, "torchrun x", begun).endswith(f"No such file or directory{words}")
@@ -104,7 +104,7 @@ def test_file_or_directory_that_is_closed_to_the_user_is_named_with_its_mode(ope
     script = made(open_place / "bin/torchrun", f"#!{python}\n")
     closed = f"uid 64999 may not pass {home} (mode 0700, owner uid {uid})"
     words = words_of(errno.EACCES, start("torchrun", open_place, f"{open_place}/bin"))
-    assert words == f": its first line names {python}, and {closed}"
+    assert words == f": its first line names {python}, but {closed}"
     (open_place / "link").symlink_to(python)
     assert words_of(errno.EACCES, start(str(open_place / "link"), open_place)) == f": {closed}"
     assert words_of(errno.EACCES, start(str(home.parent / "bin"), open_place)).endswith("bin is a directory")
@@ -131,7 +131,7 @@ def test_program_that_a_shell_does_not_find_is_named(tmp_path: Path, command: st
     made(tmp_path / "bin/python3")
     words = words_of_exit(127, command, start("/bin/sh", tmp_path, f"{tmp_path}/bin"))
     assert words == (
-        f"'python' cannot be executed: No such file or directory in PATH, which is {tmp_path}/bin; there is python3"
+        f"'python' cannot be executed: No such file or directory in PATH ({tmp_path}/bin); there is python3"
     )
 
 
@@ -163,7 +163,7 @@ def test_script_of_env_is_said_with_the_program_that_env_looks_for(tmp_path: Pat
     begun = start("./train.py", tmp_path, f"{tmp_path}/bin")
     words = words_of_exit(127, None, begun)
     assert words.startswith(
-        "the first line of ./train.py names env, and 'python' cannot be executed: No such file"
+        "the first line of ./train.py names env, but 'python' cannot be executed: No such file"
     )
     assert words.endswith("; there is python3")
     assert words_of_exit(127, "./train.py --epochs 3", begun) == words
@@ -179,7 +179,7 @@ def test_directory_that_keeps_a_shell_from_a_program_is_named(open_place: Path) 
         (f"{python} train.py", f"{str(python)!r} cannot be executed: Permission denied: {closed}"),
         (
             f"{script} train.py",
-            f"{str(script)!r} cannot be executed: Permission denied: its first line names {python}, and {closed}",
+            f"{str(script)!r} cannot be executed: Permission denied: its first line names {python}, but {closed}",
         ),
     ):
         assert words_of_exit(126, command, start("/bin/sh", open_place)) == words
@@ -190,10 +190,10 @@ def test_program_and_interpreter_of_the_hosts_tmp_are_said_to_be_out_of_sight(op
     python = made(private / "env/bin/python")
     script = made(open_place / "torchrun", f"#!{python}\n")
     begun = replace(start("/bin/sh", open_place / "sandbox"), private=(str(private),))
-    assert f"has a {private} of its own; send files along" in words_of_exit(127, f"{python} x", begun)
+    assert f"has a private {private}; send files along" in words_of_exit(127, f"{python} x", begun)
     words = words_of_exit(127, f"{script} x", begun)
-    assert words.endswith(f"its first line names {python} of the host, and a task has a {private} of its own")
-    assert words_of(errno.ENOENT, replace(begun, program=str(script))).endswith(f"has a {private} of its own")
+    assert words.endswith(f"its first line names {python} of the host, but a task has a private {private}")
+    assert words_of(errno.ENOENT, replace(begun, program=str(script))).endswith(f"a task has a private {private}")
 
 
 @pytest.mark.parametrize(

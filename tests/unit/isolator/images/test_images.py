@@ -310,7 +310,7 @@ def test_no_registry_has_a_control_port_asked(front: Any, silent: socket.socket,
         read_config("app:1", registry=front.url, denied=(Denial(port),), timeout_s=20)
     assert front.url in caught.value.what
     assert f"refers to {front.target}" in caught.value.what
-    assert f"port {port} commands the cluster, and is not for tasks" in caught.value.what
+    assert f"port {port} controls the cluster, and tasks may not reach it" in caught.value.what
     assert len(front.seen) == 1, "nothing goes back to the registry"
 
 
@@ -351,7 +351,7 @@ def test_registry_that_refers_to_no_address_is_the_images_fault(
 @pytest.mark.parametrize("target", ["foo", "", "http:", "ftp://127.0.0.1/x", "file:///etc/passwd"])
 def test_realm_that_is_no_url_is_the_images_fault(front: Any, target: str) -> None:
     front.RequestHandlerClass, front.by, front.target = _Lure, "realm", target
-    with pytest.raises(NotFound, match="which is no address"):
+    with pytest.raises(NotFound, match="which is not a valid address"):
         read_config("app:1", registry=front.url, timeout_s=20)
 
 
@@ -359,13 +359,13 @@ def test_realm_that_is_no_url_is_the_images_fault(front: Any, target: str) -> No
 @pytest.mark.parametrize("host", ["100.100.100.200", "[fd00:ec2::254]", "[::ffff:168.63.129.16]"])
 def test_no_registry_has_a_metadata_address_asked(front: Any, by: str, host: str) -> None:
     front.RequestHandlerClass, front.by, front.target = _Lure, by, f"http://{host}/latest"
-    with pytest.raises(NotFound, match="a link-local or metadata address, and not for tasks"):
+    with pytest.raises(NotFound, match="a link-local or metadata address, which tasks may not reach"):
         read_config("app:1", registry=front.url, denied=metadata_denials({}), timeout_s=20)
 
 
 def test_no_registry_is_at_a_link_local_address() -> None:
     """Whoever names the image names the registry, which this process would ask as root."""
-    with pytest.raises(NotFound, match="a link-local or metadata address, and not for tasks"):
+    with pytest.raises(NotFound, match="a link-local or metadata address, which tasks may not reach"):
         read_config(
             "169.254.7.7/app:1", registry="https://192.0.2.1", denied=metadata_denials({}), timeout_s=20
         )
@@ -434,10 +434,10 @@ class _Garbage(http.server.BaseHTTPRequestHandler):
     ("body", "match"),
     [
         (b"hello", "is not that of an image"),
-        (b"[]", "no JSON object"),
+        (b"[]", "not a JSON object"),
         (b"{}", "the manifest of .* is not that of an image"),
         (b'{"manifests": 3}', "the index of .* is not that of an image"),
-        (b'{"layers": [], "config": {"digest": "sha256:00", "size": 2}}', "only sha256 is taken"),
+        (b'{"layers": [], "config": {"digest": "sha256:00", "size": 2}}', "only sha256 is supported"),
         (b'{"layers": [], "config": {"digest": "%b", "size": 2}}' % DIGEST.encode(), "it has another digest"),
         (b'{"layers": [], "config": {"digest": "%b", "size": -1}}' % DIGEST.encode(), "size -1"),
         (b" " * (9 << 20), "longer than"),
@@ -487,5 +487,5 @@ def test_an_agent_that_does_not_answer_is_unavailable() -> None:
 
 
 def test_flags_from_what_is_no_agent(registry: str) -> None:
-    with pytest.raises(Unavailable, match="does not tell its flags: 404"):
+    with pytest.raises(Unavailable, match="does not show its flags: 404"):
         flags_of(registry.removeprefix("http://"))

@@ -210,26 +210,26 @@ def test_libraries_must_be_in_the_linkers_cache(scene: Scene) -> None:
 def test_a_driver_volume_must_be_there_and_whole(scene: Scene) -> None:
     scene.one("volume", Level.OK, "nvidia_535.183.01, ")
     (scene.volume / "bin/nvidia-smi").unlink()
-    scene.one("volume", Level.FAIL, "is not as it was built: bin/nvidia-smi is missing")
+    scene.one("volume", Level.FAIL, "has changed since it was built: bin/nvidia-smi is missing")
     (scene.volume / "volume.json").write_text("{}")
     scene.one("volume", Level.FAIL, "cannot be read")
     shutil.rmtree(scene.volume)
-    scene.one("volume", Level.WARN, "nvidia_535.183.01 is not there")
+    scene.one("volume", Level.WARN, "nvidia_535.183.01 does not exist")
 
 
 @root_only
 def test_device_nodes_must_have_the_drivers_numbers(scene: Scene) -> None:
     scene.one("devices", Level.OK, "4 nodes")
     scene.node("nvidia1", 195, 2)
-    wrong = scene.one("devices", Level.FAIL, "/dev/nvidia1 is 195:2, the driver's is 195:1")
+    wrong = scene.one("devices", Level.FAIL, "/dev/nvidia1 has numbers 195:2, the driver's are 195:1")
     assert "nvidia-modprobe" in wrong.remedy
     (scene.root / "dev/nvidia1").unlink()
     scene.file("dev/nvidia1", "")
-    scene.one("devices", Level.FAIL, "/dev/nvidia1 is no character device")
+    scene.one("devices", Level.FAIL, "/dev/nvidia1 is not a character device")
     (scene.root / "dev/nvidia1").unlink()
     missing = scene.findings("devices")
     assert [f.level for f in missing] == [Level.WARN, Level.OK]
-    assert "not there: /dev/nvidia1" in missing[0].text
+    assert "missing: /dev/nvidia1" in missing[0].text
 
 
 @root_only
@@ -269,7 +269,7 @@ def test_privileges_must_be_enough_for_the_isolation(scene: Scene) -> None:
 
 def test_a_host_without_nobody_is_warned_of(scene: Scene) -> None:
     scene.file("etc/passwd", "root:x:0:0::/root:/bin/sh\n")
-    scene.one("users", Level.WARN, "nobody has no account")
+    scene.one("users", Level.WARN, "the user nobody does not exist")
 
 
 def test_the_ledger_is_counted_and_not_made(scene: Scene) -> None:
@@ -296,7 +296,7 @@ def test_files_of_a_share_that_nobody_has_are_leftovers(scene: Scene) -> None:
     region = region_of(scene.directory, TaskId("job.1"))
     region.create([CardLimits(GpuId("GPU-1"), 5)])
     scene.ledger.claim("job.1", [], Owner.of(os.getpid()), traces=[Trace("share", str(region.path))])
-    scene.one("leftovers", Level.OK, "none")
+    scene.one("leftovers", Level.OK, "no remains of dead tasks")
     scene.ledger.release("job.1", Owner.of(os.getpid()))
     assert scene.one("leftovers", Level.WARN, "belongs to no task").remedy.startswith(f"rm -r {region.path}")
 
@@ -313,11 +313,11 @@ def test_doctor_reports_leftovers_of_a_dead_executor(scene: Scene) -> None:
     scene.ledger.claim("job.1", [GpuId("GPU-1")], owner, container="c-1", traces=[nodes])
     (scene.root / "dev/mesos_gpu/c-1").mkdir(parents=True)
     try:
-        scene.one("leftovers", Level.OK, "none")
+        scene.one("leftovers", Level.OK, "no remains of dead tasks")
     finally:
         process.kill()
         process.wait()
-    scene.one("leftovers", Level.WARN, "the executor of job.1 is dead, and the task still holds GPU-1")
+    scene.one("leftovers", Level.WARN, "the executor of job.1 is dead, but the task still holds GPU-1")
 
 
 def test_doctor_reports_leftovers_without_a_record(scene: Scene) -> None:
@@ -330,7 +330,9 @@ def test_doctor_reports_leftovers_without_a_record(scene: Scene) -> None:
     findings = scene.findings("leftovers")
     devices, unified = "/sys/fs/cgroup/devices/mesos_gpu/c-1", "/sys/fs/cgroup/unified/mesos_gpu/c-2"
     paths = ("/dev/mesos_gpu/c-1", devices, unified)
-    assert [f.text for f in findings] == [f"{path} belongs to no task of {scene.directory}" for path in paths]
+    assert [f.text for f in findings] == [
+        f"{path} belongs to no task recorded in {scene.directory}" for path in paths
+    ]
     assert {f.level for f in findings} == {Level.WARN}
     assert [f.remedy.partition(";")[0] for f in findings] == [
         "rm -r /dev/mesos_gpu/c-1",
@@ -345,7 +347,7 @@ def test_a_living_task_of_another_node_directory_is_no_leftover(scene: Scene) ->
         (scene.root / path).mkdir(parents=True)
     (scene.root / "proc/77/cgroup").write_text("5:devices:/mesos_gpu/c-1\n0::/user.slice\n")
     assert [f.text for f in scene.findings("leftovers")] == [
-        f"/dev/mesos_gpu/c-2 belongs to no task of {scene.directory}"
+        f"/dev/mesos_gpu/c-2 belongs to no task recorded in {scene.directory}"
     ]
 
 
@@ -370,7 +372,7 @@ def test_doctor_reports_strangers_on_a_gpu(scene: Scene, sleeper: int) -> None:
     scene.ledger.claim("job.1", [GpuId("GPU-2")], Owner.of(os.getpid()))
     scene.one("gpu users", Level.WARN, f"GPU-1: pid {sleeper} (sleep) of root")
     scene.ledger.claim("job.2", [GpuId("GPU-1")], Owner.of(sleeper))
-    scene.one("gpu users", Level.OK, "1 GPUs in use, by tasks of the platform alone")
+    scene.one("gpu users", Level.OK, "1 GPUs in use, only by tasks of the platform")
 
 
 def test_docker_is_looked_for_where_the_setting_says(scene: Scene) -> None:
@@ -493,7 +495,7 @@ def test_checkpoints_of_the_agent_that_everybody_can_read(
 def test_doctor_reports_ports_that_cannot_be_listed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_agent_flags", lambda _: None)
     scene.env["MESOS_GPU_CONTROL_PORTS"] = "zk"
-    scene.one("ports", Level.FAIL, "MESOS_GPU_CONTROL_PORTS names 'zk'")
+    scene.one("ports", Level.FAIL, "MESOS_GPU_CONTROL_PORTS has the entry 'zk'")
 
 
 def test_kernel_setting_that_is_open_is_a_warning(scene: Scene) -> None:

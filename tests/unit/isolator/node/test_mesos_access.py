@@ -37,7 +37,7 @@ def test_files_that_others_can_read_are_named(tmp_path: Path) -> None:
     assert findings[Level.FAIL].remedy == f"chmod -R go= {journal}"
     assert findings[Level.WARN].remedy.endswith(f"chmod 700 {state.parent}")
     gone = Host(tmp_path / "node", None, {"MESOS_GPU_STATE": str(tmp_path / "typo")})
-    assert next(finding.text for finding in private_files(gone)).endswith("typo is not there")
+    assert next(finding.text for finding in private_files(gone)).endswith("typo does not exist")
 
 
 def test_doctor_looks_at_each_kept_file(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Findings from a master's and an agent's answers: by status, by flags, and by the number of agents that answer."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,15 +67,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def said(findings: Any) -> list[str]:
-    return [f"{each.level.value} {each.check}: {without_caller(each.text)}" for each in findings]
+    return [f"{each.level.value} {each.check}: {each.text}" for each in findings]
 
 
-def without_caller(text: str) -> str:
-    """A text of the product, with ANY for its word for any caller."""
-    return re.sub(r"\b\w+(?= reaches )", "ANY", text)
-
-
-MASTER_WELL = "OK master: m:5050 asks for names, and its lists refuse what they do not name"
+MASTER_WELL = (
+    "OK master: m:5050 asks for credentials, and its access control lists refuse what they do not list"
+)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +92,7 @@ def test_master_that_refuses_who_shows_no_name_is_closed(
 ) -> None:
     cluster.answers |= {("m:5050", "/state"): state, ("m:5050", "/api/v1"): call}
     texts = said(looked_at(Daemon(MASTER, "m:5050", None, {"Authorization": "x"}), MASTERS_FLAGS))
-    text = f"WARN master: m:5050 answers {paths} to ANY reaches it, without a name"
+    text = f"WARN master: m:5050 answers {paths} to anyone who reaches it, without credentials"
     assert texts == ([text] if paths else [MASTER_WELL])
     assert [(method, path, body, header) for _, method, path, body, header in cluster.asked] == [
         ("GET", "/state", b"", {}),
@@ -115,7 +111,7 @@ def test_mesos_that_is_open_says_where_and_how_to_close_it(
     flags = (MASTERS_FLAGS if kind == MASTER else AGENTS_FLAGS) | {"ip": ip}
     (finding,) = looked_at(Daemon(kind, "d:1"), flags)
     where = "" if ip == "10.0.0.1" else " on every address of its host"
-    assert without_caller(finding.text) == f"d:1 answers /state to ANY reaches it{where}, without a name"
+    assert finding.text == f"d:1 answers /state to anyone who reaches it{where}, without credentials"
     assert f" {which};" in finding.remedy
 
 
@@ -137,36 +133,36 @@ def test_mesos_that_asks_no_names_of_some_is_a_warning(
     if value is not None:
         flags[flag] = value
     (finding,) = looked_at(Daemon(kind, "d:1"), flags)
-    assert without_caller(finding.text).startswith("d:1: ANY reaches it may ")
+    assert finding.text.startswith("d:1: anyone who reaches it may ")
     assert finding.remedy.startswith(f"--{flag} ")
 
 
 @pytest.mark.parametrize(
     ("acls", "how"),
     [
-        ("", "are none"),
-        ('{"permissive": true}', "allow what they do not name"),
-        ("{}", "allow what they do not name"),
+        ("", "are not set"),
+        ('{"permissive": true}', "allow what they do not list"),
+        ("{}", "allow what they do not list"),
         ('{"permissive": false}', None),
         ("permissive:false", None),
     ],
 )
 def test_mesos_lists_refuse_what_they_do_not_name(cluster: Cluster, acls: str, how: str | None) -> None:
     texts = said(looked_at(Daemon(MASTER, "m:5050"), MASTERS_FLAGS | {"acls": acls}))
-    text = f"WARN master: m:5050: its access control lists {how}: each name may do everything"
+    text = f"WARN master: m:5050: its access control lists {how}: every principal may do everything"
     assert texts == ([text] if how else [MASTER_WELL])
 
 
 @pytest.mark.parametrize(
     ("answering", "silent", "asking", "text"),
     [
-        (0, 0, 0, "OK agents: 0 of 0 answer from here, and ask for names"),
-        (0, 2, 3, "OK agents: 3 of 5 answer from here, and ask for names"),
-        (1, 1, 1, "WARN agents: open0:5051: ANY reaches them starts commands as root"),
-        (5, 0, 0, f"WARN agents: {', '.join(f'open{n}:5051' for n in range(5))}: ANY reaches them starts commands "
-                  "as root"),
-        (7, 0, 0, f"WARN agents: {', '.join(f'open{n}:5051' for n in range(5))} and 2 more: ANY reaches them "
-                  "starts commands as root"),
+        (0, 0, 0, "OK agents: 0 of 0 answer from here, and ask for credentials"),
+        (0, 2, 3, "OK agents: 3 of 5 answer from here, and ask for credentials"),
+        (1, 1, 1, "WARN agents: open0:5051: anyone who reaches them can run commands as root"),
+        (5, 0, 0, f"WARN agents: {', '.join(f'open{n}:5051' for n in range(5))}: anyone who reaches them can "
+                  "run commands as root"),
+        (7, 0, 0, f"WARN agents: {', '.join(f'open{n}:5051' for n in range(5))} and 2 more: anyone who "
+                  "reaches them can run commands as root"),
     ],
 )  # fmt: skip
 def test_master_tells_its_agents_which_are_asked(
@@ -182,23 +178,29 @@ def test_master_is_looked_at_further_where_its_flags_are_known(cluster: Cluster)
     cluster.answers["m:5050", "/slaves"] = 403
     more = Finding("more", Level.OK, "seen")
     texts = list(of_master("m:5050", {}, None, lambda daemon, flags: iter([more] if flags else [])))
-    assert said(texts) == [MASTER_WELL, "WARN agents: m:5050 does not tell its agents: 403", "OK more: seen"]
+    assert said(texts) == [
+        MASTER_WELL,
+        "WARN agents: m:5050 does not list its agents: status 403",
+        "OK more: seen",
+    ]
 
 
 @pytest.mark.parametrize("status", [199, 201, 204])
 def test_master_whose_agents_come_with_another_status_does_not_tell(cluster: Cluster, status: int) -> None:
     cluster.answers["m:5050", "/slaves"] = status
-    assert said(of_master("m:5050", {}))[1:] == [f"WARN agents: m:5050 does not tell its agents: {status}"]
+    assert said(of_master("m:5050", {}))[1:] == [
+        f"WARN agents: m:5050 does not list its agents: status {status}"
+    ]
 
 
 def test_master_that_fails_is_named_with_the_cause(cluster: Cluster) -> None:
     silent = Unavailable("the agent m:5050 does not answer", remedy="x")
     silent.__cause__ = ConnectionRefusedError()
     for error, remedy in (
-        (silent, "see that it runs, and that --master names its HOST:PORT"),
+        (silent, "check that it runs, and that --master names its HOST:PORT"),
         (
             Unavailable("the agent m:5050 does not tell", remedy="x"),
-            "name the file of a principal that its lists let view flags: --mesos-credentials",
+            "give --mesos-credentials=FILE of a principal that may view flags by its access control lists",
         ),
     ):
         cluster.flags = error

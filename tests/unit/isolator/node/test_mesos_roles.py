@@ -41,7 +41,7 @@ def found(roles: Any, frameworks: Any = (OURS,), flags: Mapping[str, str] = EXCL
 FINDINGS = {
     "a guarantee": (
         [role("gpu", guarantee={"gpus": 4})],
-        "role gpu has a guarantee of Mesos: what it does not use is offered to nobody",
+        "role gpu has a Mesos guarantee: what it does not use is offered to no role",
         "mesos quota plan",
     ),
     "a limit above nested roles": (
@@ -51,10 +51,10 @@ FINDINGS = {
     ),
     "a role at its limit": (
         [role("gpu", limit={"gpus": 4}, consumed={"gpus": 4, "ports": "[1-2]"})],
-        "role gpu has its limit of 4 GPUs: it is offered no more",
+        "role gpu has reached its limit of 4 GPUs: it is offered no more",
         "mesos quota plan",
     ),
-    "roles are refused": (403, "m:5050 does not tell its roles: 403", "view roles"),
+    "roles are refused": (403, "m:5050 does not list its roles: status 403", "view roles"),
 }
 
 
@@ -67,14 +67,14 @@ def test_doctor_says_which_limit_or_guarantee_holds_offers_back(roles: Any, text
 
 def test_a_role_below_its_limit_is_right() -> None:
     (finding,) = found([role("gpu", limit={"gpus": 4}, consumed={"gpus": 3}), role("*")])
-    assert (finding.level, finding.text) == (Level.OK, "2 roles; nothing of them holds offers of GPUs back")
+    assert (finding.level, finding.text) == (Level.OK, "2 roles; none of them holds back offers of GPUs")
 
 
 HIDDEN = {
-    "one role": ([role("*")], [OURS], "lists of m:5050 refuse the role gpu of mesos-gpu: nothing of it can be said"),
-    "an older framework's": ([], [{"name": "old", "id": "f2"}], "lists of m:5050 refuse the role * of old: nothing"),
-    "everything": ([], [], "m:5050 tells no role and no framework: its lists refuse them, or nobody is registered"),
-    "frameworks": ([role("gpu")], 403, "m:5050 does not tell its frameworks: 403"),
+    "one role": ([role("*")], [OURS], "access control lists of m:5050 hide the role gpu of mesos-gpu"),
+    "an older framework's": ([], [{"name": "old", "id": "f2"}], "access control lists of m:5050 hide the role * of"),
+    "everything": ([], [], "m:5050 lists no roles: its access control lists hide them, or no framework is registered"),
+    "frameworks": ([role("gpu")], 403, "m:5050 does not list its frameworks: status 403"),
 }  # fmt: skip
 
 

@@ -206,7 +206,7 @@ def test_cards_after_a_damaged_memory_are_not_trusted_at_once(tmp_path: Path) ->
     with scene(tmp_path, Moody()) as seen:
         seen.launch()
         report = seen.wait_for_report("suspect", "suspect")
-        assert report.gpus[0].reason.startswith("its past was lost")
+        assert report.gpus[0].reason.startswith("its history was lost")
         seen.wait_for_report("ok", "ok")
     assert (tmp_path / "health.json.damaged").exists()
 
@@ -282,7 +282,8 @@ def test_a_reset_of_a_card_that_is_held_is_refused_and_says_by_whom(tmp_path: Pa
             seen.message(reset=GPUS[0].id, request="r1")
             seen.agent.wait_for(lambda: len(seen.reports()[-1].gpus[0].history) == 2)
             assert (
-                story(seen.reports()[-1].gpus[0])[-1] == "sick -> sick: reset r1: refused: job-1.0 runs on it"
+                story(seen.reports()[-1].gpus[0])[-1]
+                == "sick -> sick: reset r1: refused: the card is in use by job-1.0"
             )
             assert probe.resets == []
     finally:
@@ -304,7 +305,7 @@ def test_a_reset_that_fails_says_why_and_messages_of_no_sense_are_logged(
         seen.agent.wait_for(lambda: len(seen.reports()[-1].gpus[0].history) == 2)
         assert story(seen.reports()[-1].gpus[0])[-1] == "sick -> sick: reset r1: In use by another client"
     assert "reset r0 of GPU-none: no such card" in caplog.text
-    assert "cannot be understood" in caplog.text
+    assert "is not valid" in caplog.text
 
 
 def test_a_reset_of_a_card_that_is_gone_forgets_it(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_monitor_is_launched_once(rig: Rig) -> None:
     rig.launch()
     assert rig.threads.begun == [("_report", (7.0,)), ("_widen", ())]
     rig.launch("m.2")
-    assert rig.connection.said == [("m.2", "TASK_FAILED", "one monitor, one task")]
+    assert rig.connection.said == [("m.2", "TASK_FAILED", "a monitor runs one task only")]
     assert len(rig.threads.begun) == 2
 
 
@@ -255,7 +255,7 @@ def test_monitor_refuses_to_reset_a_card_that_is_in_use(rig: Rig) -> None:
     share = ShareClaim(Share(1, 1, 1, Method.TURNS), {GPUS[0].id: Room(9)})
     for task in "a.1", "b.1":
         rig.ledger.claim(task, [GPUS[0].id], me, share=share)
-    assert rig.monitor._reset_claimed(GPUS[0].id, "r") == "refused: a.1, b.1 runs on it"
+    assert rig.monitor._reset_claimed(GPUS[0].id, "r") == "refused: the card is in use by a.1, b.1"
     assert rig.probe.resets == []
 
 
@@ -264,7 +264,7 @@ def test_monitor_resets_no_card_that_a_dead_task_cannot_be_taken_from(rig: Rig) 
     rig.monitor._reaping = cast("Reaping", Repeated(lambda: tries.append(None)))
     dead = replace(Owner.of(os.getpid()), boot_id="another")
     rig.ledger.claim("a.1", [GPUS[0].id], dead)
-    why = "refused: what a dead task left on it cannot be undone yet"
+    why = "refused: remains of a dead task on the card cannot be removed yet"
     assert rig.monitor._reset_claimed(GPUS[0].id, "r") == why
     assert len(tries) == 1
     rig.monitor._reaping = cast("Reaping", Repeated(lambda: rig.ledger.drop(rig.ledger.holdings()[0])))

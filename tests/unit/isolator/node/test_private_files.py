@@ -46,7 +46,7 @@ def test_as_many_files_are_shown_as_a_person_reads(tmp_path: Path, count: int, m
         (top / "below" / str(number)).chmod(0o604)
     (finding,) = seen_by_others(top, "it", alone=True)
     assert (finding.check, finding.level, finding.remedy) == (CHECK, Level.FAIL, f"chmod -R go= {top}")
-    assert finding.text.startswith(f"it: others can read {top}/below/")
+    assert finding.text.startswith(f"it: others can read or change {top}/below/")
     assert finding.text.count(" (0604)") == min(count, 3)
     assert finding.text.endswith(f" (0604){more}")
 
@@ -71,7 +71,7 @@ def test_a_file_whose_directory_is_not_its_owners_alone_is_a_warning(
     path.parent.mkdir()
     path.touch(mode=0o600)
     path.parent.chmod(mode)
-    text = f"it: its directory {path.parent} is not its owner's alone"
+    text = f"it: its directory {path.parent} is open to others"
     remedy = f"keep it in a directory of mode 0700: chmod 700 {path.parent}"
     wanted = [Finding(CHECK, Level.WARN, text, remedy)] if alone and mode != 0o700 else []
     assert list(seen_by_others(path, "it", alone=alone)) == wanted
@@ -93,11 +93,11 @@ def test_files_of_a_node_are_looked_at_with_what_is_named(tmp_path: Path) -> Non
         return [(each.level, each.text) for each in private_files.private_files(host)]
 
     def ok(count: int) -> tuple[Level, str]:
-        return Level.OK, f"{count} looked at that others must not read"
+        return Level.OK, f"{count} private files and directories were checked"
 
     state, token = (
-        (Level.WARN, f"the scheduler's state: {node}/state is not there"),
-        (Level.WARN, f"Vault's token: {tmp_path}/token is not there"),
+        (Level.WARN, f"the scheduler's state: {node}/state does not exist"),
+        (Level.WARN, f"Vault's token: {tmp_path}/token does not exist"),
     )
     assert findings() == [state, token, ok(0)]
     for path in node / "state", node / "ledger.sqlite", tmp_path / "token":
@@ -105,14 +105,14 @@ def test_files_of_a_node_are_looked_at_with_what_is_named(tmp_path: Path) -> Non
     tmp_path.chmod(0o755)
     assert findings() == [ok(3)]
     node.chmod(0o750)
-    above = f"its directory {node} is not its owner's alone"
+    above = f"its directory {node} is open to others"
     assert findings() == [
         (Level.WARN, f"the scheduler's state: {above}"),
         (Level.WARN, f"the ledger: {above}"),
         ok(3),
     ]
     (tmp_path / "token").chmod(0o640)
-    assert (Level.FAIL, f"Vault's token: others can read {tmp_path}/token (0640)") in findings()
+    assert (Level.FAIL, f"Vault's token: others can read or change {tmp_path}/token (0640)") in findings()
 
 
 @pytest.mark.parametrize("flags", [{}, {"work_dir": ""}, {"work_dir": "relative"}, {"work_dir": "/missing"}])

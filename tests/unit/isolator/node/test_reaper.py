@@ -26,7 +26,7 @@ def test_reaper_is_not_stopped_by_a_turn_that_hangs(tmp_path: Path) -> None:
     claim = ShareClaim(Share(250, 2000, 2000, Method.TURNS), {CARD: Room(8000)})
     assert isinstance(ledger.claim("old.1", [CARD], dead, share=claim), Claimed)
     (holding,) = ledger.holdings()
-    with ledger.turn([CARD]), pytest.raises(Unavailable, match=r"at work on the shares of GPU-1 for 0\.1 s"):
+    with ledger.turn([CARD]), pytest.raises(Unavailable, match=r"working on the shares of GPU-1 for 0\.1 s"):
         end(ledger, holding, timeout_s=0.1)
     assert ledger.holdings() == (holding,)
     assert end(ledger, holding) == []

@@ -362,9 +362,9 @@ def test_rules_of_living_tasks_are_set_right(audited: Audited, me: Owner, dead: 
     broken = audited.claim("broken", [], me, error=MesosGpuError("it cannot be set", remedy="none"))
     audited.ledger.claim("without.1", [], me)
     assert audited.notes() == [
-        f"{wrong.path} of wrong.1 allowed other devices than it holds: set right",
-        f"{full.path} of full.1 allowed other devices than it holds: set right",
-        "what broken.1 may use is not as it should be, or cannot be checked: it cannot be set\nTo fix: none",
+        f"{wrong.path} of wrong.1 allowed other devices than the task holds: corrected",
+        f"{full.path} of full.1 allowed other devices than the task holds: corrected",
+        "the devices of broken.1 are wrong, or cannot be checked: it cannot be set\nTo fix: none",
     ]
     untouched = (right, lost, gone, sealing, making, starting, away)
     assert [box.told for box in (*untouched, broken)] == [[]] * 8

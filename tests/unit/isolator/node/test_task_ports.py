@@ -16,7 +16,7 @@ __all__ = ["scene", "volumes"]
         ("", "9000,32000-33000", Level.FAIL, "overlaps the ports of tasks at 32768-33000"),
         ("32768-33000", "9000,32000-33000", Level.OK, "the kernel chooses none of these"),
         ("", "x", Level.FAIL, "MESOS_GPU_TASK_PORTS is 'x': 'x' is not a port"),
-        ("", "", Level.OK, "no agent answers that gives ports to tasks"),
+        ("", "", Level.OK, "no agent that gives ports to tasks answers"),
     ],
 )
 def test_ports_of_tasks_that_the_kernel_chooses(
@@ -37,13 +37,13 @@ def test_an_agent_whose_ports_are_unknown(scene: Scene, monkeypatch: pytest.Monk
     finding = scene.one("task ports", Level.FAIL, "no task starts: the agent's range of ports is unknown")
     assert "set MESOS_GPU_TASK_PORTS on the agent" in finding.remedy
     scene.env["MESOS_GPU_CONTROL_PORTS"] = "off"
-    scene.one("task ports", Level.WARN, "tasks bind ports of other tasks")
+    scene.one("task ports", Level.WARN, "tasks can bind ports of other tasks")
 
 
 @pytest.mark.parametrize(
     ("name", "value", "level", "text"),
     [
-        ("HOME", "/", Level.OK, "do not reach link-local and metadata addresses, but ask 169.254.169.254 for names"),
+        ("HOME", "/", Level.OK, "link-local and metadata addresses, except the name servers 169.254.169.254"),
         ("MESOS_GPU_METADATA", "allow", Level.WARN, "tasks reach link-local and metadata addresses"),
         ("MESOS_GPU_CONTROL_PORTS", "off", Level.WARN, "tasks reach link-local and metadata addresses"),
         ("MESOS_GPU_METADATA", "no", Level.FAIL, "MESOS_GPU_METADATA is 'no'"),

@@ -47,7 +47,7 @@ def test_volume_is_made_for_its_user_alone_and_found_again(place: Path) -> None:
 
 def test_volume_that_is_gone_is_not_made_again(place: Path) -> None:
     with pytest.raises(
-        NotStarted, match=r"has no volume .* any more; see that its disk is mounted"
+        NotStarted, match=r"has no volume .* any more; check that its disk is mounted"
     ) as caught:
         made(place, is_made=True)
     assert caught.value.outcome.infrastructure
@@ -58,7 +58,7 @@ def test_volume_that_is_gone_is_not_made_again(place: Path) -> None:
 def test_volume_of_another_user_is_not_given(place: Path) -> None:
     made(place)
     other = pwd.struct_passwd(("other", "x", 60124, 60124, "", "/", "/bin/sh"))
-    with pytest.raises(NotStarted, match="belongs to uid 60123, and the task runs as other"):
+    with pytest.raises(NotStarted, match="belongs to uid 60123, but the task runs as other"):
         made(place, other)
     (place / ID / "kept").touch()
     os.chown(place / ID, 0, 0)
@@ -83,7 +83,7 @@ def test_root_that_others_may_enter_is_refused(place: Path, mode: int) -> None:
         PersistentRoot(str(place))
 
 
-@pytest.mark.parametrize(("path", "why"), [("/none/here", "No such file"), ("here", "no absolute path")])
+@pytest.mark.parametrize(("path", "why"), [("/none/here", "No such file"), ("here", "not an absolute path")])
 def test_root_that_cannot_be_used_names_the_setting(path: str, why: str) -> None:
     with pytest.raises(BadConfiguration, match=f"{SETTING} is '{path}'.*{why}"):
         PersistentRoot.of({SETTING: path})
@@ -93,7 +93,7 @@ def test_root_that_cannot_be_used_names_the_setting(path: str, why: str) -> None
 def test_only_ids_of_volumes_are_names_in_the_root(place: Path, name: str) -> None:
     with PersistentRoot(str(place)) as root:
         for use in (root.remove, root.path_of):
-            with pytest.raises(ValueError, match="is no id of a volume"):
+            with pytest.raises(ValueError, match="is not a valid id of a volume"):
                 use(name)
 
 

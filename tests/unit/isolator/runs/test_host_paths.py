@@ -34,7 +34,7 @@ def test_links_are_followed_first(tmp_path: Path) -> None:
 
 
 def test_mounts_without_a_list_are_not_given(tmp_path: Path) -> None:
-    said = "its operator allows none: set MESOS_GPU_VOLUME_ROOTS on its agent"
+    said = "no path is allowed: its operator can set MESOS_GPU_VOLUME_ROOTS on its agent"
     assert said in refusal("", Mount(str(tmp_path), "x"))
     assert said in refusal(" , ", Mount("/", "x"))
 
@@ -43,7 +43,7 @@ def test_refusal_on_a_trial_cluster_names_the_options_of_up(tmp_path: Path) -> N
     again = "start the cluster again with: mesos-gpu up --volume-root /data"
     assert refusal("", Mount("/data", "x"), MESOS_GPU_TRIAL="1").endswith(f"to tasks; {again}")
     with_scratch = refusal(str(tmp_path), Mount("/data", "x"), MESOS_GPU_TRIAL="1")
-    assert with_scratch.endswith(f"name a path in {tmp_path}, or {again}")
+    assert with_scratch.endswith(f"use a path in {tmp_path}, or {again}")
 
 
 def test_mount_of_the_sandbox_needs_no_list(tmp_path: Path) -> None:
@@ -63,14 +63,14 @@ def test_mount_that_cannot_be_given_says_why(tmp_path: Path) -> None:
         ("..", "does not give"),
         ("out", "does not give"),
         ("none", "this host has no {}: No such file or directory"),
-        ("pipe", "{} is neither a directory nor a file"),
+        ("pipe", "{} is neither a directory nor a regular file"),
     ):
         path = f"{tmp_path}/{name}"
         assert why.format(path) in refusal(str(tmp_path), Mount(path, "x"))
 
 
 def test_mount_of_another_file_system_is_asked_for_by_itself() -> None:
-    with pytest.raises(NotStarted, match="has another file system in it, at /dev/"):
+    with pytest.raises(NotStarted, match="contains another file system, at /dev/"):
         check_alone("/dev")
     check_alone("/dev/pts")
 
@@ -154,7 +154,7 @@ def test_the_agent_makes_no_mount_point_where_an_image_may_have_a_link(tmp_path:
     for source, target in ((directory, "/data"), (directory, "a/b"), (file, "a")):
         assert in_nested([Mount(source, target)], SANDBOX) == ((source, target, True),)
     for source, target in ((directory, "/etc/nologin"), (file, "/data")):
-        with pytest.raises(NotStarted, match="Mesos puts nothing safely at"):
+        with pytest.raises(NotStarted, match="Mesos cannot mount safely at"):
             in_nested([Mount(source, target)], SANDBOX)
 
 

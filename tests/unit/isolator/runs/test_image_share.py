@@ -26,13 +26,13 @@ def without_gate(tmp_path: Path, given: Given, *, strict: bool) -> Launch:
 
 def test_a_strict_share_runs_no_image_that_nobody_can_look_into(tmp_path: Path) -> None:
     given = Given(mounts=((str(tmp_path), "/usr/local/nvidia/region", True),))
-    with pytest.raises(NotStarted, match="a libcuda of its own is seen at its gate"):
+    with pytest.raises(NotStarted, match="a libcuda of its own is checked at its gate"):
         prepare(without_gate(tmp_path, given, strict=True), ImageConfig(), Inventory())
 
 
 def test_a_share_whose_limits_are_set_at_the_gate_needs_one(tmp_path: Path) -> None:
     given = Given(at_gate=(lambda cgroup, leave: None,))
-    with pytest.raises(NotStarted, match="has no gate, at which the limits of its share") as refused:
+    with pytest.raises(NotStarted, match="the limits of a share are set at the container's gate") as refused:
         prepare(without_gate(tmp_path, given, strict=False), ImageConfig(), Inventory())
     assert refused.value.outcome == Outcome(infrastructure=True, refused_gpus=(GpuId("GPU-a"),))
 

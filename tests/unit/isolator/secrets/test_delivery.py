@@ -86,7 +86,7 @@ def test_a_launch_without_its_secrets_starts_nothing(node: Path) -> None:
 
 def test_a_variable_has_no_nul(node: Path) -> None:
     error = refused(sealed(node, TOKEN=b"a\0b", KEY=b""), node)
-    assert "has a NUL" in str(error)
+    assert "contains a NUL byte" in str(error)
     assert not error.outcome.infrastructure, "it would be the same elsewhere"
 
 
@@ -94,7 +94,7 @@ def test_task_that_others_of_its_user_could_read_gets_no_secret(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "exposed_to_user", lambda _: "they could read it")
-    assert str(refused(sealed(node), node)) == "it gets no secrets: they could read it"
+    assert str(refused(sealed(node), node)) == "the task gets no secrets: they could read it"
 
 
 def test_executor_with_secrets_is_not_dumped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,5 +166,5 @@ def test_launch_without_its_login_starts_nothing(node: Path) -> None:
     assert refused(PULL, node).outcome.infrastructure
     other = envelope.seal({"A": b"x"}, keys.current(node, time.time()), envelope.purpose("job-1.1", "S0"))
     error = refused(replace(PULL, sealed_secrets=other), node)
-    assert "brought no login of the image secret team/ngc" in str(error)
+    assert "contains no login of the image secret team/ngc" in str(error)
     assert error.outcome.infrastructure

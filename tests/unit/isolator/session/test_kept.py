@@ -15,7 +15,7 @@ from mesos_gpu.wire.channel.tree import Decoder, Entry, Mark, Record, Said
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: sandboxes are sealed by it")
 UID = 61998
-NO_READ = "it is root's, and the job could not read it"
+NO_READ = "the file belongs to root, and the job could not read it"
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ def test_kept_reader_gives_sealed_files_that_the_job_could_read(sandbox: Path) -
     ("path", "why"),
     [
         ("roots", NO_READ),
-        ("out/link/x", "link is a link to d: name what it leads to"),
-        ("out/away", "away is a link to /etc: name what it leads to"),
+        ("out/link/x", "link is a link to d: name its target"),
+        ("out/away", "away is a link to /etc: name its target"),
         ("out/nothing", "No such file or directory"),
         ("out/own/x", "Not a directory"),
         ("../x", "Invalid cross-device link"),
@@ -116,10 +116,10 @@ def test_kept_reader_leaves_out_unsealed_files(sandbox: Path) -> None:
     seal(str(sandbox), 60)
     os.chown(sandbox / "out/d", UID, UID)
     stream = records(sandbox, "get", "out")
-    assert "it is not sealed yet" in told(stream)["d",]
+    assert "the directory is not sealed yet" in told(stream)["d",]
     assert stream[-1].mark is Mark.DONE
     (sandbox / "out").chmod(0o777)
-    assert "it is not sealed yet" in told(records(sandbox, "list", "out"))[()]
+    assert "the directory is not sealed yet" in told(records(sandbox, "list", "out"))[()]
 
 
 def test_an_image_has_its_own_below_if_it_was_begun(sandbox: Path) -> None:
@@ -158,7 +158,9 @@ def test_names_beyond_the_memory_of_the_monitor_are_not_listed(sandbox: Path, wh
         os.link(first, f"{number:0200}", dst_dir_fd=at)
     os.close(at)
     seal(str(sandbox), 60)
-    assert [*told(records(sandbox, what, "out/many")).values()][-1].startswith("it has more names than")
+    assert [*told(records(sandbox, what, "out/many")).values()][-1].startswith(
+        "the directory has more entries than"
+    )
     assert told(records(sandbox, "get", "out/own")) == {}
 
 

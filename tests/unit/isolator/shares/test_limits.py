@@ -127,7 +127,7 @@ def test_a_resize_sets_other_limits_and_is_refused_below_what_is_used(host: Host
     before = host.tenancy().share
     host.measure.resize(host.tenancy(15000), ledger, before)
     assert host.set()["0"] == [0, 15000]
-    with pytest.raises(InUse, match="it has 15000 MiB in use, and would have 14999") as refused:
+    with pytest.raises(InUse, match="15000 MiB are in use, more than the 14999 MiB asked for") as refused:
         host.measure.resize(host.tenancy(14999), ledger, before)
     assert refused.value.used_mib == 15000
     assert host.set()["0"] == [0, 15000]
@@ -222,7 +222,7 @@ def test_limits_are_set_and_read_by_children(tmp_path: Path) -> None:
 
 def test_a_container_without_a_gate_is_refused(host: Host) -> None:
     tenancy = replace(in_docker(host.tenancy()), own={"MESOS_GPU_CONTROL_PORTS": "off"})
-    assert "with MESOS_GPU_CONTROL_PORTS=off there is none" in host.measure.lacks(tenancy)
+    assert "with MESOS_GPU_CONTROL_PORTS=off it has no gate" in host.measure.lacks(tenancy)
     assert host.measure.lacks(replace(tenancy, docker=False)) == ""
 
 

@@ -115,7 +115,7 @@ def test_a_server_takes_so_many_clients(cuda: str | None, most: int) -> None:
 def test_users_share_a_server_where_the_host_permits_it_and_the_daemon_can(tmp_path: Path) -> None:
     program = Path(fake_mps.program(str(tmp_path), 2))
     permitted = {"MESOS_GPU_MPS_USERS": "all"}
-    assert no_users({}, Host(program)) == "MESOS_GPU_MPS_USERS is not all: a server is one user's"
+    assert no_users({}, Host(program)) == "MESOS_GPU_MPS_USERS is not 'all', so a server is for one user only"
     assert no_users(permitted, Host(program)) == "this driver's MPS daemon serves one user at a time"
     assert no_users(permitted, Host(None)) == "nvidia-cuda-mps-control is not installed"
     program = Path(fake_mps.program(str(tmp_path), 2, multiuser=True))
@@ -130,7 +130,7 @@ def test_users_share_a_server_where_the_host_permits_it_and_the_daemon_can(tmp_p
     [
         ("nobody", "nobody", False, ""),
         (EVERYBODY, "nobody", True, ""),
-        (EVERYBODY, "nobody", False, "MESOS_GPU_MPS_USERS is not all"),
+        (EVERYBODY, "nobody", False, "MESOS_GPU_MPS_USERS is not 'all'"),
         (EVERYBODY, "root", True, "MPS would let a task of root change the limits of others"),
         (EVERYBODY, None, True, "MPS needs to know the user"),
         (EVERYBODY, "no-such-user", True, "it has no user no-such-user"),

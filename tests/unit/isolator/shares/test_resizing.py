@@ -120,7 +120,9 @@ def test_resize_below_the_used_memory_is_refused_with_the_figure(ledger: Ledger)
     before = one.limits()
     with one.uses(700):
         refused = one.resize(1, 699, 300)
-        assert refused == Resized(1, 1000, 1000, 250, "it has 700 MiB in use, and would have 699", 700)
+        assert refused == Resized(
+            1, 1000, 1000, 250, "700 MiB are in use, more than the 699 MiB asked for", 700
+        )
         assert one.held() == QUARTER
         assert one.limits() == before
         assert one.resize(2, 700, 300) == Resized(2, 700, 700, 300)
@@ -176,7 +178,7 @@ def test_resize_that_cannot_be_decoded_changes_nothing(ledger: Ledger, data: byt
 @pytest.mark.parametrize(("memory_mib", "compute_milli"), [(0, 100), (100, 0)])
 def test_resize_to_nothing_is_refused(ledger: Ledger, memory_mib: int, compute_milli: int) -> None:
     one = Tenant(ledger, "one")
-    assert "are no share" in one.resize(1, memory_mib, compute_milli).refused
+    assert "are not a valid share" in one.resize(1, memory_mib, compute_milli).refused
     assert one.held() == QUARTER
 
 
@@ -288,5 +290,5 @@ def test_a_damaged_file_of_limits_closes_the_card_and_the_others_run_on(ledger: 
     late.let_go(one.owner)
     refused = ledger.claim("t4", [A], one.owner, share=late.claim())
     assert "takes no more shares" in getattr(refused, "why", "")
-    assert "limits is no file of limits" in getattr(refused, "why", "")
+    assert "limits is not a valid file of limits" in getattr(refused, "why", "")
     assert other.limits() == before

@@ -162,7 +162,7 @@ def test_seventeen_cards_are_refused_and_nothing_is_written(region: Region, tmp_
 @pytest.mark.parametrize("content", [b"", b"x" * LIMITS_BYTES, bytes(10)])
 def test_a_damaged_file_of_limits_is_said_to_be_damaged(region: Region, content: bytes) -> None:
     region.limits_path.write_bytes(content)
-    with pytest.raises(Damaged, match="no file of limits"):
+    with pytest.raises(Damaged, match="not a valid file of limits"):
         region.limits()
 
 

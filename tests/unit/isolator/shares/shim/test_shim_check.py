@@ -57,7 +57,10 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 def test_shim_without_a_driver_or_a_volume_says_why(node: Node) -> None:
     assert ability.lacks(node.env, Inventory()) == "no driver"
     assert ability.lacks(node.env, INVENTORY) == "the driver volume with them is not built yet"
-    assert ability.lacks({**node.env, "PATH": ""}, INVENTORY) == "no C compiler, and no built libraries"
+    assert (
+        ability.lacks({**node.env, "PATH": ""}, INVENTORY)
+        == "the libraries are not built, and there is no C compiler"
+    )
 
 
 def test_shim_can_be_switched_off_at_once(node: Node, libraries: tuple[Path, dict[str, str]]) -> None:
@@ -96,7 +99,7 @@ def test_shim_check_tries_the_libraries_over_the_driver(
     }
     assert not results["libraries"].well, "not in the cache of this test"
     assert [name for name, result in results.items() if not result.well] == ["libraries"]
-    assert results["driver"].text == f"{V} is proven"
+    assert results["driver"].text == f"{V} is a tested branch"
     assert results["trial"].text == "one MiB over a share of 64 MiB: CUresult 2; a half of it: 0"
 
 
@@ -108,7 +111,7 @@ def test_shim_check_without_a_card_loads_the_libraries(
     *_, trial = check(node.env, INVENTORY)
     assert (trial.well, trial.text) == (
         True,
-        "they load, and the driver under them says that there is no card",
+        "they load, and the driver reports no card",
     )
 
 
