@@ -56,18 +56,18 @@ _BOOKINGS: Final[Listing["Booking", "Booking"]] = Listing(
 @list_options(_BOOKINGS)
 @api_command
 def list_bookings(app: App, past: bool, asked: "Asked[Booking, Booking]") -> None:
-    """List what is booked, the next first.
+    """List bookings, the next first.
 
-    Times are local ones of the booking's zone.
+    Times are local to the booking's zone.
     """
     from mesos_gpu.api.spec.cluster.bookings import Bookings
 
     client = app.client()
-    empty = "No such booking." if asked.filtered else "Nothing is booked; book with: mesos-gpu reserve"
+    empty = "No such booking." if asked.filtered else "No bookings; create one with: mesos-gpu reserve"
 
     def look() -> "Seen[Booking]":
         query = "?past=true" if past else ""
-        known = client.call("GET", f"/v1/bookings{query}", Bookings)
-        return Seen(known["bookings"], empty, lambda bookings: {**known, "bookings": bookings})
+        answer = client.call("GET", f"/v1/bookings{query}", Bookings)
+        return Seen(answer["bookings"], empty, lambda bookings: {**answer, "bookings": bookings})
 
     show_list(asked, look)
