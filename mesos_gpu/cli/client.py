@@ -234,6 +234,7 @@ class Client:
         wait_s: float = 0.0,
         body: object = None,
     ) -> _T:
+        """Send a request until it is answered, trying other schedulers and waiting up to `patience_s`."""
         give_up_at: float | None = None
         while True:
             try:
@@ -284,6 +285,7 @@ class Client:
         wait_s: float = 0.0,
         body: object = None,
     ) -> _T:
+        """Send a request once, and return its answer as `kind`."""
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, bytes):
             sent = {"data": body, "headers": {"Content-Type": "application/octet-stream"}}

@@ -77,7 +77,7 @@ def warn_of_never(client: "Client", jobs: "Sequence[Job]") -> None:
             why = client.why(job["id"])
             if not why["can_ever_run"]:
                 summary = short_gpus(why["summary"])
-                output.note(f"{job['id']} can never run on the current nodes:  {summary}")
+                output.note(f"{job['id']} can never run on the current nodes: {summary}")
 
 
 def _why(client: "Client", job: "Job") -> str:

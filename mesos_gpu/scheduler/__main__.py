@@ -205,6 +205,7 @@ def _run(
     signals: _Signals,
     part: Part | None,
 ) -> int:
+    """Run a scheduler to its end, and return the exit code; `part` is the data of a leader with standbys, else None."""
     host, port = options.host, listener.getsockname()[1]
     first = read_first(options.access_file) if options.access_file else None
     credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
@@ -341,6 +342,7 @@ def _api_settings(
     audit: AuditLog | None,
     who: Who | None,
 ) -> ApiSettings:
+    """Return the settings of the REST interface, for a leader or a standby."""
     return ApiSettings(
         webui_url=webui_url,
         version=__version__,
@@ -392,6 +394,7 @@ def _dying(stop: threading.Event) -> threading.Event:
 def _framework(
     options: Options, webui_url: str, framework_id: str | None, credential: credentials.Credential | None
 ) -> pd.FrameworkSettings:
+    """Return the registration of the framework at Mesos."""
     return pd.FrameworkSettings(
         user=options.user,
         name=options.name,

@@ -100,6 +100,7 @@ class Follower:
     def _of_event(
         self, event: ev.Event, effects: Sequence[fx.Effect], state: State
     ) -> Iterator[app_event.What]:
+        """Yield app events that follow from the engine event itself."""
         match event:
             case ev.Registered(framework_id, master_url):
                 new = any(isinstance(effect, saves.SaveFramework) for effect in effects)
@@ -140,6 +141,7 @@ class Follower:
     # --- saves
 
     def _of_save(self, save: saves.Save, state: State, now: float) -> Iterator[app_event.What]:
+        """Yield app events that follow from a saved record."""
         match save:
             case saves.SaveJob(job) if job.app_version is not None:
                 yield from self._of_job(state, job)

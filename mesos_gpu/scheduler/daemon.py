@@ -215,6 +215,7 @@ class Daemon:
     # --- on the engine's thread
 
     def _run(self) -> None:
+        """Process batches until the daemon is stopped or fails; the main function of the engine thread."""
         try:
             if self._journal:
                 self._journal.begin(self._state, self._settings)
@@ -376,6 +377,7 @@ class Daemon:
                 self._late.append(item)
 
     def _collect(self) -> tuple[list[ev.Event | Request], bool]:
+        """Take all waiting items from the queue as a batch; return it, and whether to continue."""
         if self._late:
             batch, self._late = list(self._late), []
             return batch, True

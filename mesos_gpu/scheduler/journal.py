@@ -144,6 +144,7 @@ class Journal:
         self._steps.clear()
 
     def _open(self, state: State, settings: Settings, *, follows: bool) -> None:
+        """Begin the next journal file; the state that it begins with is written on another thread if `follows`."""
         if follows and self._writer is not None and self._writer.is_alive():
             return  # the newest file has no state yet, so it is continued until it has one
         if self._file is not None:

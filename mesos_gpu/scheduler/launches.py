@@ -95,6 +95,7 @@ def _cover(launch: LaunchTask, gpu_id: GpuId, secret: str) -> dict[str, Any]:
 
 
 def _monitor(launch: LaunchTask, settings: Settings, secret: str) -> dict[str, Any]:
+    """Return the TaskInfo of a node monitor."""
     task = launch.task
     data = {"report_interval_s": settings.programs.report_interval_s, "secret": secret, "wire": WIRE}
     return task_info(

@@ -243,6 +243,7 @@ class Calls:
         QUESTIONS[type(effect)](self._driver, self._put)
 
     def _launch(self, effect: fx.Launch) -> None:
+        """Accept offers with the tasks of a launch."""
         ports = self._ports.now()
         infos = [
             to_task_info(

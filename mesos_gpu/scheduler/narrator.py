@@ -144,6 +144,7 @@ class Narrator:
                 logger.log(level, text, gpu, words, tenants, remedy, extra={"fields": fields})
 
     def _look_at_levels(self, state: State) -> None:
+        """Log nodes that left or joined the topology levels."""
         outside = dict(state.cluster.agents.fabric(self._levels, state.cluster.nodes).outside)
         for agent_id in sorted(outside.keys() | self._outside.keys()):
             was, why = self._outside.get(agent_id), outside.get(agent_id)
@@ -160,6 +161,7 @@ class Narrator:
         self._outside = outside
 
     def _look_at_rolls(self, state: State, now: float, roll_s: float) -> None:
+        """Log the begin, problems and end of replacements of node monitors."""
         hosts = {
             state.cluster.nodes[agent_id].hostname
             for agent_id in state.cluster.rolls.under_way
@@ -205,6 +207,7 @@ class Narrator:
             )
 
     def _node(self, node: Node) -> None:
+        """Log changes of a node: lost or up, launches backed off, health of GPUs."""
         up, was = node.lost_at is None, self._up.get(node.id)
         if up is not was:
             self._up[node.id] = up
@@ -240,6 +243,7 @@ class Narrator:
         logger.log(level, "GPU %s on %s: %s%s", gpu, node.hostname, shown, because, extra={"fields": fields})
 
     def _deployment(self, deployment: Deployment) -> None:
+        """Log a new step of a deployment."""
         old = self._steps.get(deployment.id)
         if old == deployment.step:
             return

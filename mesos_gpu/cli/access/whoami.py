@@ -39,6 +39,7 @@ def whoami(app: App, as_json: bool) -> None:
 
 
 def _lines(who: "WhoAmI") -> Iterator[str]:
+    """Yield the lines about identity, groups, roles and restrictions of the caller."""
     if who["name"] is None:
         is_open = who["proof"] == "open"
         yield "anonymous: this scheduler runs without authentication" if is_open else "not authenticated"

@@ -148,7 +148,7 @@ def read_file(file: str) -> Wanted:
         output.note(f"{name}: pod {pod} is ignored: {_NO_PODS}")
     for app in (*apps.apps, *_apps_of(apps.group)):
         if unknown := unknown_fields({key: value for key, value in app.items() if key != WORKDIR}):
-            output.note(f"{name}: {app.get('id', '?')}: unknown fields are ignored:  {', '.join(unknown)}")
+            output.note(f"{name}: {app.get('id', '?')}: unknown fields are ignored: {', '.join(unknown)}")
     return apps
 
 

@@ -101,7 +101,7 @@ def _refuse_known(marathon: "Marathon", wanted: "Wanted") -> None:
     existing = {app["id"] for app in marathon.apps()} & set(wanted.ids)
     if existing:
         raise Conflict(
-            f"these apps exist already:  {', '.join(sorted(existing))}; nothing was created",
+            f"these apps exist already: {', '.join(sorted(existing))}; nothing was created",
             remedy="change them with `mesos-gpu app update`, or remove them from the file",
         )
 
@@ -158,6 +158,7 @@ def _update_fields(
     *,
     yes: bool,
 ) -> None:
+    """Change single fields of an app: with PATCH, or with PUT of the whole app if a field becomes null."""
     from mesos_gpu.cli.apps.appfile import definition
     from mesos_gpu.wire.marathon.assign import WrongAssignment, assigned, assignment_of, path_of, without
 
@@ -191,6 +192,7 @@ def _change(
 
 
 def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bool, yes: bool) -> None:
+    """Change the apps of a file, after checking that all of them exist."""
     from mesos_gpu.cli.apps.appfile import read_file
 
     wanted = read_file(file)

@@ -189,6 +189,7 @@ def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
 
 
 def _now(marathon: "Marathon", app: "Json") -> list[tuple[str, object]]:
+    """Return labels and values about the current state of an app: instances, deployment, last failure, changes."""
     counts = [f"{app['tasksRunning']} of {app['instances']} running"]
     counts += [f"{app['tasksStaged']} starting"] if app["tasksStaged"] else []
     if app.get("healthChecks"):
@@ -365,7 +366,7 @@ def _tell_missing(marathon: "Marathon", definition: "Json") -> None:
     missing = definition["instances"] - len(definition["tasks"])
     if missing > 0:
         why = ends or short_gpus(_why_missing(marathon, definition))
-        output.note(f"{missing} of {definition['instances']} instances have no task:  {why}")
+        output.note(f"{missing} of {definition['instances']} instances have no task: {why}")
     elif ends:
         output.note(ends)
     if ends:

@@ -73,7 +73,7 @@ def follow(
             screen.show(stand)
             if time.monotonic() >= deadline:
                 raise TimedOut(
-                    f"deployment {id} is not finished after {timeout_s:g} s:  {reason_of(marathon, deployment)}",
+                    f"deployment {id} is not finished after {timeout_s:g} s: {reason_of(marathon, deployment)}",
                     remedy=f"it continues: mesos-gpu deployment show {id}; to undo it: mesos-gpu deployment stop {id}",
                 )
             time.sleep(pause_s)

@@ -157,6 +157,7 @@ def show(app: App, name: str, as_json: bool) -> None:
 
 
 def _show(service: "Service", as_json: bool) -> None:
+    """Print a service, its apps with their shares of requests, and the tasks that serve it."""
     if as_json:
         output.document(service)
         return

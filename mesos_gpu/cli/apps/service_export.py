@@ -97,6 +97,7 @@ def export(
 
 
 def _follow(read: "Callable[[], bytes]", out: Path, command: str | None, pause: "Callable[[], None]") -> None:
+    """Write the file again and run the command after each change, and note errors on stderr; does not return."""
     last_trouble, is_owed = (
         "",
         True,

@@ -165,6 +165,7 @@ def _request(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(app: App, verb: str, path: str, as_json: bool, body: dict[str, Any] | None = None) -> None:
+    """Send a request about a booking, and print the booking in the answer."""
     from mesos_gpu.api.spec.cluster.bookings import Booking
 
     each = app.client().call(verb, path, Booking, body=body)

@@ -123,6 +123,7 @@ class Session:
             self._heard.put(frame)
 
     def _hear(self) -> None:
+        """Receive frames until the last one, on a thread; errors are queued for `run`."""
         try:
             while True:
                 message = self._line.recv()
@@ -144,6 +145,7 @@ class Session:
             self._heard.put(BadAnswer(what, remedy="use a client of the scheduler's release"))
 
     def _tell(self) -> None:
+        """Send signals and stdin as far as credit allows, on a thread."""
         with contextlib.suppress(ConnectionClosed):
             while not self._ended.is_set():
                 with self._lock:

@@ -163,6 +163,7 @@ def _shares(gpu: "Gpu") -> list[Part]:
 
 
 def _tell(gpu: "GpuWithHistory", changed: Sequence[tuple[str, object]]) -> None:
+    """Print a GPU with its health, drain, reset, shares and history."""
     node = gpu["node_health"] + (f": {gpu['node_reason']}" if gpu["node_reason"] else "")
     reset = gpu["reset"]
     reset_text = (

@@ -41,4 +41,4 @@ def leader(app: App, abdicate: bool, as_json: bool) -> None:
         )
     output.pairs(pairs)
     if leadership["zookeeper"]:
-        output.note(f"no leader can be elected now:  {leadership['zookeeper']}")
+        output.note(f"no leader can be elected now: {leadership['zookeeper']}")

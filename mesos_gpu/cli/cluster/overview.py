@@ -248,7 +248,7 @@ def status(app: App, as_json: bool) -> None:
         output.note(of_levels)
     if summary["tasks_unknown"]:
         many = "1 task runs" if summary["tasks_unknown"] == 1 else f"{summary['tasks_unknown']} tasks run"
-        output.note(f"{many} that the scheduler does not know:  mesos-gpu tasks unknown list")
+        output.note(f"{many} that the scheduler does not know: mesos-gpu tasks unknown list")
     if summary["isolation_off"]:
         off = ", ".join(summary["isolation_off"])
         output.note(f"isolation is OFF on {off}: tasks there can use every GPU of the host")

@@ -65,6 +65,7 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
 
 
 def _shown(plan: "Plan") -> None:
+    """Print a plan: its reason, its moves, and the capacity that they free."""
     output.line(plan["reason"])
     if plan["moves"]:
         output.table(

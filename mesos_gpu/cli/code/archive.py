@@ -79,7 +79,7 @@ def find(directory: Path) -> Found:
         _walk(whole, whole, "", (), finds)
     except OSError as error:
         raise BadDirectory(
-            f"{error.filename or directory} cannot be read:  {error.strerror}",
+            f"{error.filename or directory} cannot be read: {error.strerror}",
             remedy="make it readable, or exclude it with .mesosgpuignore",
         ) from error
     if outside := [f"{name} ({why})" for name, why in finds.skipped if why.startswith("leads")]:
@@ -166,6 +166,7 @@ def in_mib(size: int) -> str:
 
 
 def _add(tar: tarfile.TarFile, entry: Entry) -> None:
+    """Add a file or link to an archive, with a fixed owner and time."""
     info = tarfile.TarInfo(entry.name)
     info.mtime, info.mode = SENT_AT, 0o755 if entry.runs else 0o644
     if entry.link:
@@ -188,6 +189,7 @@ _Specs = tuple[tuple[str, GitIgnoreSpec], ...]
 
 
 def _walk(root: Path, at: Path, prefix: str, specs: _Specs, finds: Found) -> None:
+    """Collect the entries of a directory recursively, without ignored ones."""
     specs = (*specs, *((prefix, spec) for spec in _specs_in(at)))
     with os.scandir(at) as entries:
         for item in sorted(entries, key=lambda entry: entry.name):

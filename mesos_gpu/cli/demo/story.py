@@ -82,6 +82,7 @@ class Story:
             self._failures.append(what)
 
     def _verdict(self, watcher: Watcher) -> int:
+        """Print the final checks, and return the exit code."""
         findings = watcher.findings
         leaked = [gpu["uuid"] for gpu in self.client.gpus() if gpu["task_id"] is not None or gpu["sharing"]]
         in_mesos = self.stack.cluster.master.state()["frameworks"][0]

@@ -57,6 +57,7 @@ class Whole(Story):
         output.line(f"  ran on {self.client.job(job['id'])['hostname']} with 4 GPUs")
 
     def _shares(self) -> None:
+        """Run jobs with shares beside one with a whole GPU, and resize one of the shares."""
         act("jobs that share GPUs, beside one that has a whole one")
         quarters = [self.submit("quarter", "sleep 600", gpus=0.25) for _ in range(4)]
         exact = self.submit("exact", "sleep 600", gpus=1, gpu_memory_mib=20480, gpu_compute_pct=30)

@@ -204,6 +204,7 @@ def ls(app: App, place: Place, rank: int, asked: "Asked[Row, Row]") -> None:
 
 
 def _listed(files: _Files, place: Place) -> list[Row]:
+    """Return the entries of a directory of a job, or the single entry of a file."""
     from mesos_gpu.cli.files.copying import Unread
     from mesos_gpu.wire.channel.tree import Entry, Mark, Said
 

@@ -133,6 +133,7 @@ class Channelled:
         return self._code < 0
 
     def _hear(self, timeout_s: float | None = None) -> None:
+        """Receive one frame and process it; an error of the channel is raised."""
         try:
             message = self._line.recv(timeout_s)
             frame = decode(message if isinstance(message, bytes) else b"")

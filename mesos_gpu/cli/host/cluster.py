@@ -240,6 +240,7 @@ def _note_release(package: "Package") -> None:
 
 
 def _document(each: "HostPlan", package: "Package") -> dict[str, Any]:
+    """Return the plan of a host for --json, without the texts of secret files."""
     host = each.host
     return {
         "name": host.name,
@@ -293,6 +294,7 @@ def _say_too_much(each: "Removal") -> None:
 
 
 def _show(each: "HostPlan", package: "Package", *, texts: bool) -> None:
+    """Print the plan of a host; `texts` includes the contents of files, except secret ones."""
     host = each.host
     output.line(f"{host.name} ({host.address}): {', '.join(host.roles)}")
     if each.program and (release := package.release):
@@ -325,6 +327,7 @@ def _say_lacking(each: "Difference") -> None:
 
 
 def _say(applied: "Applied", *, as_json: bool) -> None:
+    """Print the result of applying changes."""
     if as_json:
         failed = {name: str(error) for name, error in applied.failed.items()}
         output.document(

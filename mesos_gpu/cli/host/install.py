@@ -299,6 +299,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _hand_out(
     files: "Sequence[HostFile]", steps: Sequence[str], settings_only: bool, into: Path | None, as_json: bool
 ) -> None:
+    """Print the files or write them below `into`; with `settings_only` only settings files."""
     from mesos_gpu.install.files import printed, written
 
     if settings_only:

@@ -62,7 +62,7 @@ def volume() -> None:
 store_option: Final = click.option(
     "--store",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory of volumes; default:  MESOS_GPU_VOLUMES, else /var/lib/mesos/volumes.",
+    help="Directory of volumes; default: MESOS_GPU_VOLUMES, else /var/lib/mesos/volumes.",
 )
 root_option: Final = click.option(
     "--root",
@@ -158,7 +158,7 @@ def build(
 def warn(warnings: Iterable[Excluded]) -> None:
     """Print files of the driver that were excluded and that tasks may miss."""
     for excluded in warnings:
-        output.note(f"not included, although it belongs to this driver:  {excluded.path}: {excluded.reason}")
+        output.note(f"not included, although it belongs to this driver: {excluded.path}: {excluded.reason}")
 
 
 @click.command("list")

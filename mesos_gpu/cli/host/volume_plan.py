@@ -67,6 +67,7 @@ def _document(made: Plan, own_list: Counted) -> dict[str, object]:
 
 
 def _shown(made: Plan, own_list: Counted) -> None:
+    """Print the planned files, and the excluded ones with reasons."""
     names: dict[str, list[str]] = {}
     for link in made.links:
         names.setdefault(link.file, []).append(link.name)

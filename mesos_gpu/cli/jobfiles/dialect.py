@@ -62,6 +62,7 @@ def as_interface(job: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem],
 def _renamed(
     value: Mapping[str, Any], short: Mapping[str, tuple[str, Reader]], at: str
 ) -> tuple[dict[str, Any], list[Problem], dict[str, str]]:
+    """Return an object with the interface's names, the problems, and the original pointers of renamed fields."""
     named = dict(value)
     problems: list[Problem] = []
     places: dict[str, str] = {}

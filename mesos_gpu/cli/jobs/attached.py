@@ -35,6 +35,7 @@ def submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
 
 
 def _submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
+    """Submit a job and follow it, and kill it if this process is interrupted or its output closed."""
     followers: list[Follower] = []
     try:
         with held_interrupt():

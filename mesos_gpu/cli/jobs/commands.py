@@ -76,6 +76,7 @@ def _gpus_of(client: "Client", job: "Job") -> "dict[str, Gpu]":
 
 
 def _show_launches(tasks: Sequence["Task"]) -> None:
+    """Print a table of the launches of a job."""
     output.table(
         ("LAUNCH", "STATE", "HEALTHY", "NODE", "AGE", "RAN", "GPUS", "MESSAGE"),
         [
@@ -207,7 +208,7 @@ def wait(app: App, job_ids: tuple[str, ...], timeout: float | None, as_json: boo
         output.document([target.document for target in named])
     late = [target.id for target in named if target.end is None]
     if late:
-        output.note(f"not ended yet:  {', '.join(late)}")
+        output.note(f"not ended yet: {', '.join(late)}")
         click.get_current_context().exit(_TIMED_OUT)
     codes = (end[1] for target in named if (end := target.end) is not None)
     click.get_current_context().exit(next((code for code in codes if code), 0))

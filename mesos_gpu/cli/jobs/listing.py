@@ -176,7 +176,7 @@ def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]"
     A job array is one line, such as sweep-1a2b3c4d[0-99%8]; its state is followed by the number of ended tasks.
 
     USE is the utilization of a job's GPUs in the last minute, or how long they have been idle: `warned` and `notice`
-    instead of `idle` mean that the job was warned or got notice of its end for that, `kept` that a user has postponed it.
+    instead of `idle` mean a warning or notice that the job will be ended for that, `kept` that a user has postponed it.
     """
     client = app.client()
     states = asked.filters[By.STATE] or (() if every else ("active",))

@@ -230,6 +230,7 @@ def _follower(
 
 
 def _streams(client: "Client", job_id: str, shown: "Shown", label: str) -> "list[Stream]":
+    """Return the streams to print, with headings or line prefixes as needed."""
     from mesos_gpu.cli.jobs.stream import Label, Marks, Stream
 
     marks = Marks(to_stderr=False) if output.one_place() and not shown.only and not label else None

@@ -76,6 +76,7 @@ def _mean(values: Sequence[float | None]) -> str:
 
 
 def _progress(job: "Job", gpus: Mapping[str, str]) -> dict[str, object]:
+    """Return lines about a job's state, GPUs, notices, launches and times by label."""
     return {
         "id": job["id"],
         "name": job["name"],
@@ -169,7 +170,7 @@ def _idle(idle: "JobIdle") -> str:
     by = f" by {idle['kept_by']}" if kept and idle["kept_by"] else ""
     if idle["state"] == "active":
         return f"{kept}{by}"
-    text = f"{idle['state']}: its GPUs were idle for  {idle['idle_s']:.0f} s"
+    text = f"{idle['state']}: its GPUs were idle for {idle['idle_s']:.0f} s"
     after = f"warning after {idle['warn_after_s']:g} s and end after {idle['return_after_s']:g} s"
     comes = {"report": "", "pressure": f"; {after} if other jobs wait for GPUs", "always": f"; {after}"}[
         idle["policy"]
@@ -299,7 +300,7 @@ def _tasks(job: "Job") -> str:
         return "1"
     ends = "the job fails" if job["on_member_failure"] == "fail" else "all start again"
     gpus = number_of(round(job["gpus"] * WHOLE) * job["tasks"])
-    return f"{job['tasks']}, {counted(gpus, 'GPU')} in total; if one fails,  {ends}"
+    return f"{job['tasks']}, {counted(gpus, 'GPU')} in total; if one fails, {ends}"
 
 
 def _min_driver(job: "Job") -> str | None:

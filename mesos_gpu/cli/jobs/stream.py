@@ -332,7 +332,7 @@ class Follower:
         """Print the rest, and note missing output."""
         faults = [failure for failure in self.end_lines() if failure.code != _NOT_STARTED]
         if faults:
-            output.note(f"output of {self._launch} could not be read completely:  {faults[0].what}")
+            output.note(f"output of {self._launch} could not be read completely: {faults[0].what}")
 
     def copy(self) -> bool:
         """Copy the available output of all launches; return whether there was any."""

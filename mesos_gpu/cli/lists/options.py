@@ -152,6 +152,7 @@ def list_options(listing: Listing[Any, Any]) -> Callable[[_F], _F]:
 
 
 def _format_options(listing: Listing[Any, Any]) -> list[Callable[[_F], _F]]:
+    """Return the options for format, columns, sort order and --watch."""
     names = ", ".join(col.header.lower() for col in listing.columns)
     return [
         click.option(

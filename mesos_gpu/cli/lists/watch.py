@@ -55,6 +55,7 @@ def _draw(asked: Asked[T, R], look: Callable[[], Seen[T]], seen: Seen[T], wide: 
 
 
 def _picture(asked: Asked[T, R], seen: Seen[T], wide: bool, at: float, trouble: str) -> "RenderableType":
+    """Return the picture of a list for the terminal: status line, rows that fit, and a count of hidden rows."""
     from rich.console import Group
     from rich.text import Text
 

@@ -86,6 +86,7 @@ class Master:
             ) from error
 
     def _answer(self, method: str, path: str, body: bytes) -> bytes:
+        """Send a request and return the answer's body, or raise the error for its status."""
         endpoint = self._daemon.endpoint
         try:
             status, answer = self._daemon.ask(method, path, body, self._daemon.authorization)

@@ -215,7 +215,7 @@ def findings(app: App, master: str, credentials: Path | None) -> Iterator[Findin
             )
         elif not line.wanted.of_others and now is not None and (most is None or now < most):
             text = (
-                f"role {role} is limited to {now:g} GPUs, fewer than its queues may use:  {line.wanted.why}"
+                f"role {role} is limited to {now:g} GPUs, fewer than its queues may use: {line.wanted.why}"
             )
             yield Finding(CHECK, Level.WARN, text, "correct the limits with: mesos-gpu mesos quota apply")
 

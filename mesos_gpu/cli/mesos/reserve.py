@@ -174,6 +174,7 @@ def _agents(ours: Shared, master: Master, pool: str, *, everywhere: bool = False
 
 
 def _agent(record: reserving.Resource, pool: str) -> Agent:
+    """Return an agent from the master's record, with its resources sorted by reservation and use."""
     total, allocated = record.get("total_resources", ()), record.get("allocated_resources", ())
     kept = [resource for resource in total if reserving.pool_of(resource) == pool]
     taken = [resource for resource in allocated if reserving.pool_of(resource) == pool]

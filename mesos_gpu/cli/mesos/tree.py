@@ -140,7 +140,7 @@ def checked_role_of(shared: Shared, pairs: tuple[tuple[str, str], ...]) -> dict[
         if queue not in top:
             raise BadConfiguration(
                 f"--role-of names {queue!r}, which is not a top-level queue",
-                remedy=f"choose one of:  {', '.join(sorted(top))}",
+                remedy=f"choose one of: {', '.join(sorted(top))}",
             )
     if len({q for q, _ in pairs}) < len(pairs) or len({r for _, r in pairs}) < len(pairs):
         raise BadConfiguration(

@@ -57,6 +57,7 @@ def show(app: App, path: str | None, version: int | None, as_json: bool) -> None
 
 
 def _show_below(path: str, shown: "Shown", as_json: bool) -> None:
+    """Print the part of a version that consists of a queue and the queues below it."""
     queues = shown["queues"]
     below = {name: queues[name] for name in queues if name == path or name.startswith(f"{path}/")}
     if not below:

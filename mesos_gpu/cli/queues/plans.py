@@ -72,7 +72,7 @@ def show(plan: Mapping[str, Any]) -> None:
         when = output.expected(reclaim["at"])
         output.line(f"Job {reclaim['job_id']} of queue {reclaim['queue']} would preempt, {when}: {givers}")
     if len(plan["reclaims"]) > _MAX_NAMED:
-        output.line(f"and further preemptions by  {counted(len(plan['reclaims']) - _MAX_NAMED, 'more job')}")
+        output.line(f"and further preemptions by {counted(len(plan['reclaims']) - _MAX_NAMED, 'more job')}")
     _show_blocks(plan["blocks"])
 
 

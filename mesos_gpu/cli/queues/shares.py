@@ -74,6 +74,7 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
 
 
 def _explain(share: "PathShare", tree: Mapping[str, Any]) -> None:
+    """Print the steps of a fair share in each pool, the hours in force, and the users by rank."""
     pools = dict.fromkeys(step["pool"] for step in share["steps"])
     for pool in pools:
         output.line(f"Pool {pool}:")

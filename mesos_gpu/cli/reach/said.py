@@ -133,7 +133,7 @@ def _of_mesos(url: str) -> BadAnswer | None:
             return None
         listed = _looked_up(session, f"{url}/master/frameworks")
         is_master = "frameworks" in listed or _looked_up(session, f"{url}/master/health") == {"": True}
-    what = f"the server at {url} is a Mesos  {'master' if is_master else 'agent'} ({about['version']})"
+    what = f"the server at {url} is a Mesos {'master' if is_master else 'agent'} ({about['version']})"
     places = [
         f"framework {framework['name']} is at {framework['webui_url']}"
         for framework in listed.get("frameworks", ())

@@ -43,6 +43,7 @@ def of_tls(reach: Reach, causes: Iterable[BaseException]) -> MesosGpuError | Non
 
 
 def _not_believed(reach: Reach, error: ssl.SSLCertVerificationError) -> NotProved:
+    """Return the error for a server certificate that cannot be verified."""
     what, code = f"the certificate at {reach.url}", error.verify_code
     if code == _EXPIRED:
         return NotProved(f"{what} has expired", remedy="renew the certificate of the scheduler's --tls-cert")
@@ -61,10 +62,11 @@ def _not_believed(reach: Reach, error: ssl.SSLCertVerificationError) -> NotProve
             f"{what} does not come from {source}",
             remedy="give the PEM file of the authority that signed it with --cacert or MESOS_GPU_CACERT",
         )
-    return NotProved(f"{what} cannot be verified:  {error.verify_message}", remedy="see docs/tls.md")
+    return NotProved(f"{what} cannot be verified: {error.verify_message}", remedy="see docs/tls.md")
 
 
 def _not_spoken(reach: Reach, reason: str) -> NotProved:
+    """Return the error for a failed TLS handshake."""
     if reason in PLAIN:
         plain = reach.url.replace("https://", "http://", 1)
         return NotProved(

@@ -183,7 +183,7 @@ def _newest(client: "Client", query: dict[str, Any], limit: int) -> "list[AuditE
         asked = {**query, "limit": min(limit - len(records), _PAGE), **({"cursor": cursor} if cursor else {})}
         page: Audit = client.call("GET", "/v1/audit", Audit, asked)
         if not records and page["full"]:
-            output.note(f"the scheduler refuses changes now:  {page['full']}")
+            output.note(f"the scheduler refuses changes now: {page['full']}")
         records += page["records"]
         cursor = page["cursor"]
     return records[::-1]
@@ -211,6 +211,7 @@ def _print(record: "AuditEntry", as_json: bool) -> None:
 
 
 def _verify(at: Path, as_json: bool) -> None:
+    """Check the audit files, print the results, and raise `Damaged` if they were modified."""
     from mesos_gpu.adapters.audit.verify import verify
 
     chains = verify(at)

@@ -142,6 +142,7 @@ def _grant(app: App, queue: str, user: str | None, gpu_hours: float, as_json: bo
 
 
 def _print(standing: "BudgetStanding", as_json: bool) -> None:
+    """Print the values of a budget."""
     if as_json:
         output.document(standing)
         return

@@ -36,4 +36,4 @@ def _note(command: str, on: tuple[str, ...], result: Result, detail: str) -> Non
     try:
         host.write(command, tuple(map(clean, on)), result, detail)
     except (MesosGpuError, OSError) as error:
-        output.note(f"the command could not be recorded in the audit log:  {str(error).splitlines()[0]}")
+        output.note(f"the command could not be recorded in the audit log: {str(error).splitlines()[0]}")

@@ -60,6 +60,7 @@ def report() -> None:
 
 
 def _asks(function: _F) -> _F:
+    """Add the options of reports to a command."""
     for option in (
         click.option(
             "--depth",
@@ -322,6 +323,7 @@ def _show(
     waits: bool = False,
     below: "Callable[[Sequence[UsageRow]], None]" = lambda _rows: None,
 ) -> None:
+    """Print a report as a list, as CSV or as a bar chart."""
     _refuse_two(asked, as_csv=form.as_csv, plot=form.plot)
     answer = _answer(app, query, waits=waits)
     groups = (*(("FROM",) if query["period"] else ()), *(name.upper() for name in _by(query)))
@@ -364,6 +366,7 @@ def _without_part(row: "UsageRow") -> dict[str, object]:
 def _plot(
     asked: "Asked[UsageRow, UsageRow]", groups: Sequence[str], form: Form, rows: "Sequence[UsageRow]"
 ) -> None:
+    """Print the rows of a report as a bar chart."""
     from mesos_gpu.cli.records.plot import bars
 
     unicode = "utf" in (sys.stdout.encoding or "").lower()

@@ -101,6 +101,7 @@ def notebook(
 
 
 def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_jupyter: bool) -> int:
+    """Submit the notebook job, print its URL when it answers, and forward connections until it ends."""
     from mesos_gpu.cli.channel.interactive import told_end, with_job
     from mesos_gpu.cli.channel.ports import place_of
 

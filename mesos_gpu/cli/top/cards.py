@@ -81,6 +81,7 @@ def _row(use: Use, number: int) -> Row:
 
 
 def _of_card(gpu: "Gpu") -> list[Use]:
+    """Return the rows of a GPU: one for a whole GPU, else one per share and one for the free part."""
     at, sharing, now = (gpu["hostname"], gpu["index"]), gpu["sharing"], gpu["use"]
     power_mw, temperature = (now["power_mw"], now["temperature_c"]) if now else (None, None)
     power = None if power_mw is None else round(power_mw / _MILLI)
@@ -104,6 +105,7 @@ def _of_card(gpu: "Gpu") -> list[Use]:
 
 
 def _of_share(gpu: "Gpu", share: "GpuShare") -> Use:
+    """Return the row of a share."""
     used = share["used"]
     memory = used["memory_mib"] if used else None
     over = memory is not None and memory > share["memory_max_mib"]

@@ -36,6 +36,7 @@ def _summary(nodes: "Sequence[Node]") -> str:
 
 
 def _row(node: "Node", cards: "Sequence[Gpu]") -> Row:
+    """Return the row of a node, with totals over its GPUs."""
     uses = [gpu["use"] for gpu in cards]
     busy = total(uses, lambda use: use["busy_pct"])
     used_mib = total(uses, lambda use: use["memory_used_mib"])

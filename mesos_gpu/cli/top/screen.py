@@ -81,6 +81,7 @@ class Watch:
         return False
 
     def _do(self, key: str) -> None:
+        """Handle a key outside of questions and filters."""
         if key in (UP, DOWN):
             self._choose(-1 if key == UP else 1)
         elif key == "/":
@@ -149,6 +150,7 @@ class Watch:
         return self._view.chosen(self._seen.rows, self._order, self._words)
 
     def _picture(self) -> "RenderableType":
+        """Return the picture of the view: status, rows that fit, and keys."""
         from rich.console import Group
         from rich.text import Text
 

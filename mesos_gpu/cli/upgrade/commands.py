@@ -82,6 +82,7 @@ def _this(archive: Path | None) -> Program:
 
 
 def _shown(plan: Plan, *, can_tell: bool) -> None:
+    """Print a plan; `can_tell` is whether the running release reports its options and programs."""
     output.line(f"running: {_of(plan['running'])}")
     output.line(f"this: {_of(plan['this'])}")
     if not can_tell:

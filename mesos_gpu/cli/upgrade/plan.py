@@ -109,6 +109,7 @@ def plan_of(told: Upgrade | None, version: str, leadership: Leadership | None, p
 
 
 def _replaced(nodes: Sequence[NodeProgram], running: Release, program: Program) -> Iterator[Replaced]:
+    """Yield the nodes whose monitors will be replaced, with reasons."""
     this = program.release
     for node in nodes:
         program_now, why = node["program"], node["outdated"] or ""
@@ -164,6 +165,7 @@ def _steps(
     monitors: Sequence[Replaced],
     told: Upgrade | None,
 ) -> Iterator[Step]:
+    """Yield the steps of the upgrade in order."""
     yield {
         "by": "you",
         "what": "back up the state: mesos-gpu backup FILE, on the leading scheduler's host",

@@ -51,6 +51,7 @@ def without(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
 
 
 def _dumper() -> Any:
+    """Return the YAML dumper, a class made here so that yaml is imported only when needed."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

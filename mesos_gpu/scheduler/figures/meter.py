@@ -71,6 +71,7 @@ class Meter(Collector):
         self._count(registry)
 
     def _count(self, registry: CollectorRegistry) -> None:
+        """Create the counters in a registry."""
         self.offers = Counter(
             "mesos_gpu_offers", "Offers of Mesos, by what became of them.", ["outcome"], registry=registry
         )

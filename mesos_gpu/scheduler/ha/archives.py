@@ -78,6 +78,7 @@ class Archives:
         return there is not None and there.complete
 
     def _fetch(self, leader: Leader, owner: str, digest: str) -> None:
+        """Fetch an archive from the leader into the store, continuing a partial one."""
         path = f"/v1/uploads/{digest}/archive"
         target = f"{path}?owner={quote(owner, safe='')}"
         shown = pass_for(secret_for(self._key(), OF_STANDBY), f"GET {path} {owner}")

@@ -96,6 +96,7 @@ class Member:
         return False
 
     def _is_elected(self, copy: Copy) -> bool:
+        """Replicate new batches, stand for election, and return whether this scheduler was elected."""
         if self.election.lost.is_set():  # the session ended, and its candidacy with it
             self.election.lost.clear()
             self.election.stands = False

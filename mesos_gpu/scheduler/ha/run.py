@@ -168,6 +168,7 @@ def _standby(
     given: ApiSettings,
     context: ssl.SSLContext | None,
 ) -> Middleware:
+    """Return the middleware that answers reads from the copy and forwards other requests to the leader."""
     proof = options.authentication
     proved_by = [header for header in (proof.proxy_user_header, proof.proxy_groups_header) if header]
     return Middleware(

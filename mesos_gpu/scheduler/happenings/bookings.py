@@ -25,6 +25,7 @@ def happened_to(old: Booking | None, new: Booking) -> list[LogEvent]:
 
 
 def _kind(old: Booking | None, new: Booking) -> EventKind | None:
+    """Return the kind of event for a change of a booking; None if it is worth no event."""
     if old is None:
         return EventKind.BOOKING_MADE
     if new.state.ended:

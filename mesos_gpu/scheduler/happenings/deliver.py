@@ -191,6 +191,7 @@ class Deliveries:
             self._wake.set()
 
     def _settle(self, delivery: Delivery) -> None:
+        """Send a delivery, and record it as done, as failed with a time of retry, or as given up."""
         url, secret = delivery.target, None
         if not is_url(delivery.target):
             hook = self._store.latest.hook(delivery.target)

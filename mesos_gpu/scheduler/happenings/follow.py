@@ -137,6 +137,7 @@ class Happenings:
         return []
 
     def _node(self, effect: saves.SaveNode) -> list[LogEvent]:
+        """Return events for changes of a node: lost or up, launches backed off, health of GPUs."""
         node, up = effect.node, effect.node.lost_at is None
         was, self._up[node.id] = self._up.get(node.id), up
         events = []

@@ -93,7 +93,7 @@ def placement_of(
         app, _, policy = text.partition("=")
         if not NAME.fullmatch(app) or policy not in known:
             raise click.BadParameter(
-                f"{text!r} is not APP=POLICY, for example web=spread; POLICY is one of  {', '.join(known)}"
+                f"{text!r} is not APP=POLICY, for example web=spread; POLICY is one of {', '.join(known)}"
             )
         if app in placements:
             raise click.BadParameter(f"app {app} has two placements; give it one")

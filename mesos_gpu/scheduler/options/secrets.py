@@ -90,6 +90,7 @@ class SecretOptions:
         return store
 
     def _vault(self, url: str) -> SecretStore:
+        """Return the Vault store; its token file is required."""
         if self.vault_token_file is None:
             raise BadConfiguration(
                 "--vault-url needs a token", remedy="give its file with --vault-token-file"

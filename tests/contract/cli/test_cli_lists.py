@@ -118,7 +118,7 @@ def test_list_formats_have_the_same_records() -> None:
     [
         (["ps", "--columns", "stat"], "'stat' is no column; did you mean state?"),
         (["nodes", "--sort", "-zzz"], "'zzz' is no column; there are host, "),
-        (["ps", "--columns", ","], "',' names no column"),
+        (["ps", "--columns", ","], "',' contains no column name"),
         (["ps", "--columns", "id", "-q"], "--columns is for tables, not for name"),
         (["ps", "-w", "-o", "yaml"], "use -o json"),
         (["ps", "-q", "--json"], "json and name are asked for at once"),
@@ -265,7 +265,10 @@ def test_a_person_is_shown_what_ends_and_asked(
 def test_kill_all_without_a_terminal_needs_yes(rest: FakeRest, jobs: dict[str, str]) -> None:
     got = call("kill", "--all")
     assert (got.exit_code, asked_to_kill(rest)) == (2, set())
-    assert "Kill 2 jobs? stdin is no terminal, so the question cannot be answered: add --yes" in got.stderr
+    assert (
+        "Kill 2 jobs? stdin is not a terminal, so the command cannot ask for confirmation: add --yes"
+        in got.stderr
+    )
 
 
 @pytest.mark.parametrize("words", [[], ["x", "--all"], ["x", "--name", "y"]])

@@ -145,7 +145,7 @@ def test_data_on_stdin_is_refused_and_nothing_is_submitted(
     with file.open() as opened, started(*words, stdin=reader if is_pipe else opened) as process:
         code, out, err = finish(process)
     assert (code, out) == (2, "")
-    assert "stdin has data, and a job gets none" in err
+    assert "stdin has data, but jobs get no stdin" in err
     assert "</dev/null" in err
     os.close(reader)
     os.close(writer)
@@ -200,7 +200,7 @@ def test_a_second_ctrl_c_leaves_at_once(rest: FakeRest) -> None:
         process.send_signal(signal.SIGINT)
         code, _, err = finish(process)
     assert code == 130
-    assert f"left; see what becomes of it with `mesos-gpu show {job}`" in err
+    assert f"detached; check how it ends with `mesos-gpu show {job}`" in err
 
 
 def test_a_reader_that_leaves_kills_the_job_silently(rest: FakeRest) -> None:

@@ -70,7 +70,7 @@ def test_addresses_are_checked_together(monkeypatch: pytest.MonkeyPatch) -> None
             normal_urls(wrong)
     assert call("--url", "http://a:1,https://b:2", "ps").exit_code == 2
     monkeypatch.setenv("MESOS_GPU_TOKEN", "t")
-    with pytest.raises(BadConfiguration, match="could be read on the way"):
+    with pytest.raises(BadConfiguration, match="could be read on the network"):
         find_reach(Choice("http://127.0.0.1:1,http://192.0.2.1:1"))
 
 

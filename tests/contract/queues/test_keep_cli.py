@@ -48,7 +48,7 @@ def test_keep_command_needs_one_of_three_options(rest: FakeRest) -> None:
     for options in ((), ("--for", "1h", "--end"), ("--for", "1h", "--until", "18:00")):
         got = call("keep", id, *options)
         assert got.exit_code == 2
-        assert "say how long" in got.stderr
+        assert "give one of --until 18:00" in got.stderr
 
 
 NOON = datetime(2026, 11, 24, 12, 0)  # local
@@ -66,5 +66,5 @@ def test_a_time_of_day_is_the_next_one(text: str, want: datetime) -> None:
 
 
 def test_another_text_is_no_time() -> None:
-    with pytest.raises(ValueError, match="write a time of day, as 18:00"):
+    with pytest.raises(ValueError, match="write a time of day such as 18:00"):
         moment_of("25:00", NOON)

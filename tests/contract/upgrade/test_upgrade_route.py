@@ -86,7 +86,7 @@ def test_the_command_says_what_this_program_would_do(rig: Rig) -> None:
     rig.tell(Inventory((G1,)), "a2")
     # On a busy machine what is told may be a moment old.
     wait_until(
-        "it is told", lambda: "monitor of a2.example: it does not say what it is" in planned(rig).output
+        "it is told", lambda: "monitor of a2.example: it does not report its release" in planned(rig).output
     )
     assert planned(rig).exit_code == 0
     for form in (["-o", "json"], ["--json"]):
