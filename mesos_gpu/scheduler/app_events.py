@@ -1,4 +1,4 @@
-"""Events of apps for those who listen, made of the engine's effects: the difference to what was known before."""
+"""App events for listeners, derived from the engine's effects by comparison with the last reported state."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

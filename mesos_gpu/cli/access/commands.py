@@ -204,14 +204,14 @@ def _narrowed(right: Mapping[str, Any]) -> str:
 
 _RIGHTS: Final[Listing["Right", "Right"]] = Listing(
     columns=(
-        Col("RIGHT", lambda each: each["name"]),
+        Col("RIGHT", lambda right: right["name"]),
         Col("NARROWED BY", _narrowed),
-        Col("SCOPE", lambda each: each["scope"], wide=True),
-        Col("ALLOWS TO", lambda each: each["allows"]),
+        Col("SCOPE", lambda right: right["scope"], wide=True),
+        Col("ALLOWS TO", lambda right: right["allows"]),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
-    filters={By.NAME: lambda each: (each["name"],)},
+    id=lambda right: right["name"],
+    rows=lambda right: (right,),
+    filters={By.NAME: lambda right: (right["name"],)},
     fit=Fit(wrap=True),
 )
 

@@ -119,25 +119,25 @@ def _good_for(token: "Token") -> str:
 
 _TOKENS: Final[Listing["Token", "Token"]] = Listing(
     columns=(
-        Col("ID", lambda each: each["id"]),
-        Col("NAME", lambda each: each["name"]),
-        Col("GROUPS", lambda each: " ".join(each["groups"]), wide=True),
+        Col("ID", lambda record: record["id"]),
+        Col("NAME", lambda record: record["name"]),
+        Col("GROUPS", lambda record: " ".join(record["groups"]), wide=True),
         Col(
             "EXPIRES",
-            lambda each: output.expected(each["expires_at"]).replace("now", "expired"),
-            lambda each: each["expires_at"],
+            lambda record: output.expected(record["expires_at"]).replace("now", "expired"),
+            lambda record: record["expires_at"],
             moves=True,
         ),
-        aged("USED", lambda each: each["used_at"]),
-        Col("FROM", lambda each: each["used_from"]),
-        aged("AGE", lambda each: each["created_at"], wide=True),
-        Col("BY", lambda each: each["created_by"], wide=True),
+        aged("USED", lambda record: record["used_at"]),
+        Col("FROM", lambda record: record["used_from"]),
+        aged("AGE", lambda record: record["created_at"], wide=True),
+        Col("BY", lambda record: record["created_by"], wide=True),
         Col("GOOD FOR", _good_for),
-        Col("COMMENT", lambda each: each["comment"]),
+        Col("COMMENT", lambda record: record["comment"]),
     ),
-    id=lambda each: each["id"],
-    rows=lambda each: (each,),
-    filters={By.NAME: lambda each: (each["name"],)},
+    id=lambda record: record["id"],
+    rows=lambda record: (record,),
+    filters={By.NAME: lambda record: (record["name"],)},
     fit=Fit(cut=("COMMENT", "GOOD FOR", "NAME"), leave=("FROM", "USED", "COMMENT", "GOOD FOR")),
 )
 

@@ -57,16 +57,16 @@ def _began(deployment: "Deployment") -> float:
 
 _DEPLOYMENTS: Final[Listing["Deployment", "Deployment"]] = Listing(
     columns=(
-        Col("ID", lambda each: each["id"]),
+        Col("ID", lambda record: record["id"]),
         aged("AGE", _began),
-        Col("STEP", lambda each: f"{each['currentStep']}/{each['totalSteps']}"),
-        Col("APPS", lambda each: " ".join(each["affectedApps"]), wide=True),
+        Col("STEP", lambda record: f"{record['currentStep']}/{record['totalSteps']}"),
+        Col("APPS", lambda record: " ".join(record["affectedApps"]), wide=True),
         Col("DOES", _does),
-        Col("WAITING", lambda each: _waiting(each)),
+        Col("WAITING", lambda record: _waiting(record)),
     ),
-    id=lambda each: each["id"],
-    rows=lambda each: (each,),
-    filters={By.APP: lambda each: each["affectedApps"]},
+    id=lambda record: record["id"],
+    rows=lambda record: (record,),
+    filters={By.APP: lambda record: record["affectedApps"]},
     fit=Fit(cut=("WAITING", "DOES"), leave=("AGE", "WAITING", "DOES"), ids=("ID",)),
 )
 

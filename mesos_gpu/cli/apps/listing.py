@@ -404,12 +404,12 @@ def _why_missing(marathon: "Marathon", app: "Json") -> str:
 
 _VERSIONS: Final[Listing["Json", "Json"]] = Listing(
     columns=(
-        Col("VERSION", lambda each: each["version"]),
-        aged("AGE", lambda each: _moment(each["version"])),
-        Col("NOW", lambda each: "yes" if each["now"] else None),
+        Col("VERSION", lambda record: record["version"]),
+        aged("AGE", lambda record: _moment(record["version"])),
+        Col("NOW", lambda record: "yes" if record["now"] else None),
     ),
-    id=lambda each: each["version"],
-    rows=lambda each: (each,),
+    id=lambda record: record["version"],
+    rows=lambda record: (record,),
     filters={},
 )
 

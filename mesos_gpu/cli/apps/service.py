@@ -94,20 +94,20 @@ def _services(app: App) -> "Services":
 
 _SERVICES: Final[Listing["Service", "Service"]] = Listing(
     columns=(
-        Col("NAME", lambda each: each["name"]),
-        Col("MODE", lambda each: each["mode"]),
-        Col("PORT", lambda each: each["port"]),
-        Col("HOSTS", lambda each: ",".join(each["hosts"])),
-        Col("BALANCE", lambda each: each["balance"], wide=True),
-        Col("SERVERS", lambda each: len(each["servers"])),
-        Col("EXPORT", lambda each: "left out" if each["left_out"] else "yes"),
-        Col("APPS", lambda each: " ".join(f"{share['id']}={share['weight']}" for share in each["apps"])),
+        Col("NAME", lambda record: record["name"]),
+        Col("MODE", lambda record: record["mode"]),
+        Col("PORT", lambda record: record["port"]),
+        Col("HOSTS", lambda record: ",".join(record["hosts"])),
+        Col("BALANCE", lambda record: record["balance"], wide=True),
+        Col("SERVERS", lambda record: len(record["servers"])),
+        Col("EXPORT", lambda record: "left out" if record["left_out"] else "yes"),
+        Col("APPS", lambda record: " ".join(f"{share['id']}={share['weight']}" for share in record["apps"])),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
+    id=lambda record: record["name"],
+    rows=lambda record: (record,),
     filters={
-        By.NAME: lambda each: (each["name"],),
-        By.APP: lambda each: [share["id"] for share in each["apps"]],
+        By.NAME: lambda record: (record["name"],),
+        By.APP: lambda record: [share["id"] for share in record["apps"]],
     },
     fit=Fit(cut=("APPS", "HOSTS"), leave=("MODE", "HOSTS", "PORT")),
 )

@@ -54,14 +54,14 @@ _json_option: Final = click.option("--json", "as_json", is_flag=True, help="Prin
 
 _TEMPLATES: Final[Listing[dict[str, Any], dict[str, Any]]] = Listing(
     columns=(
-        Col("NAME", lambda each: each["name"]),
-        Col("KIND", lambda each: each["kind"]),
-        Col("ROUTE", lambda each: each["route"], wide=True),
-        Col("ABOUT", lambda each: each["about"]),
+        Col("NAME", lambda summary: summary["name"]),
+        Col("KIND", lambda summary: summary["kind"]),
+        Col("ROUTE", lambda summary: summary["route"], wide=True),
+        Col("ABOUT", lambda summary: summary["about"]),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
-    filters={By.NAME: lambda each: (each["name"],)},
+    id=lambda summary: summary["name"],
+    rows=lambda summary: (summary,),
+    filters={By.NAME: lambda summary: (summary["name"],)},
 )
 
 

@@ -62,17 +62,21 @@ UPLOAD: Final = Ref(
 )
 UPLOADS: Final[Listing["KeptUpload", "KeptUpload"]] = Listing(
     columns=(
-        Col("UPLOAD", lambda each: each["sha256"][:_SHORT]),
-        Col("SIZE", lambda each: in_mib(each["received_bytes"]), lambda each: each["received_bytes"]),
+        Col("UPLOAD", lambda archive: archive["sha256"][:_SHORT]),
+        Col(
+            "SIZE",
+            lambda archive: in_mib(archive["received_bytes"]),
+            lambda archive: archive["received_bytes"],
+        ),
         Col("STATE", _state),
-        aged("USED", lambda each: each["used_at"]),
-        Col("JOBS", lambda each: len(each["jobs"])),
-        Col("SHA256", lambda each: each["sha256"], wide=True),
-        Col("JOB_IDS", lambda each: " ".join(each["jobs"]), wide=True),
+        aged("USED", lambda archive: archive["used_at"]),
+        Col("JOBS", lambda archive: len(archive["jobs"])),
+        Col("SHA256", lambda archive: archive["sha256"], wide=True),
+        Col("JOB_IDS", lambda archive: " ".join(archive["jobs"]), wide=True),
     ),
-    id=lambda each: each["sha256"],
-    rows=lambda each: (each,),
-    filters={By.STATE: lambda each: (_state(each),)},
+    id=lambda archive: archive["sha256"],
+    rows=lambda archive: (archive,),
+    filters={By.STATE: lambda archive: (_state(archive),)},
     states=_STATES,
 )
 

@@ -59,14 +59,14 @@ _NAME: Final = click.argument("name", callback=_name, shell_complete=lambda *_: 
 
 _CONTEXTS: Final[Listing[dict[str, Any], dict[str, Any]]] = Listing(
     columns=(
-        Col("CURRENT", lambda each: "*" if each["current"] else None),
-        Col("NAME", lambda each: each["name"]),
-        Col("URL", lambda each: each["url"]),
-        Col("LOGIN", lambda each: each["login"]),
+        Col("CURRENT", lambda entry: "*" if entry["current"] else None),
+        Col("NAME", lambda entry: entry["name"]),
+        Col("URL", lambda entry: entry["url"]),
+        Col("LOGIN", lambda entry: entry["login"]),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
-    filters={By.NAME: lambda each: (each["name"],)},
+    id=lambda entry: entry["name"],
+    rows=lambda entry: (entry,),
+    filters={By.NAME: lambda entry: (entry["name"],)},
     fit=Fit(cut=("URL", "LOGIN"), leave=("LOGIN",)),
 )
 

@@ -59,20 +59,20 @@ def _day(at: float) -> str:
 
 _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
     columns=(
-        Col("QUEUE", lambda each: each["queue"]),
-        Col("USER", lambda each: each["user"]),
-        Col("HOURS", lambda each: output.hours(total_hours(each)), total_hours),
-        Col("USED", lambda each: output.hours(each["used_hours"]), lambda each: each["used_hours"]),
-        Col("LEFT", lambda each: output.hours(each["left_hours"]), lambda each: each["left_hours"]),
-        Col("USED%", lambda each: each["used_percent"]),
-        Col("NOW", lambda each: each["rate_gpus"], wide=True),
+        Col("QUEUE", lambda record: record["queue"]),
+        Col("USER", lambda record: record["user"]),
+        Col("HOURS", lambda record: output.hours(total_hours(record)), total_hours),
+        Col("USED", lambda record: output.hours(record["used_hours"]), lambda record: record["used_hours"]),
+        Col("LEFT", lambda record: output.hours(record["left_hours"]), lambda record: record["left_hours"]),
+        Col("USED%", lambda record: record["used_percent"]),
+        Col("NOW", lambda record: record["rate_gpus"], wide=True),
         Col("EMPTY", _empty, _empty_at),
-        Col("THEN", lambda each: each["on_empty"], wide=True),
-        Col("ENDS", lambda each: _day(each["ends"]), lambda each: each["ends"]),
+        Col("THEN", lambda record: record["on_empty"], wide=True),
+        Col("ENDS", lambda record: _day(record["ends"]), lambda record: record["ends"]),
     ),
     id=budget_id,
-    rows=lambda each: (each,),
-    filters={By.USER: lambda each: (each["user"] or "",), By.QUEUE: lambda each: (each["queue"],)},
+    rows=lambda record: (record,),
+    filters={By.USER: lambda record: (record["user"] or "",), By.QUEUE: lambda record: (record["queue"],)},
     fit=Fit(cut=("USER",), leave=("HOURS", "ENDS", "LEFT"), paths=("QUEUE",)),
 )
 

@@ -231,7 +231,7 @@ def fairness(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRo
 
     OF_ALL% is its part of all GPU hours used. MET% is the part of its demand that was met: GPU hours used, of those
     used and waited for; it is empty without any demand. The line below the table is Jain's index of fairness over MET%:
-    1.00 if the demand of all was met to the same part.
+    1.00 if the demand of all groups was met to the same degree.
     """
     form = Form(as_csv, plot, lambda row: _served(row) or 0.0, "MET%")
     _show(app, asked, query, form, waits=True, below=_tell_jain)
@@ -247,17 +247,17 @@ def _tell_jain(rows: "Sequence[UsageRow]") -> None:
 
 _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
     columns=(
-        Col("FROM", lambda each: _day(each["begins"]), lambda each: each["begins"]),
-        Col("QUEUE", lambda each: each["queue"]),
-        Col("USER", lambda each: each["user"]),
-        Col("HOURS", lambda each: output.hours(total_hours(each)), total_hours),
-        Col("USED", lambda each: output.hours(each["used_hours"]), lambda each: each["used_hours"]),
-        Col("USED%", lambda each: each["used_percent"]),
-        Col("LEFT", lambda each: output.hours(each["left_hours"]), lambda each: each["left_hours"]),
+        Col("FROM", lambda record: _day(record["begins"]), lambda record: record["begins"]),
+        Col("QUEUE", lambda record: record["queue"]),
+        Col("USER", lambda record: record["user"]),
+        Col("HOURS", lambda record: output.hours(total_hours(record)), total_hours),
+        Col("USED", lambda record: output.hours(record["used_hours"]), lambda record: record["used_hours"]),
+        Col("USED%", lambda record: record["used_percent"]),
+        Col("LEFT", lambda record: output.hours(record["left_hours"]), lambda record: record["left_hours"]),
     ),
-    id=lambda each: f"{_day(each['begins'])} {budget_id(each)}",
-    rows=lambda each: (each,),
-    filters={By.USER: lambda each: (each["user"] or "",), By.QUEUE: lambda each: (each["queue"],)},
+    id=lambda record: f"{_day(record['begins'])} {budget_id(record)}",
+    rows=lambda record: (record,),
+    filters={By.USER: lambda record: (record["user"] or "",), By.QUEUE: lambda record: (record["queue"],)},
     fit=Fit(cut=("USER",), leave=("LEFT",), names=("USER",), paths=("QUEUE",)),
 )
 

@@ -226,17 +226,19 @@ def test(app: App, name: str, as_json: bool) -> None:
 
 _DEAD: Final[Listing["DeadLetter", "DeadLetter"]] = Listing(
     columns=(
-        Col("ID", lambda each: each["id"]),
-        Col("EVENT", lambda each: each["event"]),
-        Col("KIND", lambda each: each["kind"]),
-        Col("TRIES", lambda each: each["tries"]),
+        Col("ID", lambda letter: letter["id"]),
+        Col("EVENT", lambda letter: letter["event"]),
+        Col("KIND", lambda letter: letter["kind"]),
+        Col("TRIES", lambda letter: letter["tries"]),
         Col(
-            "GIVEN_UP", lambda each: output.short_stamp(each["given_up_at"]), lambda each: each["given_up_at"]
+            "GIVEN_UP",
+            lambda letter: output.short_stamp(letter["given_up_at"]),
+            lambda letter: letter["given_up_at"],
         ),
-        Col("ERROR", lambda each: each["error"]),
+        Col("ERROR", lambda letter: letter["error"]),
     ),
-    id=lambda each: str(each["id"]),
-    rows=lambda each: (each,),
+    id=lambda letter: str(letter["id"]),
+    rows=lambda letter: (letter,),
     filters={},
     fit=Fit(cut=("ERROR",), leave=("EVENT", "TRIES")),
 )
@@ -283,15 +285,15 @@ def retry(app: App, name: str, ids: tuple[int, ...], as_json: bool) -> None:
 
 _VERSIONS: Final[Listing["WebhookVersion", "WebhookVersion"]] = Listing(
     columns=(
-        Col("VERSION", lambda each: each["version"]),
-        Col("AT", lambda each: output.stamp(each["at"]), lambda each: each["at"]),
-        Col("BY", lambda each: each["by"]),
-        Col("WHAT", lambda each: each["what"]),
-        Col("WEBHOOKS", lambda each: " ".join(each["webhooks"])),
+        Col("VERSION", lambda record: record["version"]),
+        Col("AT", lambda record: output.stamp(record["at"]), lambda record: record["at"]),
+        Col("BY", lambda record: record["by"]),
+        Col("WHAT", lambda record: record["what"]),
+        Col("WEBHOOKS", lambda record: " ".join(record["webhooks"])),
     ),
-    id=lambda each: str(each["version"]),
-    rows=lambda each: (each,),
-    filters={By.USER: lambda each: (each["by"],)},
+    id=lambda record: str(record["version"]),
+    rows=lambda record: (record,),
+    filters={By.USER: lambda record: (record["by"],)},
     fit=Fit(cut=("WEBHOOKS", "WHAT"), leave=("WEBHOOKS", "BY")),
 )
 

@@ -96,7 +96,7 @@ def exit_code(member: Member, lead: Callable[[], int]) -> int:
     """Call `lead` and return the exit code, `DEPOSED` if another scheduler leads now.
 
     Any error of a deposed leader counts as deposition: a leader that just began may be unable to write, or wait for an
-    answer in vain.
+    answer that never comes.
 
     Raises:
         Exception: Raised by `lead` while this scheduler still leads.
