@@ -241,7 +241,7 @@ def drawn(
     fit, width = fit or Fit(), shutil.get_terminal_size().columns
     cells, right = _cells(headers, rows)
     every = zip(headers, zip(*cells, strict=True) if cells else [()] * len(headers), right, strict=True)
-    columns = fitted([Column(*each) for each in every], width, fit)
+    columns = fitted([Column(*column) for column in every], width, fit)
     shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
         folded = fit.wrap and column is columns[-1]

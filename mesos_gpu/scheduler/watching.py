@@ -73,7 +73,7 @@ class Watching:
                 for control in self._own
                 if control.address
             ),
-            frozenset(each.port for each in self._own),
+            frozenset(control.port for control in self._own),
             is_loopback_host(urlsplit(state.mesos.master_url).hostname or ""),
         )
 

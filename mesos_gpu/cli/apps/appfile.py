@@ -267,5 +267,5 @@ def _group(value: Json) -> Json:
     group = {key: item for key, item in value.items() if key not in ("version", "pods")}
     for key, inner in (("apps", definition), ("groups", _group)):
         if isinstance(group.get(key), list):
-            group[key] = [inner(each) if isinstance(each, dict) else each for each in group[key]]
+            group[key] = [inner(item) if isinstance(item, dict) else item for item in group[key]]
     return group

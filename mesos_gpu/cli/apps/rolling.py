@@ -86,7 +86,7 @@ def follow(
 
 def find(marathon: "Marathon", id: str) -> "Deployment | None":
     """Return a deployment in progress; None if it is over."""
-    return next((each for each in marathon.deployments() if each["id"] == id), None)
+    return next((deployment for deployment in marathon.deployments() if deployment["id"] == id), None)
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def _some(apps: list[str], most: int = 3) -> str:
 def _count(app: "Json") -> tuple[int, int, int]:
     """Return the running instances of the new version, the planned number, and that number plus those to be removed."""
     new = [task for task in app["tasks"] if task.get("version") == app["versionInfo"]["lastConfigChangeAt"]]
-    up, wanted = sum(is_up(app, each) for each in new), app["instances"]
+    up, wanted = sum(is_up(app, task) for task in new), app["instances"]
     going = len(app["tasks"]) - len(new) + max(0, len(new) - wanted)
     return min(up, wanted), wanted, wanted + going
 
@@ -196,13 +196,13 @@ def is_up(app: "Json", task: "Json") -> bool:
 def healthy(task: "Json") -> bool | None:
     """Return the result of all checks; None if there is no result yet."""
     results = task["healthCheckResults"]
-    return all(each["alive"] for each in results) if results else None
+    return all(result["alive"] for result in results) if results else None
 
 
 def reason_of(marathon: "Marathon", deployment: "Deployment") -> str:
     """Return why a deployment is not over: what each app waits for, why instances are not placed, how they failed."""
     blocked = {
-        each["app"]["id"]: each["processedOffersSummary"].get("why", "") for each in marathon.blocked()
+        entry["app"]["id"]: entry["processedOffersSummary"].get("why", "") for entry in marathon.blocked()
     }
     reasons = []
     for id in sorted({action["app"] for action in deployment["currentActions"]})[:_MAX_ASKED]:

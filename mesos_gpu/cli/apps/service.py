@@ -249,7 +249,7 @@ def split(
 
 def _asked(services: "Services", name: str) -> "SplitAsked":
     """Return the current request for a service; an empty request for a new service."""
-    requests = {each["name"]: each["asked"] for each in services.all()}
+    requests = {service["name"]: service["asked"] for service in services.all()}
     return requests.get(name) or {"apps": {}, "port_index": 0, "port": None, "hosts": [], "mode": None}
 
 

@@ -45,7 +45,7 @@ _OPTIONS: Final = (
     click.option("--queue", metavar="PATH", help="Queue whose jobs may use the booking, with all queues below it."),
     click.option("--users", metavar="NAME,...",
         help="Users whose jobs may use the booking; default: all users of the queue."),
-    click.option("--repeat", type=click.Choice([each.value for each in Repeat]), help="Repetition; default: once."),
+    click.option("--repeat", type=click.Choice([choice.value for choice in Repeat]), help="Repetition; default: once."),
     click.option("--until", metavar="DAY", help="Last local day on which an occurrence may begin, such as 2027-01-31."),
     click.option("--zone", metavar="ZONE", help="Time zone, such as Europe/Vienna; default: this machine's."),
     click.option("--pool", metavar="NAME", help="Pool of the nodes; default: the pool named default."),
@@ -57,7 +57,7 @@ _OPTIONS: Final = (
         help="Take the GPUs out of the queue's guarantee."),
     click.option("--purge-after", "purge_after_s", type=DEADLINE, metavar="DURATION",
         help="Return the booking if it is unused for this long; 0: never; default: 15m."),
-    click.option("--charge", type=click.Choice([each.value for each in Charge]),
+    click.option("--charge", type=click.Choice([choice.value for choice in Charge]),
         help="Charge the queue's budget for booked GPUs that no job used; default: none."),
 )  # fmt: skip
 
@@ -168,29 +168,32 @@ def _print(app: App, verb: str, path: str, as_json: bool, body: dict[str, Any] |
     """Send a request about a booking, and print the booking in the answer."""
     from mesos_gpu.api.spec.cluster.bookings import Booking
 
-    each = app.client().call(verb, path, Booking, body=body)
+    booking = app.client().call(verb, path, Booking, body=body)
     if as_json:
-        output.document(each)
+        output.document(booking)
         return
     output.pairs(
         [
-            ("booking", each["id"]),
-            ("name", each["name"]),
-            ("queue", each["queue"]),
-            ("users", " ".join(each["users"]) or "all of the queue"),
-            ("GPUs", amount(each)),
-            ("pool", each["pool"]),
-            ("begins", f"{moment(each, each['begins'])} ({each['zone']})"),
-            ("ends", f"{moment(each, each['ends'])}, after {output.span(each['for_s'])}"),
-            ("repeat", each["repeat"] + (f" until {each['until']}" if each["until"] else "")),
-            ("then", "preemptible jobs continue" if each["overrun"] else "jobs are ended with notice"),
-            ("out of", "its queue's guarantee" if each["from_guarantee"] else "GPUs beyond all guarantees"),
-            ("unused", _unused(each)),
-            ("state", each["state"]),
-            ("message", each["message"]),
-            ("nodes", "; ".join(_place(place) for place in each["places"]) or None),
-            ("made", f"{output.stamp(each['made_at'])}{each['by'] and ' by ' + each['by']}"),
-            ("times", _times(each)),
+            ("booking", booking["id"]),
+            ("name", booking["name"]),
+            ("queue", booking["queue"]),
+            ("users", " ".join(booking["users"]) or "all of the queue"),
+            ("GPUs", amount(booking)),
+            ("pool", booking["pool"]),
+            ("begins", f"{moment(booking, booking['begins'])} ({booking['zone']})"),
+            ("ends", f"{moment(booking, booking['ends'])}, after {output.span(booking['for_s'])}"),
+            ("repeat", booking["repeat"] + (f" until {booking['until']}" if booking["until"] else "")),
+            ("then", "preemptible jobs continue" if booking["overrun"] else "jobs are ended with notice"),
+            (
+                "out of",
+                "its queue's guarantee" if booking["from_guarantee"] else "GPUs beyond all guarantees",
+            ),
+            ("unused", _unused(booking)),
+            ("state", booking["state"]),
+            ("message", booking["message"]),
+            ("nodes", "; ".join(_place(place) for place in booking["places"]) or None),
+            ("made", f"{output.stamp(booking['made_at'])}{booking['by'] and ' by ' + booking['by']}"),
+            ("times", _times(booking)),
         ]
     )
 

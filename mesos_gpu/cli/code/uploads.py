@@ -109,11 +109,13 @@ def rm(app: App, uploads: tuple[str, ...], unused: bool, yes: bool, as_json: boo
         raise click.UsageError("give either digests or --unused")
     client = app.client()
     kept = _kept(client)["uploads"]
-    chosen = [each for each in kept if not each["jobs"]] if unused else [_of(kept, each) for each in uploads]
+    chosen = (
+        [upload for upload in kept if not upload["jobs"]] if unused else [_of(kept, each) for each in uploads]
+    )
     if chosen:
         output.ask(f"Remove {counted(len(chosen), 'upload')}?", yes=yes)
-    for each in chosen:
-        client.call("DELETE", f"/v1/uploads/{each['sha256']}", dict)
+    for upload in chosen:
+        client.call("DELETE", f"/v1/uploads/{upload['sha256']}", dict)
     if as_json:
         output.document({"removed": chosen})
         return

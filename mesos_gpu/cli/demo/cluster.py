@@ -125,13 +125,13 @@ class Cluster:
     def _kill_zookeeper(self) -> None:
         servers = self._stack.cluster.zookeepers
         leader = poll(
-            "ZooKeeper's leader", lambda: next((each for each in servers if _leads(each)), None), WAIT_S
+            "ZooKeeper's leader", lambda: next((server for server in servers if _leads(server)), None), WAIT_S
         )
         leader.kill()
         began_at = time.monotonic()
         self._say(f"killed with SIGKILL: {leader.name}, which leads")
-        others = [each for each in servers if each is not leader]
-        another = poll("another", lambda: next((each for each in others if _leads(each)), None), WAIT_S)
+        others = [server for server in servers if server is not leader]
+        another = poll("another", lambda: next((server for server in others if _leads(server)), None), WAIT_S)
         self._say(f"{another.name} leads, after {time.monotonic() - began_at:.1f} s")
         self._try_one("ZooKeeper", began_at)
         leader.start()

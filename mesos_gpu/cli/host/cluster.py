@@ -68,14 +68,14 @@ def plan(file: Path, directory: Path | None, names: tuple[str, ...], texts: bool
     plan_set = _planned(file, directory, names)
     package = plan_set.cluster.package
     removals_planned = removals(plan_set.record, plan_set.cluster, plan_set.all)
-    removals_planned = [each for each in removals_planned if not names or each.host.name in names]
+    removals_planned = [removal for removal in removals_planned if not names or removal.host.name in names]
     if as_json:
-        hosts = [_document(each, package) for each in plan_set.plans]
-        output.document({"hosts": hosts, "removed": [_too_much(each) for each in removals_planned]})
+        hosts = [_document(plan, package) for plan in plan_set.plans]
+        output.document({"hosts": hosts, "removed": [_too_much(plan) for plan in removals_planned]})
         return
     _note_release(package)
-    for each in plan_set.plans:
-        _show(each, package, texts=texts)
+    for host_plan in plan_set.plans:
+        _show(host_plan, package, texts=texts)
     for removal in removals_planned:
         _say_too_much(removal)
 
@@ -134,7 +134,7 @@ def apply(
     from mesos_gpu.install.cluster.apply import Carrying
     from mesos_gpu.install.cluster.difference import Asked, Part, differences, surplus
 
-    parts = [each for each in Part if (not only or each in only) and not (no_start and each is Part.SERVICES)]
+    parts = [part for part in Part if (not only or part in only) and not (no_start and part is Part.SERVICES)]
     plan_set = _planned(file, directory, names, choose=not dry_run)
     _see_gone(plan_set, gone)
     request = Asked(parts, downgrade, names, gone)
@@ -143,13 +143,13 @@ def apply(
     changes = differences(plan_set.cluster, plan_set.plans, request)
     _note_release(plan_set.cluster.package)
     if not as_json:
-        for each in changes:
-            _say_lacking(each)
+        for difference in changes:
+            _say_lacking(difference)
         for removal in removals_planned:
             _say_too_much(removal)
     if dry_run and as_json:
-        hosts = [_lacking(each) for each in changes]
-        output.document({"hosts": hosts, "removed": [_too_much(each) for each in removals_planned]})
+        hosts = [_lacking(difference) for difference in changes]
+        output.document({"hosts": hosts, "removed": [_too_much(removal) for removal in removals_planned]})
     if dry_run:
         return
     output.ask(lambda: _question(changes, removals_planned), yes=yes, shown=True)
@@ -171,7 +171,7 @@ def _question(wanted: "Sequence[Difference]", taken: "Sequence[Removal]") -> str
     changed, less = sum(map(bool, wanted)), sum(map(bool, taken))
     change = f"Change {counted(changed, 'host')}" if changed else ""
     take = f"{'take' if change else 'Take'} unplanned parts from {counted(less, 'host')}" if less else ""
-    return " and ".join(each for each in (change, take) if each) + "?" if change or take else ""
+    return " and ".join(phrase for phrase in (change, take) if phrase) + "?" if change or take else ""
 
 
 class _Made(NamedTuple):
@@ -210,7 +210,7 @@ def _planned(file: Path, directory: Path | None, names: Sequence[str], *, choose
             f"{kept.directory}: the cluster's secrets were generated; protect this directory like private keys"
         )
     plans = planned(described, kept, before)
-    return _Made(described, before, [each for each in plans if not names or each.host.name in names], plans)
+    return _Made(described, before, [plan for plan in plans if not names or plan.host.name in names], plans)
 
 
 def _see_gone(made: _Made, gone: Sequence[str]) -> None:
@@ -223,7 +223,7 @@ def _see_gone(made: _Made, gone: Sequence[str]) -> None:
         raise click.BadParameter(
             f"{', '.join(unknown)}: unknown host, nothing was ever applied to it", param_hint="--gone"
         )
-    if there := sorted({each.host.name for each in made.all} & {*gone}):
+    if there := sorted({plan.host.name for plan in made.all} & {*gone}):
         raise click.BadParameter(
             f"{', '.join(there)}: still in the file; remove it there", param_hint="--gone"
         )

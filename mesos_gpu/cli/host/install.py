@@ -310,9 +310,9 @@ def _hand_out(
         rows = [{"path": file.path, "mode": f"{file.mode:04o}", "text": file.text} for file in files]
         output.document({"files": rows, "steps": list(steps)})
     elif into is not None:
-        for each in files:
-            output.line(f"{each.mode:04o} {into}{each.path}")
+        for file in files:
+            output.line(f"{file.mode:04o} {into}{file.path}")
     else:
-        text = "".join(each.text for each in files) if settings_only else printed(files, steps)
+        text = "".join(file.text for file in files) if settings_only else printed(files, steps)
         for line in text.splitlines():
             output.line(line)

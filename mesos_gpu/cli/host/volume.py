@@ -168,19 +168,19 @@ def list_volumes(store: Path | None, as_json: bool) -> None:
     """List this host's volumes and the tasks that use them."""
     volumes, users = _store(store).volumes(), _holders()
     if as_json:
-        output.document([{**_described(each), "held_by": users.get(each.name, ())} for each in volumes])
+        output.document([{**_described(volume), "held_by": users.get(volume.name, ())} for volume in volumes])
         return
     rows = [
         (
-            each.key,
-            each.name,
-            "yes" if each.current else "no",
-            len(each.files),
-            each.size_bytes // _MIB,
-            output.stamp(each.built_at),
-            ", ".join(users.get(each.name, ())),
+            volume.key,
+            volume.name,
+            "yes" if volume.current else "no",
+            len(volume.files),
+            volume.size_bytes // _MIB,
+            output.stamp(volume.built_at),
+            ", ".join(users.get(volume.name, ())),
         )
-        for each in volumes
+        for volume in volumes
     ]
     headers = ("DRIVER", "BUILD", "CURRENT", "FILES", "MIB", "BUILT", "HELD BY")
     output.table(
@@ -236,10 +236,10 @@ def verify_volumes(version: str | None, store: Path | None, as_json: bool) -> No
     if as_json:
         output.document({"volumes": {name: {"problems": wrong} for name, wrong in problems.items()}})
     else:
-        for each in volumes:
-            wrong = problems[each.name]
+        for volume in volumes:
+            wrong = problems[volume.name]
             output.line(
-                f"{each.name}: {'; '.join(wrong) if wrong else f'{len(each.files)} files, all unchanged'}"
+                f"{volume.name}: {'; '.join(wrong) if wrong else f'{len(volume.files)} files, all unchanged'}"
             )
     if any(problems.values()):
         raise Damaged(
@@ -274,21 +274,21 @@ def gc(store: Path | None, everything: bool, yes: bool, as_json: bool) -> None:
     with recorded("volume gc", f"volumes:{place.path}"):
         removed = place.collect(lambda: frozenset(_holders()), keep)
     if as_json:
-        output.document({"removed": [each.name for each in removed]})
+        output.document({"removed": [volume.name for volume in removed]})
         return
-    for each in removed:
-        output.line(f"removed {each.path}")
+    for volume in removed:
+        output.line(f"removed {volume.path}")
     users = _holders()
-    for each in place.volumes():
-        who = users.get(each.name)
+    for volume in place.volumes():
+        who = users.get(volume.name)
         output.note(
-            f"kept {each.name}: {', '.join(who) + ' uses it' if who else 'needed by the running or a newer driver'}"
+            f"kept {volume.name}: {', '.join(who) + ' uses it' if who else 'needed by the running or a newer driver'}"
         )
 
 
 def _chosen(store: Store, version: str | None) -> Volume:
     if version is None:
-        current = [each.version for each in store.volumes() if each.current and not each.variant]
+        current = [volume.version for volume in store.volumes() if volume.current and not volume.variant]
         version = current[0] if len(current) == 1 else _running() or "the running driver"
     return store.get(version)
 

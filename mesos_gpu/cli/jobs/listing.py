@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NONE_ACTIVE: Final = "No active jobs; --all also lists ended ones."
 IDLE_S: Final = 60.0  # seconds without work after which a job is shown as idle
-_TOLD: Final = tuple(each.value for each in (IdleState.WARNED, IdleState.NOTICE, IdleState.RETURNED))
+_TOLD: Final = tuple(state.value for state in (IdleState.WARNED, IdleState.NOTICE, IdleState.RETURNED))
 
 
 def ran(started_at: float | None, ended_at: float | None) -> str | None:

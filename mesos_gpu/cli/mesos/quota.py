@@ -181,9 +181,9 @@ def show(master: str, credentials: Path | None, as_json: bool) -> None:
         output.document({"roles": [asdict(role) for role in roles.values()]})
         return
     rows = [
-        (each.name, each.used.get(GPUS, 0.0), each.limits.get(GPUS), each.guarantees.get(GPUS), each.weight,
-         len(each.frameworks))
-        for each in roles.values()
+        (role.name, role.used.get(GPUS, 0.0), role.limits.get(GPUS), role.guarantees.get(GPUS), role.weight,
+         len(role.frameworks))
+        for role in roles.values()
     ]  # fmt: skip
     headers = ("ROLE", "GPUS USED", "LIMIT", "GUARANTEE", "WEIGHT", "FRAMEWORKS")
     fit = Fit(cut=("ROLE",), leave=("FRAMEWORKS", "GUARANTEE"))
@@ -214,9 +214,7 @@ def findings(app: App, master: str, credentials: Path | None) -> Iterator[Findin
                 "set limits with mesos-gpu mesos quota apply, or reserve a pool's agents with mesos-gpu mesos reserve",
             )
         elif not line.wanted.of_others and now is not None and (most is None or now < most):
-            text = (
-                f"role {role} is limited to {now:g} GPUs, fewer than its queues may use: {line.wanted.why}"
-            )
+            text = f"role {role} is limited to {now:g} GPUs, fewer than its queues may use: {line.wanted.why}"
             yield Finding(CHECK, Level.WARN, text, "correct the limits with: mesos-gpu mesos quota apply")
 
 
@@ -258,10 +256,10 @@ def _looked(
         [wanted(document, ours.models, role, role_of, strangers) for document in documents], strangers
     )
     lines = []
-    for each in planned_roles:
-        now = roles.get(each.role, Role(each.role))
-        more = 0 if each.of_others else len({*now.frameworks} - {ours.framework})
-        lines.append(Line(now, each, more))
+    for planned in planned_roles:
+        now = roles.get(planned.role, Role(planned.role))
+        more = 0 if planned.of_others else len({*now.frameworks} - {ours.framework})
+        lines.append(Line(now, planned, more))
     return lines
 
 

@@ -178,7 +178,9 @@ def _agent(record: reserving.Resource, pool: str) -> Agent:
     total, allocated = record.get("total_resources", ()), record.get("allocated_resources", ())
     kept = [resource for resource in total if reserving.pool_of(resource) == pool]
     taken = [resource for resource in allocated if reserving.pool_of(resource) == pool]
-    plain, busy = ([each for each in some if reserving.is_free(each)] for some in (total, allocated))
+    plain, busy = (
+        [resource for resource in some if reserving.is_free(resource)] for some in (total, allocated)
+    )
     gpus = reserving.amount(total, "gpus")
     return Agent(
         id=record["agent_info"]["id"]["value"],

@@ -80,7 +80,9 @@ def queue_body(spec: Mapping[str, Any]) -> dict[str, Any]:
     if "users" in body:
         body["users"] = _by_user(body["users"])
     if "user_budgets" in body:
-        body["user_budgets"] = {name: without(each, _BUDGET) for name, each in body["user_budgets"].items()}
+        body["user_budgets"] = {
+            name: without(budget, _BUDGET) for name, budget in body["user_budgets"].items()
+        }
     return body
 
 
@@ -91,8 +93,8 @@ def _with_idle(body: dict[str, Any]) -> dict[str, Any]:
 
 def _by_user(limits: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        name: {key: value for key, value in each.items() if value is not None}
-        for name, each in limits.items()
+        name: {key: value for key, value in limit.items() if value is not None}
+        for name, limit in limits.items()
     }
 
 

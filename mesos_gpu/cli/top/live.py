@@ -77,9 +77,9 @@ def keys_in(typed: str) -> list[str]:
     """Return the keys in a terminal's input; unknown keys are dropped."""
     named = [(sequence, _KEYS.get(sequence, "")) for sequence in _SEQUENCE.findall(typed)]
     return [
-        name or (ESCAPE if each == "\x1b" else each)
-        for each, name in named
-        if name or each == "\x1b" or each.isprintable()
+        name or (ESCAPE if sequence == "\x1b" else sequence)
+        for sequence, name in named
+        if name or sequence == "\x1b" or sequence.isprintable()
     ]
 
 

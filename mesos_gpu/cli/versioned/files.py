@@ -41,7 +41,7 @@ def difference(kind: Kept, old: Shown, new: Shown, source: str) -> Iterator[str]
 
     `source` is the name of the new document.
     """
-    before, after = (to_yaml(kind, each, with_version=False).splitlines() for each in (old, new))
+    before, after = (to_yaml(kind, document, with_version=False).splitlines() for document in (old, new))
     yield from unified_diff(before, after, f"version {old['version']}", source, lineterm="")
 
 

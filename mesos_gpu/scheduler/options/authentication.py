@@ -103,7 +103,7 @@ AUTHENTICATION: Final = Section(
         ),
         click.option(
             "--cert-name",
-            type=click.Choice([each.value for each in CertName]),
+            type=click.Choice([choice.value for choice in CertName]),
             default=CertName.COMMON_NAME.value,
             show_default=True,
             help="Field of a client certificate that contains the user's name.",

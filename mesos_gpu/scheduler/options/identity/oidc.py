@@ -146,7 +146,7 @@ OIDC: Final = Section(
         ),
         click.option(
             "--oidc-name-claim",
-            type=click.Choice([each.value for each in NameClaim]),
+            type=click.Choice([choice.value for choice in NameClaim]),
             default=NameClaim.USERNAME.value,
             show_default=True,
             help="Claim with the user's name; email is accepted only if the issuer has verified it.",
@@ -210,7 +210,7 @@ OIDC: Final = Section(
         ),
         click.option(
             "--oidc-cli-token",
-            type=click.Choice([each.value for each in Shows]),
+            type=click.Choice([choice.value for choice in Shows]),
             default=Shows.ID.value,
             show_default=True,
             help="Token that `mesos-gpu login` stores and sends.",
