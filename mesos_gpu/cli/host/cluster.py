@@ -29,7 +29,7 @@ _SECRETS: Final = click.option(
     "--secrets",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory of the cluster's secrets; default: NAME-secrets beside the file NAME.",
+    help="Directory of the cluster's secrets; default: beside FILE, such as cluster-secrets for cluster.yaml.",
 )
 _HOST: Final = click.option(
     "--host", "names", multiple=True, metavar="NAME", help="Only this host; may be repeated."
@@ -128,8 +128,7 @@ def apply(
 
     All hosts are examined before any is changed. Hosts and roles removed from the file since the last call are drained
     and removed. Hosts are then changed in the order of the plan; if one fails, its output is shown and no further
-    host is
-    started. Secrets are generated only once. A second call changes nothing.
+    host is changed. Secrets are generated only once. A second call changes nothing.
     """
     from mesos_gpu.install.cluster.apply import Carrying
     from mesos_gpu.install.cluster.difference import Asked, Part, differences, surplus

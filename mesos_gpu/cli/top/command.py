@@ -66,8 +66,8 @@ def top(
 
     \b
     Keys: 1 cards, 2 nodes, 3 tasks, 4 queue        arrows choose a row
-          s next sort order; m memory, p compute     k kills the row's job, after asking
-          / filters rows by words                    q or Ctrl-C quits
+          s next order; m memory, p compute         k kills the row's job (asks)
+          / filters rows by words                   q or Ctrl-C quits
     """
     view = next(view for view in VIEWS if view.name == name)
     if interval < _MIN_S:

@@ -60,6 +60,6 @@ OPTIONS: Decorators = (
         default=120.0,
         show_default=True,
         type=NumberRange(0),
-        help="Seconds after which a job on an unreachable agent is restarted on another.",
+        help="Seconds after which a job on an unreachable agent is restarted on another agent.",
     ),
 )
