@@ -29,7 +29,6 @@ def exec_(app: App, job_id: str, rank: int, stdin: bool, tty: bool, cmd: tuple[s
     JOB may also be the ID of a launch. SIGINT, SIGTERM, SIGQUIT and SIGUSR1/2 are passed to it; with a terminal, every
     key is.
 
-
     \b
       mesos-gpu exec train-1a2b3c4d -- nvidia-smi
       mesos-gpu exec train-1a2b3c4d --rank 1 -it -- bash

@@ -59,7 +59,6 @@ def port_forward(app: App, job_id: str, ports: tuple[tuple[int, int], ...], rank
     with its user, network and restrictions. If another process of the host listens on PORT, they are refused. LOCAL is
     PORT by default, 0 takes any free port. Forwarding ends with the job, or with Ctrl-C.
 
-
     \b
       mesos-gpu port-forward train-1a2b3c4d 6006
       mesos-gpu port-forward train-1a2b3c4d --rank 1 8080:80 9000

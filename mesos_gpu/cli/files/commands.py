@@ -131,7 +131,6 @@ def cp(app: App, source: Place, target: Place, rank: int) -> None:
     A file gets its name only when it is complete. Modes and times are copied; links to places outside the copied
     directory, devices and the like are skipped and reported. JOB may also be the ID of a launch.
 
-
     \b
       mesos-gpu cp train-1a2b3c4d:checkpoint.pt .
       mesos-gpu cp train-1a2b3c4d:runs/ runs

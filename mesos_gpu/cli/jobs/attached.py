@@ -60,7 +60,6 @@ def stay_with(client: Client, job: Job, ranks: Sequence[int], lines: int) -> int
 
     Ctrl-C detaches from the job.
 
-
     Raises:
         Refused: The output cannot be read.
         Unreachable: The scheduler was unreachable for too long.

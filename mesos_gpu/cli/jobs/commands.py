@@ -187,7 +187,6 @@ def wait(app: App, job_ids: tuple[str, ...], timeout: float | None, as_json: boo
     The exit code is the first nonzero one of the jobs in the given order; for an array or some of its tasks, 1 if one
     has failed.
 
-
     \b
       mesos-gpu wait train-1a2b3c4d --timeout 2h
       mesos-gpu wait $(mesos-gpu submit sweep.yaml)

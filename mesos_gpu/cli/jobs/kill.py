@@ -42,7 +42,6 @@ def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bo
 
     For a job array, NAME is the whole array, NAME.7 one task, NAME.3-7 and NAME.0-20:5 some of its tasks.
 
-
     \b
       mesos-gpu kill train-1a2b
       mesos-gpu kill sweep.3-7

@@ -167,7 +167,6 @@ def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]"
     the terminal is too narrow, IDs of apps' instances are shortened (commands accept the start of an ID) and less
     important columns are omitted: -o wide shows all columns, and --columns those that you choose.
 
-
     \b
       mesos-gpu ps --user ann --queue research --sort -gpus,age
       mesos-gpu ps --label team=vision --columns id,state,node -w

@@ -99,7 +99,6 @@ def logs(
     (NAME)
     or some of them (NAME.3-7), each line comes after its index.
 
-
     \b
       mesos-gpu logs -f train
       mesos-gpu logs train --rank 0 --since 10m

@@ -76,7 +76,6 @@ def resize(
     --withdraw
     the job keeps its former share.
 
-
     \b
       mesos-gpu resize serve --gpu-memory 20GiB --wait
       mesos-gpu resize serve --gpus 0.5

@@ -57,7 +57,6 @@ def run(
 
     For a job array it waits for all tasks and shows their progress; `mesos-gpu logs` prints their output.
 
-
     \b
       mesos-gpu run --upload --gpus 1 --mem 4GiB -- python3 train.py --epochs 3
       mesos-gpu run --gpus 2 --gpu-model A100 --gpu-model V100 --shell -- 'nvidia-smi -L | wc -l'

@@ -113,7 +113,6 @@ def plan(
     counts
     GPUs of all models alike: if models have different costs, limits are those of the cheapest model.
 
-
     \b
       mesos-gpu mesos quota plan --master 10.0.0.2:5050
     """
@@ -142,7 +141,6 @@ def apply(
     Limits of other resources and Mesos' own guarantees stay. Running tasks continue; a role above its limit gets no
     more
     GPUs.
-
 
     \b
       mesos-gpu mesos quota apply --master 10.0.0.2:5050 --mesos-credentials operator.json

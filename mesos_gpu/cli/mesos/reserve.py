@@ -78,7 +78,6 @@ def plan(app: App, pool: str, master: str, credentials: Path | None, role: str |
     Agents are reserved completely, including CPUs and memory: a node whose CPUs other frameworks use cannot use its
     GPUs.
 
-
     \b
       mesos-gpu mesos reserve plan default --master 10.0.0.2:5050
     """
@@ -98,7 +97,6 @@ def apply(
     Resources in use, by this or other frameworks, cannot be reserved: repeat the command when they are free. An agent
     that
     refuses keeps its state, and the others are reserved all the same.
-
 
     \b
       mesos-gpu mesos reserve apply default --master 10.0.0.2:5050 --mesos-credentials operator.json

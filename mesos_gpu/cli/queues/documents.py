@@ -104,7 +104,6 @@ def apply(
     FILE is YAML or JSON, - for stdin. It is checked as a whole, and its changes are printed before you are asked to
     confirm them. No job is preempted because of the change, unless --reclaim-after is given.
 
-
     \b
       mesos-gpu queue apply queues.yaml --dry-run
       mesos-gpu queue apply queues.yaml --comment "vision has 8 more"

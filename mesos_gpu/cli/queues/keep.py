@@ -66,7 +66,6 @@ def keep(app: App, job_id: str, until: float | None, for_s: float | None, end: b
     queue
     or class permits; then its idle time counts from the start.
 
-
     \b
       mesos-gpu keep notebook-1a2b3c4d --until 18:00
     """

@@ -119,7 +119,6 @@ def audit(
     were
     modified.
 
-
     \b
       mesos-gpu audit --who ann --since 2d
       mesos-gpu audit --on job:train-1a2b3c4d

@@ -94,7 +94,6 @@ def events(
     events
     are numbered, and those after the last one are requested; with --json each event is a line.
 
-
     \b
       mesos-gpu events --kind failed --kind gpu -f
       mesos-gpu events --after 1795449600123 --json

@@ -113,7 +113,6 @@ def history(
     GPU_H is the GPU hours held by all attempts of a job. Records are kept for 400 days; they do not contain a job's
     command.
 
-
     \b
       mesos-gpu history --user ann --since 30d --sort -gpu_h
       mesos-gpu history --state failed --queue research -o json

@@ -141,7 +141,6 @@ def usage(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]"
     COST is GPU hours weighted by the cost of GPU models, CHARGED the part paid by budgets, BORROWED the part beyond
     guarantees, UNMET the number of GPUs that jobs waited for times their waiting time.
 
-
     \b
       mesos-gpu report usage --by user --since 30d
       mesos-gpu report usage --by queue --period month --csv > usage.csv

@@ -167,7 +167,6 @@ def add(
     secret. A
     URL that is itself secret can be given on stdin, with - as URL: then it does not appear in process lists.
 
-
     \b
       mesos-gpu webhook add ops https://hooks.example.com/gpu --event gpu --event node
       mesos-gpu webhook add done https://hooks.example.com/done      # for run --notify done

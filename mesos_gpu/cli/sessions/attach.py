@@ -26,7 +26,6 @@ def attach(app: App, job_id: str, rank: int | None, tail: int) -> None:
     the
     job use mesos-gpu exec.
 
-
     \b
       mesos-gpu attach train-1a2b3c4d
     """

@@ -67,7 +67,6 @@ def notebook(
     the
     job. With -d, use `port-forward` to reach it.
 
-
     \b
       mesos-gpu notebook --gpus 1 --mem 16GiB --image quay.io/jupyter/pytorch-notebook
       mesos-gpu notebook --upload . --gpus 0.5 --timeout 8h

@@ -50,7 +50,6 @@ def plan(app: App, archive: Path | None, form: str, as_json: bool) -> None:
     monitors to be replaced, executors that continue, and what cannot be undone. The exit code is 1 if there are
     obstacles.
 
-
     \b
       mesos-gpu upgrade plan
       mesos-gpu upgrade plan --executor-archive mesos-gpu-executor.pyz -o json

@@ -11,7 +11,7 @@ OPTIONS: Decorators = (
         type=parse.FILE,
         required=True,
         envvar="MESOS_GPU_STATE",
-        help="File with jobs, queues and the framework id, which outlives restarts.",
+        help="File with jobs, queues and the framework id, kept across restarts.",
     ),
     click.option(
         "--disk-reserve",
