@@ -43,8 +43,7 @@ class Client:
     """A scheduler's /v1 interface: calls that several commands use. Other routes use `get` and `call`.
 
     Each call raises `Unreachable`, `BadAnswer` or `Refused`. With `patience_s` above 0, a call that only reads or may
-    be
-    repeated is retried for that long while the scheduler does not answer: it can be restarted while jobs run.
+    be repeated is retried for that long while the scheduler does not answer: it can be restarted while jobs run.
 
     Args:
         reach: Scheduler's address and credentials, or only its URL without a trailing slash.

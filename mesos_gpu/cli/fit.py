@@ -23,8 +23,7 @@ class Fit:
 
     First the columns in `cut` are cut to `MIN` (a folded last column to `MIN_FOLDED`), then host names in `hosts` are
     shortened, then words longer than `LONG` in `names` and paths in `paths`, then the columns in `leave` are omitted
-    one
-    by one, empty ones first. UUIDs in `ids` are always shortened, as every command accepts the start of an ID.
+    one by one, empty ones first. UUIDs in `ids` are always shortened, as every command accepts the start of an ID.
     """
 
     cut: Sequence[str] = ()  # empty for the last column

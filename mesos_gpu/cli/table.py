@@ -24,9 +24,8 @@ class Lines(click.Group):
 class Table(click.Group):
     """A group defined by a table from command names to modules and lines of --help.
 
-    A module is given as MODULE, if its function has the command's name, or as MODULE:FUNCTION. The line is repeated
-    in the
-    table so that --help imports no command; a test compares it with the docstring.
+    A module is given as MODULE, if its function has the command's name, or as MODULE:FUNCTION. The line is repeated in
+    the table so that --help imports no command; a test compares it with the docstring.
     """
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}

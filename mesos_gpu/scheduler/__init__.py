@@ -17,8 +17,7 @@ def look_briefly() -> None:
     A collection stops all threads for more than a microsecond per object, and hardly any object is garbage: what a
     launch creates lasts as long as its job. Collections after 5,000 new objects, with an older generation after five of
     them, took 6 % of the processor time of 8,000 launches at 10,000 agents, and 0.05 s at most at once; the settings
-    used
-    during imports took 5 %, and 0.12 s. A full collection happens after five million new objects, as before.
+    used during imports took 5 %, and 0.12 s. A full collection happens after five million new objects, as before.
     """
     gc.freeze()
     gc.set_threshold(5_000, 4, 200)

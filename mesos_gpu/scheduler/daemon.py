@@ -1,7 +1,7 @@
 """The shell around the engine: one thread takes events, steps the engine, saves, and then executes the effects.
 
-Requests of the REST interface and events of the driver wait in one queue. A batch of them is stepped, its
-saves are committed in one transaction, and only then are calls sent to Mesos and answers to users.
+Requests of the REST interface and events of the driver wait in one queue. A batch of them is stepped, its saves are
+committed in one transaction, and only then are calls sent to Mesos and answers to users.
 """
 
 import contextlib

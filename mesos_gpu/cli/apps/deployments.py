@@ -126,8 +126,7 @@ def stop(app: App, manner: Manner, deployment_id: str, yes: bool) -> None:
     """Undo a deployment; with --force, abort it and leave its apps half changed.
 
     Undoing starts another deployment that restores the apps. With --force nothing is restored: apps that are half
-    changed are
-    brought to their new definitions, without the steps of the deployment.
+    changed are brought to their new definitions, without the steps of the deployment.
     """
     marathon = app.marathon()
     chosen = _chosen(marathon, deployment_id)

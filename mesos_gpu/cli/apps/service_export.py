@@ -71,8 +71,7 @@ def export(
 
     Exports all services, or only NAME; for HAProxy that is its backend alone. The file is replaced atomically, and only
     when it changes. With --follow, the file stays as it is while the scheduler is unreachable, and a command that
-    failed
-    is run again.
+    failed is run again.
     """
     from mesos_gpu.cli.apps.splits import Services
 

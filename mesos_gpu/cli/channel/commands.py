@@ -24,10 +24,9 @@ def exec_(app: App, job_id: str, rank: int, stdin: bool, tty: bool, cmd: tuple[s
     """Run a command inside a running job.
 
     It has the user, environment, files, GPUs and limits of the job's own command. It is ended with the job, or when
-    this
-    program ends. Its exit code becomes this program's: 127 if the command does not exist, 126 if it cannot be executed.
-    JOB may also be the ID of a launch. SIGINT, SIGTERM, SIGQUIT and SIGUSR1/2 are passed to it; with a terminal, every
-    key is.
+    this program ends. Its exit code becomes this program's: 127 if the command does not exist, 126 if it cannot be
+    executed. JOB may also be the ID of a launch. SIGINT, SIGTERM, SIGQUIT and SIGUSR1/2 are passed to it; with a
+    terminal, every key is.
 
     \b
       mesos-gpu exec train-1a2b3c4d -- nvidia-smi

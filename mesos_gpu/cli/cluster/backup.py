@@ -33,9 +33,8 @@ def backup(file: Path, state: Path | None, as_json: bool) -> None:
     """Back up the scheduler's state to a file, even while it runs.
 
     FILE must not exist. Only its owner can read it: it contains what users submitted, including secrets in
-    environments.
-    FILE.hooks beside it contains the webhooks, their secrets and pending deliveries.
-    `mesos-gpu restore FILE` restores both.
+    environments. FILE.hooks beside it contains the webhooks, their secrets and pending deliveries. `mesos-gpu restore
+    FILE` restores both.
     """
     from mesos_gpu.adapters.sqlite.copies import backup as write
 
@@ -61,12 +60,10 @@ def restore(file: Path, state: Path | None, yes: bool, as_json: bool) -> None:
     """Restore the scheduler's state from a backup, while the scheduler is stopped.
 
     FILE was written by `mesos-gpu backup`, with FILE.hooks beside it. It is read completely before anything changes.
-    The
-    replaced state is kept as STATE.replaced-TIME.
+    The replaced state is kept as STATE.replaced-TIME.
 
     The next scheduler asks the master for running tasks before it launches any; tasks that the backup does not know
-    keep
-    running: mesos-gpu tasks unknown list.
+    keep running: mesos-gpu tasks unknown list.
     """
     from mesos_gpu.adapters.sqlite_store import restore as place
 

@@ -14,8 +14,7 @@ def leader(app: App, abdicate: bool, as_json: bool) -> None:
     """Show which of several schedulers leads, and how far behind the others are.
 
     With --abdicate another scheduler leads, if there is one; tasks keep running. The former leader exits, and its
-    service
-    manager restarts it.
+    service manager restarts it.
     """
     from mesos_gpu.api.peers import Leadership
 

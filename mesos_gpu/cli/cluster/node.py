@@ -55,8 +55,7 @@ def drain(
     """Keep new work off nodes.
 
     Jobs and the node monitor continue; with --deadline, jobs that still run then are ended and restarted elsewhere,
-    which
-    uses up no attempt. Draining a node again sets a new reason and deadline.
+    which uses up no attempt. Draining a node again sets a new reason and deadline.
 
     \b
       mesos-gpu node drain node7 node8 --reason "new driver" --deadline 30m

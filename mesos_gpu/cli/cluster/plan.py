@@ -39,8 +39,7 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
 
     Only preemptible jobs with one task are moved; the plan has as few moves as possible, and among such plans it loses
     the least work. Make the moves in order, one after the other: kill a job, and start it where the plan shows. The
-    exit
-    code is 1 if there is no plan.
+    exit code is 1 if there is no plan.
 
     \b
       mesos-gpu plan defrag --gpus 4

@@ -60,9 +60,7 @@ def _send(client: Client, file: BinaryIO, packed: Packed) -> int:
             there = _there(client, path)
             continue
         sent += len(data)
-        output.status_line.show(
-            f"uploading code: {in_mib(there['received_bytes'])} of {in_mib(packed.size)}"
-        )
+        output.status_line.show(f"uploading code: {in_mib(there['received_bytes'])} of {in_mib(packed.size)}")
     output.status_line.clear()
     return sent
 

@@ -77,9 +77,8 @@ def install() -> None:
 def executor(into: Path, as_json: bool) -> None:
     """Write mesos-gpu-executor.pyz, the single file with all programs that agents run.
 
-    It needs only Python 3.11 or later. Put it at the place given by the scheduler's --executor-archive: on each
-    agent, or
-    at a URI from which agents can fetch it.
+    It needs only Python 3.11 or later. Put it at the place given by the scheduler's --executor-archive: on each agent,
+    or at a URI from which agents can fetch it.
     """
     from mesos_gpu.install.archive import build
 

@@ -26,8 +26,7 @@ def teardown(framework: str, master: str, credentials: Path | None, yes: bool, a
     """Tear down a framework at the master, which ends all its tasks for good.
 
     Its framework ID cannot be used again. A running scheduler is notified and exits. Its state file then names a
-    removed
-    framework: start the next scheduler with a new --state.
+    removed framework: start the next scheduler with a new --state.
 
     \b
       mesos-gpu teardown mesos_gpu --master 10.0.0.2:5050

@@ -54,8 +54,7 @@ def volume() -> None:
     """Driver volumes: the NVIDIA libraries of this host, for tasks.
 
     Tasks see them at /usr/local/nvidia, read-only. The node monitor builds the volume of the running driver by itself,
-    and removes those that an upgrade left behind;
-    these commands show volumes and do this work beforehand.
+    and removes those that an upgrade left behind; these commands show volumes and do this work beforehand.
     """
 
 

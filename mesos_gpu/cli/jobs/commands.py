@@ -104,9 +104,8 @@ def _show_launches(tasks: Sequence["Task"]) -> None:
 def why(app: App, id: str, as_json: bool) -> None:
     """Explain why a job waits, and which node comes closest.
 
-    For an app, such as /shop/db, it explains what its deployment waits for, and why the first of its instances
-    without a
-    task waits.
+    For an app, such as /shop/db, it explains what its deployment waits for, and why the first of its instances without
+    a task waits.
 
     \b
       mesos-gpu why train

@@ -93,11 +93,9 @@ def logs(
     launches follows.
 
     ID is that of a job or of one launch, as `show` lists them and Mesos and Marathon name their tasks
-    (train-1a2b3c4d.2).
-    For an app, such as /shop/db, the output of all current tasks is printed, below headings or with --prefix after the
-    task's name; without a task, that of the latest one that ended. For a job array NAME.7 is one task; for all tasks
-    (NAME)
-    or some of them (NAME.3-7), each line comes after its index.
+    (train-1a2b3c4d.2). For an app, such as /shop/db, the output of all current tasks is printed, below headings or with
+    --prefix after the task's name; without a task, that of the latest one that ended. For a job array NAME.7 is one
+    task; for all tasks (NAME) or some of them (NAME.3-7), each line comes after its index.
 
     \b
       mesos-gpu logs -f train

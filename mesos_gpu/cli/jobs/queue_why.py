@@ -25,9 +25,8 @@ def why(app: App, path: str, as_json: bool) -> None:
     """Explain why jobs of a queue and of the queues below it wait.
 
     IN_GUARANTEE is what its jobs hold within guarantees, LENT the part of its guarantee that other queues hold. The
-    second table counts waiting jobs by reason: `gpus` (no node has free capacity), `guarantee` (the guarantee is
-    still in
-    use), `pace` (waiting for their turn), `retry` (waiting to be retried); for other reasons see `mesos-gpu why`.
+    second table counts waiting jobs by reason: `gpus` (no node has free capacity), `guarantee` (the guarantee is still
+    in use), `pace` (waiting for their turn), `retry` (waiting to be retried); for other reasons see `mesos-gpu why`.
     The first job in queue order is then explained in full.
     """
     from mesos_gpu.api.spec.queue_shares import QueueWhy

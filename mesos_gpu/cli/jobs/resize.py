@@ -69,8 +69,7 @@ def resize(
 
     A share grows within its GPUs as far as other shares leave room. It shrinks to the current use and no further:
     otherwise it is refused with the amount, or with --wait retried. Shares fixed by an MPS server or a MIG instance
-    cannot
-    change while the job runs; with --restart the job restarts, which uses up no attempt.
+    cannot change while the job runs; with --restart the job restarts, which uses up no attempt.
 
     A host that does not answer is asked again; until it answers, the GPUs count the larger of both sizes. With
     --withdraw

@@ -43,17 +43,14 @@ def run(
     """Run a command as a job, and follow it until it ends.
 
     Its output appears here, and its exit code becomes that of this command. Ctrl-C and SIGTERM kill the job and wait
-    for
-    its end; pressed twice, the command leaves at once. If this command itself is ended by SIGKILL or SIGHUP, the job
-    continues. Without -i a job has no stdin: if data waits on stdin, the command is refused.
+    for its end; pressed twice, the command leaves at once. If this command itself is ended by SIGKILL or SIGHUP, the
+    job continues. Without -i a job has no stdin: if data waits on stdin, the command is refused.
 
     With -i or -t the command runs in the job like with `exec`: signals and keys are passed to it, its output is shown
-    here
-    and not stored, and the job ends with it, or when the connection is lost.
+    here and not stored, and the job ends with it, or when the connection is lost.
 
     With --dry-run nothing is submitted or uploaded; the exit code is 1 if the job can never run on the current nodes,
-    else
-    0.
+    else 0.
 
     For a job array it waits for all tasks and shows their progress; `mesos-gpu logs` prints their output.
 

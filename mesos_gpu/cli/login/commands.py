@@ -41,8 +41,7 @@ def login(
     """Log in to the scheduler, for the commands that follow.
 
     With an OpenID Connect issuer, open a page in any browser and type a code. The login is stored in a file that only
-    you
-    can read, is renewed automatically, and is sent only to this scheduler. `mesos-gpu logout` ends it.
+    you can read, is renewed automatically, and is sent only to this scheduler. `mesos-gpu logout` ends it.
     """
     if with_token + password + (token_file is not None) > 1:
         raise click.UsageError("give one of --with-token, --token-file and --password")

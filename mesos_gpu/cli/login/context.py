@@ -43,8 +43,7 @@ def context() -> None:
     """Contexts: named schedulers.
 
     A context has a scheduler's address, its trusted authorities and a login. --context NAME or MESOS_GPU_CONTEXT
-    selects
-    one for a single command; `context use` for all later commands.
+    selects one for a single command; `context use` for all later commands.
     """
 
 

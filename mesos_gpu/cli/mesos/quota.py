@@ -110,8 +110,7 @@ def plan(
     """Show the limits and weights that roles should have, without changing anything.
 
     Roles of queues get the queues' limits and weights; roles of other frameworks get what is not guaranteed. Mesos
-    counts
-    GPUs of all models alike: if models have different costs, limits are those of the cheapest model.
+    counts GPUs of all models alike: if models have different costs, limits are those of the cheapest model.
 
     \b
       mesos-gpu mesos quota plan --master 10.0.0.2:5050
@@ -139,8 +138,7 @@ def apply(
     """Set the limits and weights of `plan` for all roles, or for none.
 
     Limits of other resources and Mesos' own guarantees stay. Running tasks continue; a role above its limit gets no
-    more
-    GPUs.
+    more GPUs.
 
     \b
       mesos-gpu mesos quota apply --master 10.0.0.2:5050 --mesos-credentials operator.json

@@ -95,8 +95,7 @@ def apply(
     """Make the reservations of `plan` for the scheduler's role.
 
     Resources in use, by this or other frameworks, cannot be reserved: repeat the command when they are free. An agent
-    that
-    refuses keeps its state, and the others are reserved all the same.
+    that refuses keeps its state, and the others are reserved all the same.
 
     \b
       mesos-gpu mesos reserve apply default --master 10.0.0.2:5050 --mesos-credentials operator.json

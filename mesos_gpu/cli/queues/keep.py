@@ -63,8 +63,7 @@ def keep(app: App, job_id: str, until: float | None, for_s: float | None, end: b
     """Keep a job from being ended for idle GPUs.
 
     If its queue or class ends jobs for idle GPUs, a job is warned first. This exempts it for a while, as long as the
-    queue
-    or class permits; then its idle time counts from the start.
+    queue or class permits; then its idle time counts from the start.
 
     \b
       mesos-gpu keep notebook-1a2b3c4d --until 18:00

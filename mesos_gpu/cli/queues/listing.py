@@ -70,8 +70,7 @@ def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
     """List the queues: guarantee, GPUs held, borrowed and pending, and fair share of each.
 
     GPUs are weighted by the cost of their model. Values of a queue include all queues below it. BORROWED is what it
-    holds
-    beyond its guarantee. FAIR_SHARE is what it should hold now, given what all queues hold and request:
+    holds beyond its guarantee. FAIR_SHARE is what it should hold now, given what all queues hold and request:
     `mesos-gpu queue shares PATH` shows the steps. UNTIL is the next time at which `hours` change its values.
 
     With -o wide, NEXT is that change, and POOLS are the pools that its jobs may use, in order; a job may use the next

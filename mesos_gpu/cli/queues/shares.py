@@ -48,12 +48,9 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
     GPUs are weighted by the cost of their model. FAIR_SHARE is the number of GPUs that a queue should hold now.
 
     With PATH, there is a line for each queue from the top down to PATH. TO_DIVIDE is the fair share of the parent,
-    which
-    the queue and its siblings divide. GUARANTEED is the requested part of its guarantee, RESERVED the part that stays
-    idle
-    for it. REST is left over after all guarantees; the queue gets BORROWED of it, by its WEIGHT among its siblings.
-    Values
-    set by hours for these queues follow, and then the users of PATH by rank.
+    which the queue and its siblings divide. GUARANTEED is the requested part of its guarantee, RESERVED the part that
+    stays idle for it. REST is left over after all guarantees; the queue gets BORROWED of it, by its WEIGHT among its
+    siblings. Values set by hours for these queues follow, and then the users of PATH by rank.
     """
     from mesos_gpu.api.spec.queue_shares import PathShare, QueueShareList
     from mesos_gpu.cli.client import path_of

@@ -116,8 +116,7 @@ def audit(
     """List who changed what and what was refused, newest last.
 
     WHO with a ? is claimed without authentication. --verify reads the files on this host; its exit code is 65 if they
-    were
-    modified.
+    were modified.
 
     \b
       mesos-gpu audit --who ann --since 2d

@@ -91,8 +91,7 @@ def events(
     """List recent events, newest last.
 
     The latest 10,000 events are kept, also while the scheduler is down. With -f no event is missed when it restarts:
-    events
-    are numbered, and those after the last one are requested; with --json each event is a line.
+    events are numbered, and those after the last one are requested; with --json each event is a line.
 
     \b
       mesos-gpu events --kind failed --kind gpu -f

@@ -277,8 +277,7 @@ def budget_(
     """Show how each budget was used, by period; the latest 14 periods are kept.
 
     HOURS is the current amount from the tree of queues, with hours carried over, granted and set aside in the period;
-    LEFT
-    is negative if more was used.
+    LEFT is negative if more was used.
     """
     from mesos_gpu.api.spec.usage import Budgets, BudgetStanding
 

@@ -53,8 +53,7 @@ def webhook() -> None:
     """Webhooks: URLs that receive events.
 
     Events are sent in order, each until the receiver answers with 2xx; after 12 tries, over about half an hour, an
-    event is
-    given up as a dead letter. The scheduler's operator sets the permitted receivers (scheduler --webhook-to).
+    event is given up as a dead letter. The scheduler's operator sets the permitted receivers (scheduler --webhook-to).
     """
 
 
@@ -162,10 +161,9 @@ def add(
     """Create a webhook, or change it; a new secret is printed once.
 
     Only the secret is printed on stdout. The receiver uses it to verify the signature of each request according to
-    Standard
-    Webhooks (standardwebhooks.com): HMAC-SHA256 over id, time and body. A webhook with a changed URL gets a new
-    secret. A
-    URL that is itself secret can be given on stdin, with - as URL: then it does not appear in process lists.
+    Standard Webhooks (standardwebhooks.com): HMAC-SHA256 over id, time and body. A webhook with a changed URL gets a
+    new secret. A URL that is itself secret can be given on stdin, with - as URL: then it does not appear in process
+    lists.
 
     \b
       mesos-gpu webhook add ops https://hooks.example.com/gpu --event gpu --event node

@@ -23,8 +23,7 @@ def attach(app: App, job_id: str, rank: int | None, tail: int) -> None:
 
     Its output appears here, beginning with the last lines; with several tasks each line follows its rank. When the job
     ends, its exit code becomes that of this command. Ctrl-C detaches from the job, which continues. For a terminal in
-    the
-    job use mesos-gpu exec.
+    the job use mesos-gpu exec.
 
     \b
       mesos-gpu attach train-1a2b3c4d

@@ -64,8 +64,7 @@ def notebook(
     The URL is printed when the server answers and accepts its generated token. Without CMD the server is `jupyter lab`,
     which the job's host or image must provide. A CMD gets port and token in PORT0 and JUPYTER_TOKEN, and must listen on
     127.0.0.1. A server on that port that is not proved to be the job's gets neither token nor requests. Ctrl-C kills
-    the
-    job. With -d, use `port-forward` to reach it.
+    the job. With -d, use `port-forward` to reach it.
 
     \b
       mesos-gpu notebook --gpus 1 --mem 16GiB --image quay.io/jupyter/pytorch-notebook

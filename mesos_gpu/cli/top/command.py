@@ -56,13 +56,10 @@ def top(
     """Watch GPUs, nodes, tasks or the queue live.
 
     VIEW is cards (GPUs), nodes, tasks or queue. The view of cards has a row for each GPU, and for each share of one.
-    USER
-    is the owner of the job, or its Unix user if the scheduler runs without authentication. USED_% is the utilization
-    in the
-    last minute, for a share the part of the GPU's compute that it used. SHARE_MIB and SHARE_% are the granted amounts,
-    REFUSED counts allocations beyond them, and the state `over` means more memory than granted. Values that the
-    driver does
-    not report are empty. Hosts report every few seconds.
+    USER is the owner of the job, or its Unix user if the scheduler runs without authentication. USED_% is the
+    utilization in the last minute, for a share the part of the GPU's compute that it used. SHARE_MIB and SHARE_% are
+    the granted amounts, REFUSED counts allocations beyond them, and the state `over` means more memory than granted.
+    Values that the driver does not report are empty. Hosts report every few seconds.
 
     \b
     Keys: 1 cards, 2 nodes, 3 tasks, 4 queue        arrows choose a row
