@@ -185,7 +185,7 @@ def wanted(value: Any, name: str) -> Wanted:
 def _with_id(value: Any, place: str, name: str) -> Json:
     if not isinstance(value, dict):
         content = "nothing" if value is None else json.dumps(value, default=str)[:60]
-        what = f"{name} has no app{' at ' + place if place else ''}, but {content}"
+        what = f"{name}: expected an app{' at ' + place if place else ''}, got {content}"
         raise BadAppFile(what, remedy="write an app, a list of apps, or a group, each an object")
     if isinstance(value.get("containers"), list):
         raise BadAppFile(f"{name}: {place}/ is a pod, and {_NO_PODS}", remedy="replace it by an app")

@@ -277,7 +277,7 @@ def retry(app: App, name: str, ids: tuple[int, ...], as_json: bool) -> None:
     if as_json:
         output.document(result)
     else:
-        output.line(f"{result['retried']} events are sent again")
+        output.line(f"events sent again: {result['retried']}")
 
 
 _VERSIONS: Final[Listing["WebhookVersion", "WebhookVersion"]] = Listing(

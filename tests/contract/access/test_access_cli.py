@@ -172,7 +172,7 @@ def test_whether_a_name_may(rig: CliRig, file: Path) -> None:
     words = failed(call("access", "can", "bob", "job:run", "--queue", "research", "--owner", "bob"), 1)
     assert words == (
         "no: bob lacks the right job:run in queue research\n"
-        "  to give it: ask ann to bind a role that gives it (mesos-gpu access apply)\n"
+        "  to grant it: ask ann to bind a role that gives it (mesos-gpu access apply)\n"
     )
     done("access", "can", "bob", "job:run", "--group", "ml", "--queue", "research", "--owner", "bob")
     assert "without the field: of who asks" in call("access", "can", "", "job:run").output
@@ -205,7 +205,7 @@ def test_a_token_alone_is_printed_to_stdout(rig: CliRig) -> None:
     )
     assert made.exit_code == 0, made.output
     id, _ = parts_of(made.stdout.rstrip("\n")) or ("", "")
-    assert made.stderr.startswith(f"mesos-gpu: token {id} proves ann until ")
+    assert made.stderr.startswith(f"mesos-gpu: token {id} for ann is valid until ")
     rig.caller = Caller("root", proof=Proof.SOCKET, local_admin=True)
     idle = call("token", "create", "--name", "nell")
     assert "nell may do nothing with it: no binding names nell or its groups" in idle.stderr

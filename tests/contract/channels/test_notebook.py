@@ -68,7 +68,7 @@ def teller(place: tuple[str, int], *, is_jupyter: bool = True) -> _Teller:
     ("handler", "token", "said"),
     [
         (_Jupyter, "another", "it refuses the token"),
-        (_Other, TOKEN, "it says 200 OK, and is Other/1"),
+        (_Other, TOKEN, "it answers 200 OK, server Other/1"),
         (_NoHttp, TOKEN, "does not use HTTP"),
     ],
 )

@@ -233,18 +233,18 @@ def test_show_draws_how_busy_the_gpus_of_a_job_were(rest: FakeRest) -> None:
     rest.fixed[f"GET /v1/jobs/{job}/use"] = (200, {"fine": {**series, "busy_pct": fine}, "coarse": coarse})
     shown = call("show", job).stdout
     (line,) = [line for line in shown.splitlines() if line.startswith("use, last")]
-    assert line.split("  ")[-1].strip() == f"{'·' * 44}▄ 50 % in the mean"
+    assert line.split("  ")[-1].strip() == f"{'·' * 44}▄ 50 % on average"
     assert line.startswith("use, last 15 min  ")
     coarse["busy_pct"] = [None] * 284 + [100] * 4
     drawn = [line for line in call("show", job).stdout.splitlines() if line.startswith("use, last")]
-    assert drawn[1].endswith("·█ 100 % in the mean"), "longer than what the first line has"
+    assert drawn[1].endswith("·█ 100 % on average"), "longer than what the first line has"
 
 
 def test_command_why_reads_well(rest: FakeRest) -> None:
     rest.fixed["GET /v1/why/x"] = (200, why("x-1"))
     assert call("why", "x").stdout == (
         "x-1: waits for 4 GPUs; nearest is n1, which lacks 2 more free GPUs.\n"
-        "Place in the queue: 2, 1 job before it.\n"
+        "Place in the queue: 2, 1 job ahead of it.\n"
         "Estimated start: not known: nobody knows when job x ends.\n"
         "\n"
         "REASON  REMOVED  AGENTS LEFT  FOR EXAMPLE\n"
@@ -286,7 +286,7 @@ def test_the_queue_is_listed_with_reservations_and_estimates(rest: FakeRest) -> 
     lines = [line.split() for line in got.stdout.splitlines()]
     assert lines[1][:12] == ["1", "big-1", "lab", "1", "3", "4", "1", "128", "1m00s", "n1,", "2", "GPUs"]
     assert " ".join(lines[1][12:]) == "in 3m00s job x has run 3m of its timeout_s 6m on n1"
-    assert " ".join(lines[2][9:]) == "a share of its queue not known nobody knows"
+    assert " ".join(lines[2][9:]) == "GPUs of its queue not known nobody knows"
     assert lines[4:] == [["QUEUE", "GPUS", "LIMIT", "WAITING"], ["lab", "6", "8", "5"]]
     assert "3 more wait; list them with --limit" in got.stderr
     assert json.loads(call("queue", "--json").stdout)["jobs"][0] == waiting
@@ -297,7 +297,7 @@ def test_kill_goes_on_after_a_wrong_id(rest: FakeRest) -> None:
     rest.end(two, "finished", 0)
     got = call("kill", "none", one, two)
     assert got.exit_code == 66
-    assert got.stdout == f"{one} killing\n{two} had ended: finished\n"
+    assert got.stdout == f"{one} killing\n{two} had already ended: finished\n"
     assert got.stderr.startswith("Error: 0 jobs begin with none\nTo fix: ")
 
 

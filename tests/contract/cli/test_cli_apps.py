@@ -150,7 +150,7 @@ def test_an_app_is_shown(rig: Played) -> None:
 def test_lists_and_groups(rig: Played) -> None:
     both = [{"id": "a", **APP}, {"id": "b", **APP}]
     good("app", "create", "-", "--wait", stdin=both)
-    assert "there already: /a; nothing was created" in bad(
+    assert "these apps exist already: /a; nothing was created" in bad(
         73, "app", "create", "-", stdin=[both[0], {"id": "c"}]
     )
     group = {"id": "/team", "apps": both, "groups": [{"id": "deep", "apps": [{"id": "c", **APP}]}]}
@@ -198,7 +198,7 @@ def test_dump_of_marathons_groups_is_shown_created_and_leaves_other_apps_alone(r
     assert (got.exit_code, got.stdout.splitlines()) == (1, new)
     told = got.stderr.splitlines()
     assert told[0].startswith(
-        "mesos-gpu: all.json: pod /shop/front/sidecar is left out: pods are not offered"
+        "mesos-gpu: all.json: pod /shop/front/sidecar is ignored: pods are not supported"
     )
     assert "unknown fields are ignored" not in got.stderr, "what Marathon prints of old fields is no mistake"
     assert sum("/shop/web: /role has no effect" in line for line in told) == 1
@@ -249,7 +249,7 @@ def test_pods_of_a_group_are_left_out_and_named(rig: Played) -> None:
 def test_an_update_creates_nothing_and_replaces_only_what_it_is_told_to(rig: Played) -> None:
     new = {"id": "/new", **APP}
     for value in (new, [new], {"id": "/new", "apps": []}):
-        assert "not there: /new; nothing was changed" in bad(66, "app", "update", "-", stdin=value)
+        assert "not found: /new; nothing was changed" in bad(66, "app", "update", "-", stdin=value)
     assert call("diff", "-", stdin=new).stdout == "/new would be new, with 1 instance\n"
     made("/a", labels={"x": "y"})
     assert call("diff", "-", stdin={"id": "a", **APP}).exit_code == 0
@@ -269,9 +269,9 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     assert "  line 1, (1)/mem: is less than 0\n" in error
     assert bad(2, "diff", "-", stdin=wrong) == error, "diff has the exit code of diff(1)"
     for value, words in (
-        (None, "stdin holds no app, but nothing"),
+        (None, "stdin: expected an app, got nothing"),
         ([], "stdin holds no app"),
-        ([1], "holds no app at (0), but 1"),
+        ([1], "expected an app at (0), got 1"),
         ({"cmd": "x"}, "stdin: /id: is missing"),
         ([{"id": "/a"}, {"id": "/"}], "stdin: (1)/id: is missing"),
         ([{"id": "/../../a", "cmd": "x"}], "stdin: (0)/id: '/../../a' climbs above the root"),
@@ -351,7 +351,7 @@ def test_a_deployment_that_is_stuck(rig: Played) -> None:
     assert shown.splitlines()[-1].split() == ["2", "now", "scale", "/big"]
     assert re.search(f"deployment +{id} waits for", good("app", "show", "big"))
     got = call("app", "tasks", "big")
-    assert re.search("1 of 1 have no task: .*9 GPUs", got.stderr)
+    assert re.search("1 of 1 instances have no task: .*9 GPUs", got.stderr)
     said = good("why", "/big")
     assert said.startswith(f"/big: 0 of 1 instances run; deployment {id} waits for 1 new instance")
     assert "It can never run on the current nodes." in said
@@ -449,7 +449,7 @@ def test_an_app_that_runs_and_ends_is_no_success(
     said = good("why", "/crash")
     assert re.search(r"keep crashing, \d+ times in a row, last on a1.example", said)
     assert "stderr" in said, "what it wrote, or why that cannot be read"
-    assert re.search(r"again and again, \d+ times in a row", call("app", "tasks", "/crash").stderr)
+    assert re.search(r"keep crashing, \d+ times in a row", call("app", "tasks", "/crash").stderr)
     assert json.loads(good("why", "/crash", "--json"))["stderr"]
     listed = call("app", "list")
     heads = listed.stdout.splitlines()[0].split()
@@ -489,7 +489,7 @@ def test_a_change_that_is_overtaken_is_no_success(rig: Played) -> None:
         good("app", "scale", "/a", "1", "--force")
         _, error = process.communicate(timeout=60)
     assert process.returncode == 73
-    assert "is over, but /a is not as it wanted it" in error
+    assert "is over, but /a is not in the planned state" in error
 
 
 def test_json_goes_to_stdout_and_progress_to_stderr(rig: Played) -> None:
@@ -519,7 +519,7 @@ def test_a_bar_on_a_terminal(rig: Played) -> None:
     os.close(primary)
     assert b"[##########----------]   50%  step 1 of 1: scale /a, 1 of 2 up, /a waits for 1 new" in seen
     assert process.returncode == 130
-    assert b"goes on; to undo it: mesos-gpu deployment stop" in error
+    assert b"continues; to undo it: mesos-gpu deployment stop" in error
 
 
 # ---- GPUs, completion

@@ -150,7 +150,7 @@ def test_logs_that_cannot_be_read_are_an_error(rest: FakeRest) -> None:
     got = call("logs", "-f", job)
     assert (got.exit_code, got.stderr) == (
         0,
-        f"mesos-gpu: output of {job}.1 is missing: the sandbox is gone\n",
+        f"mesos-gpu: output of {job}.1 could not be read completely: the sandbox is gone\n",
     )
 
 
@@ -193,7 +193,7 @@ def test_logs_of_a_gang_without_times_are_those_of_rank_0_or_rank_by_rank(rest: 
     assert call("logs", job, "--rank", "1", "--prefix").stdout == "[1] c\n"
     first = call("logs", job)
     assert first.stdout == "a\nb\nno"
-    assert first.stderr.startswith("mesos-gpu: rank 0 of 2, as it is not known when all lines were written")
+    assert first.stderr.startswith("mesos-gpu: printing only rank 0 of 2, because times of writing are not known")
     assert call("logs", zero, "--rank", "all").exit_code == 2
     assert call("logs", job, "--rank", "some").exit_code == 2
 

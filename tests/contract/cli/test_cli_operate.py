@@ -144,7 +144,7 @@ def test_a_drain_of_what_is_away_is_given_back(rig: Rig) -> None:
     rig.status(monitor, "TASK_GONE")
     rig.clock.time += Settings.of("", "").memory.keep_lost_nodes_s + 1
     wait_until("it is forgotten", lambda: rig.call("GET", "/v1/nodes").json()["nodes"] == [])
-    assert "GPU-1 is away" in call("gpu", "undrain", "GPU-1").stderr
+    assert "GPU-1 is not connected" in call("gpu", "undrain", "GPU-1").stderr
     assert "a1.example is away" in call("node", "undrain", "a1.example").stderr
     assert rig.call("GET", "/v1/status").json()["drains"] == []
 
@@ -152,7 +152,7 @@ def test_a_drain_of_what_is_away_is_given_back(rig: Rig) -> None:
 def test_a_reset_is_asked_of_the_node_and_shown(rig: Rig) -> None:
     line = good("gpu", "reset", "GPU-2", "--reason", "stuck")
     request = rig.call("GET", "/v1/gpus/GPU-2").json()["reset"]["request"]
-    assert line == f"GPU-2: reset {request} asked of a1.example\n"
+    assert line == f"GPU-2: reset {request} requested from a1.example\n"
     assert f"reset      {request}, asked for" in good("gpu", "health", "GPU-2")
     again = call("gpu", "reset", "GPU-2", "--reason", "stuck")
     assert (again.exit_code, "is in reset" in again.stderr) == (73, True)

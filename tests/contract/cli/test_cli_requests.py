@@ -167,7 +167,7 @@ def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--gpus", "1.5"), "'1.5' is not a number of GPUs, as 0 or 8, nor a part of one in thousandths"),
+        (("--gpus", "1.5"), "'1.5' is not a number of GPUs, such as 0 or 8, or a part of one in thousandths"),
         (("--gpus", "0.2505"), "or a part of one in thousandths, such as 0.25"),
         (("--gpus", "1e-9"), "or a part of one in thousandths, such as 0.25"),
         (("--gpus", "nan"), "or a part of one in thousandths, such as 0.25"),
@@ -177,8 +177,8 @@ def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
         (("--gpu-compute", "101"), "101 is not in the range 1<=x<=100"),
         (("--gpu-isolation", "hard"), "'hard' is not one of 'strict', 'shared', 'any'"),
         (("--gpu-memory-max", "4GB"), "'4GB' is in decimal units; write 4GiB"),
-        (("--gpus", "one"), "'one' is not a number of GPUs, as 0 or 8"),
-        (("--gpus", "-1"), "'-1' is not a number of GPUs, as 0 or 8"),
+        (("--gpus", "one"), "'one' is not a number of GPUs, such as 0 or 8"),
+        (("--gpus", "-1"), "'-1' is not a number of GPUs, such as 0 or 8"),
         (("--tasks", "0"), "0 is not in the range 1<=x<=1024"),
         (("--compute-capability", "8"), "'8' is not a compute capability, such as 8.0"),
         (("--gpu-memory", "40GB"), "'40GB' is in decimal units; write 40GiB"),

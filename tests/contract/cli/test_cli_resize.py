@@ -52,7 +52,7 @@ def test_resize_command_says_that_no_answer_has_come_or_waits(rest: FakeRest) ->
     rest.fixed[f"PATCH /v1/jobs/{id}"] = (202, dict(rest.jobs[id]))
     got = call("resize", id, "--gpu-memory", "10GiB")
     assert (got.exit_code, got.stdout) == (
-        0, f"{id} shall have 30% 10240 MiB of each GPU; its host has not answered yet\n"
+        0, f"{id} is to get 30% 10240 MiB of each GPU; its host has not answered yet\n"
     )  # fmt: skip
     rest.update(id, resize={**ASKED, "state": "done"})
     got = call("resize", id, "--gpu-memory", "10GiB", "--wait")

@@ -248,7 +248,7 @@ def test_patience_has_an_end(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) ->
     got = call("wait", job)
     goes.join()
     assert got.exit_code == 69
-    assert "connection refused), for 0.7 s now\nTo fix: jobs run on without it" in got.stderr
+    assert "connection refused), for 0.7 s\nTo fix: jobs keep running" in got.stderr
 
 
 def test_run_command_on_a_terminal_says_in_a_line_why_it_waits(rest: FakeRest) -> None:

@@ -485,4 +485,4 @@ def test_login_command_without_authentication_has_nothing_to_do() -> None:
         done = call("login", "--url", rig.url)
     finally:
         rig.close()
-    assert (done.exit_code, "asks nobody" in done.stderr) == (0, True)
+    assert (done.exit_code, "runs without authentication" in done.stderr) == (0, True)

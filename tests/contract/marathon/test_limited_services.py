@@ -117,7 +117,7 @@ def test_service_that_is_left_out_is_named_by_list_and_export(rig: Marathon, tmp
     assert "backend open_9001" in text
     assert "backend a_9000" not in text
     assert "# a_9000 is left out: " in text
-    assert told.count("is left out of exports") == 2
+    assert told.count("is not exported") == 2
     run("split", "web", "/open=1", "/a=1", "--port", "9009")
     assert "service web is left out" in run("show", "web")[1]
     assert "backend web" not in run("export", "web", "--format", "haproxy")[0]

@@ -39,7 +39,7 @@ def test_keep_command_ends_the_keeping(rest: FakeRest) -> None:
     rest.update(id, state="running")
     rest.fixed[f"DELETE /v1/jobs/{id}/keep"] = (200, rest.jobs[id])
     got = call("keep", id, "--end")
-    assert (got.exit_code, got.stdout) == (0, f"{id} is kept no longer\n")
+    assert (got.exit_code, got.stdout) == (0, f"{id} is no longer exempt from being ended for idle GPUs\n")
 
 
 def test_keep_command_needs_one_of_three_options(rest: FakeRest) -> None:

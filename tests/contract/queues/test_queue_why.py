@@ -34,7 +34,7 @@ REASON       JOBS  GPUS  FIRST          WHY
 queue-limit     3     6  true-00000000  queue dev may hold 6 GPUs, and holds 6
 
 true-00000000: waits for its queue: queue dev may hold 6 GPUs, and holds 6.
-Place in the queue: 1, no job before it.
+Place in the queue: 1, no job ahead of it.
 """
 PROD = """\
 prod: 1 job waits for 4 GPUs.
@@ -48,7 +48,7 @@ guarantee     1     4  true-00000000  its guarantee is still in use on nodes
 true-00000000: waits for 7.1 cpus, 14578 MiB and 48 MiB for its executor, 4 GPUs, guaranteed \
 by queue prod: 2 GPUs are free, on 1 node; \
 reclaim of 2 GPUs from queue dev/LEAF (true-00000000) now.
-Place in the queue: 1, no job before it.
+Place in the queue: 1, no job ahead of it.
 """
 
 
