@@ -1,4 +1,4 @@
-"""What the commands share: the way to the scheduler, their common options, their exit codes."""
+"""Parts shared by all commands: the connection to the scheduler, common options and exit codes."""
 
 import os
 from collections.abc import Callable
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Marathon
 
 EXIT_CODES: Final = {
-    "0": "it worked",
-    "1": "it failed; diff: there are differences; access can: no",
-    "2": "wrong usage; diff: trouble of any kind",
-    "65": "wrong data: each problem is printed with its place",
+    "0": "success",
+    "1": "failure; diff: there are differences; access can: no",
+    "2": "wrong usage; diff: any error",
+    "65": "invalid data: each problem is printed with its place",
     "66": "not found",
     "69": "the scheduler cannot be reached",
-    "73": "conflict: an ambiguous ID, a job without output yet, an app that is locked or was changed meanwhile",
+    "73": "conflict: an ambiguous ID, a job without output yet, an app that is locked or was just changed",
     "74": "a file or stream cannot be read or written",
-    "75": "a limit of the user or queue is reached: try again later",
-    "76": "what answers is not a mesos-gpu scheduler, or cannot prove that it is",
-    "77": "no name is proved, or it has not the right: mesos-gpu login",
-    "78": "a setting, an option or a file of one cannot be used as it is",
-    "124": "wait, --wait: the time was over",
-    "125": "run, wait: the job failed and its command has no exit code (not started, or lost)",
-    "130": "ended by Ctrl-C; run: that has killed the job",
-    "141": "the reader of the output has gone; run: that has killed the job",
+    "75": "a limit of the user or queue is reached: retry later",
+    "76": "the server is not a mesos-gpu scheduler, or cannot prove it",
+    "77": "not logged in (mesos-gpu login), or without the right",
+    "78": "a setting, an option or its file is wrong",
+    "124": "wait, --wait: timed out",
+    "125": "run, wait: the job failed without an exit code (not started, or lost)",
+    "130": "ended by Ctrl-C; run: the job was killed",
+    "141": "the output was closed; run: the job was killed",
     "143": "ended by SIGTERM; run, wait: the job was killed",
     "N": "run, wait: the job's own exit code; 128+N after signal N",
 }
@@ -40,43 +40,46 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class App:
-    """What click passes to each command: where the scheduler is."""
+    """Context of a command: the choice of the scheduler and of files.
+
+    Args:
+        url: Value of --url; None to find the scheduler by other means.
+    """
 
     def __init__(self, url: str | None = None) -> None:
-        """`url` is what --url says; None: find it."""
         self.url, self.files = url, Files()
         self.context: str | None = None
         self.insecure = False
 
     @property
     def choice(self) -> Choice:
-        """What the options say of where the scheduler is."""
+        """Options that choose the scheduler."""
         return Choice(self.url, self.context, self.insecure)
 
     def client(self) -> "Client":
-        """A client that is closed when the command ends.
+        """Return a client, which is closed when the command ends.
 
         Raises:
-            Unavailable: Nothing says where a scheduler is.
-            BadConfiguration: A file of certificates cannot be used.
+            Unavailable: No scheduler is configured.
+            BadConfiguration: A certificate file cannot be used.
         """
-        from mesos_gpu.cli.client import Client  # brings requests: 80 ms that --help need not spend
+        from mesos_gpu.cli.client import Client  # imports requests: 80 ms that --help should not take
 
         return click.get_current_context().with_resource(Client(self.reach(), notice=output.note))
 
     def reach(self, *, shows: bool = True) -> Reach:
-        """Where the scheduler is, and whom to believe there; `shows`: and what proves who asks.
+        """Return the scheduler's address and TLS settings, and with `shows` the caller's credentials.
 
         Raises:
-            Unavailable: Nothing says where one is.
+            Unavailable: No scheduler is configured.
         """
         return find_reach(self.choice, self.files, shows=shows)
 
     def marathon(self) -> "Marathon":
-        """The scheduler of these options, by Marathon's interface.
+        """Return the Marathon interface of the chosen scheduler.
 
         Raises:
-            Unavailable: Nothing says where a scheduler is.
+            Unavailable: No scheduler is configured.
         """
         from mesos_gpu.cli.marathon import Marathon
 
@@ -88,7 +91,7 @@ def _keep_url(ctx: click.Context, _param: click.Parameter, value: str | None) ->
     app.url = value or app.url
 
 
-# Stands before and after the command's name: people write both.
+# This option is accepted before and after the command's name, since people write both.
 url_option: Final = click.option(
     "--url",
     type=URL,
@@ -96,7 +99,7 @@ url_option: Final = click.option(
     expose_value=False,
     is_eager=True,
     callback=_keep_url,
-    help="The scheduler's address; default: MESOS_GPU_URL, else the context's, else the running `mesos-gpu up`.",
+    help="URL of the scheduler; default: MESOS_GPU_URL, else the context's, else that of the running `mesos-gpu up`.",
 )
 
 
@@ -113,17 +116,18 @@ def _file_option(name: str, help_text: str) -> Callable[[_F], _F]:
 
 
 def tls_options(function: _F) -> _F:
-    """Give a command --cacert, --cert and --key. There is none that turns verification off."""
+    """Add --cacert, --cert and --key to a command. No option turns verification off, on purpose."""
     for option in (
         _file_option(
-            "--key", "PEM file of the key of --cert, if it is not in there; default: MESOS_GPU_KEY."
+            "--key", "PEM file of the key of --cert, if it is in another file; default: MESOS_GPU_KEY."
         ),
         _file_option(
-            "--cert", "PEM file of the certificate to show, if one is asked for; default: MESOS_GPU_CERT."
+            "--cert",
+            "PEM file of the client certificate, if the scheduler needs one; default: MESOS_GPU_CERT.",
         ),
         _file_option(
             "--cacert",
-            "PEM file of the authorities that the scheduler's certificate may come from; default: MESOS_GPU_CACERT, "
+            "PEM file of the authorities trusted for the scheduler's certificate; default: MESOS_GPU_CACERT, "
             "else those of this host.",
         ),
     ):
@@ -141,14 +145,14 @@ def _keep_insecure(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 
 def context_options(function: _F) -> _F:
-    """Give a command --context and --insecure-http-token."""
+    """Add --context and --insecure-http-token to a command."""
     function = click.option(
         "--insecure-http-token",
         is_flag=True,
         expose_value=False,
         is_eager=True,
         callback=_keep_insecure,
-        help="Send a token in the clear, also beyond this machine: everybody on the way can use it.",
+        help="Send tokens unencrypted also to other machines: everyone on the network path can use them.",
     )(function)
     return click.option(
         "--context",
@@ -156,7 +160,7 @@ def context_options(function: _F) -> _F:
         expose_value=False,
         is_eager=True,
         callback=_keep_context,
-        help="The scheduler of that name (mesos-gpu context); default: MESOS_GPU_CONTEXT, else the current one.",
+        help="Context to use (mesos-gpu context); default: MESOS_GPU_CONTEXT, else the current one.",
     )(function)
 
 
@@ -172,16 +176,18 @@ home_option: Final = click.option(
     expose_value=False,
     is_eager=True,
     callback=_keep_home,
-    help="Directory of the cluster of `up`; default: MESOS_GPU_HOME, else the user's own.",
+    help="Directory of the cluster of `mesos-gpu up`; default: MESOS_GPU_HOME, else one in your home directory.",
 )
 
-yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask.")  # see `output.ask`
+yes_option: Final = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask for confirmation."
+)  # see `output.ask`
 
 json_option: Final = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document, as the REST interface has it."
+    "--json", "as_json", is_flag=True, help="Print one JSON document, in the form of the REST interface."
 )
 
 
 def api_command(function: _F) -> _F:
-    """Give a command --url and the `App` as its first argument."""
+    """Add --url to a command, and pass it the `App` as its first argument."""
     return cast(_F, url_option(click.pass_obj(function)))

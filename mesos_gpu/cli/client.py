@@ -1,4 +1,4 @@
-"""The REST interface as Python calls: typed answers, bounded waiting, errors that say what to do."""
+"""The REST interface as Python calls: typed answers, bounded waiting, errors with remedies."""
 
 import time
 from base64 import b64encode
@@ -24,11 +24,11 @@ from mesos_gpu.cli.reach.why import reason_of, unanswered
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, Job, Jobs, Logs, Node, Status, Task, Tasks, Why
 
-LONG_POLL_S: Final = 30.0  # the interface allows 60
+LONG_POLL_S: Final = 30.0  # the interface allows at most 60
 _CONNECT_S: Final = 5.0
 _RETRY_S: Final = 0.5
-_LATEST: Final = {"Cache-Control": "no-cache"}  # asks a standby for what its leader has
-_PIECE: Final = 1 << 17  # bytes of an answer that is read as it comes
+_LATEST: Final = {"Cache-Control": "no-cache"}  # makes a standby forward the request to the leader
+_PIECE: Final = 1 << 17  # bytes per block of a streamed answer
 NO_FILTERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _T = TypeVar("_T")
 _JOB: "Final[Kind[Job]]" = Kind("Job")
@@ -40,10 +40,19 @@ _WHY: "Final[Kind[Why]]" = Kind("Why")
 
 
 class Client:
-    """A scheduler's /v1 as Python calls: those of several commands. Others use `get` and `call`.
+    """A scheduler's /v1 interface: calls that several commands use. Other routes use `get` and `call`.
 
-    Each call raises `Unreachable`, `BadAnswer` or `Refused`. With `patience_s` above 0, a call that reads, or may be
-    repeated, is repeated for that long while nothing answers: a scheduler can be restarted under its jobs.
+    Each call raises `Unreachable`, `BadAnswer` or `Refused`. With `patience_s` above 0, a call that only reads or may
+    be repeated is retried for that long while the scheduler does not answer: it can be restarted while jobs run.
+
+    Args:
+        reach: Scheduler's address and credentials, or only its URL without a trailing slash.
+        read_timeout_s: Timeout of an answer.
+        notice: Function that is called with a text when the scheduler becomes unreachable or reachable.
+        password: User name and password to send instead of a token.
+
+    Raises:
+        BadConfiguration: A certificate file cannot be used.
     """
 
     def __init__(
@@ -54,24 +63,15 @@ class Client:
         notice: Callable[[str], None] | None = None,
         password: tuple[str, str] | None = None,
     ) -> None:
-        """Make no connection yet.
-
-        Args:
-            reach: Where the scheduler is; of a URL alone: without a slash at the end.
-            read_timeout_s: For an answer.
-            notice: Is told when the scheduler goes and comes back.
-            password: A name and its password, to be shown in place of a token.
-
-        Raises:
-            BadConfiguration: A file of certificates cannot be used.
-        """
         self.reach = Reach(reach) if isinstance(reach, str) else reach
         self.url, self.patience_s = self.reach.url, 0.0
         self._read_timeout_s, self._notice, self._away = read_timeout_s, notice or (lambda _text: None), False
-        self._password, self._tried = password, 0  # of several schedulers, how many in a row did not answer
+        self._password, self._tried = password, 0  # number of schedulers in a row that did not answer
         self._session = requests.Session()
-        self._session.trust_env = not self.reach.is_here  # no proxy
-        self._session.auth = self._proved  # else passwords of ~/.netrc are sent, also in the clear
+        self._session.trust_env = not self.reach.is_here  # no proxies on this host
+        self._session.auth = (
+            self._proved
+        )  # otherwise requests would send passwords of ~/.netrc, also unencrypted
         self._base = self.url
         if self.reach.socket:
             from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
@@ -94,7 +94,7 @@ class Client:
         self._session.close()
 
     def jobs(self, *, states: Sequence[str] = (), limit: int | None = None) -> "list[Job]":
-        """Jobs, newest first; `active` as a state means: not ended."""
+        """Return jobs, newest first; the state `active` stands for all jobs that have not ended."""
         return self.listed(states=states, limit=limit, order=None)["jobs"]
 
     def listed(
@@ -105,7 +105,8 @@ class Client:
         order: str | None,
         filters: Mapping[str, Sequence[str]] = NO_FILTERS,
     ) -> "Jobs":
-        """The first jobs in an order (None: newest first), and how many there are; `filters` as the query has them."""
+        """Return the first jobs in an order (None for newest first) and the total count; `filters` are query
+        parameters."""
         query = {**filters, "state": list(states), "limit": limit, "order": order}
         return self.get("/v1/jobs", _JOBS, query)
 
@@ -117,14 +118,14 @@ class Client:
         timeout_s: float = 0.0,
         show_env: bool = False,
     ) -> "Job":
-        """Read a job; with `after_version`, as it is when it has changed or `timeout_s` has passed."""
+        """Return a job; with `after_version`, wait until it has changed or `timeout_s` has passed."""
         query: dict[str, Any] = {"show_env": "true"} if show_env else {}
         if after_version is not None:
             query |= {"after_version": after_version, "timeout_s": round(timeout_s, 3)}
         return self.get(path_of("jobs", job_id), _JOB, query, wait_s=timeout_s)
 
     def follow(self, job: "Job", *, deadline: float | None = None) -> "Iterator[Job]":
-        """The job after each change until it has ended, or `deadline` (`time.monotonic()`) has passed."""
+        """Yield the job after each change until it has ended or `deadline` (`time.monotonic()`) has passed."""
         while not ended(job):
             left_s = LONG_POLL_S if deadline is None else min(LONG_POLL_S, deadline - time.monotonic())
             if left_s <= 0:
@@ -135,30 +136,30 @@ class Client:
             job = newer
 
     def tasks(self, job_id: str) -> "list[Task]":
-        """Every launch of a job, oldest first."""
+        """Return all launches of a job, oldest first."""
         return self.get(path_of("jobs", job_id, "tasks"), _TASKS)["tasks"]
 
     def logs(
         self, job_id: str, *, stream: str, offset: int, length: int, task_id: str | None = None
     ) -> "Logs":
-        """Up to `length` bytes (at most 1 MiB) of a launch's `stdout` or `stderr`; offset -N: the last N."""
+        """Return up to `length` bytes (at most 1 MiB) of a launch's `stdout` or `stderr`; offset -N for the last N."""
         query = {"stream": stream, "offset": offset, "length": length, "task_id": task_id}
         return self.get(path_of("jobs", job_id, "logs"), _LOGS, query)
 
     def why(self, job_id: str) -> "Why":
-        """Why a job waits."""
+        """Return the explanation why a job waits."""
         return self.get(path_of("why", job_id), _WHY)
 
     def gpus(self, nodes: Sequence[str] = ()) -> "list[Gpu]":
-        """Every GPU of every node, or of those nodes: by their names, the first part of one, with `*`."""
+        """Return all GPUs, or those of nodes given by name, by first part of the name, or by a pattern with `*`."""
         return every_gpu(self.get, nodes)
 
     def nodes(self) -> "list[Node]":
-        """Every agent."""
+        """Return all agents."""
         return every_node(self.get)
 
     def status(self) -> "Status":
-        """The scheduler."""
+        """Return the scheduler's status."""
         return self.get("/v1/status", _STATUS)
 
     def get(
@@ -169,15 +170,16 @@ class Client:
         *,
         wait_s: float = 0.0,
     ) -> _T:
-        """Read any route; `wait_s` is how long the scheduler may take for its answer, beside the time of any answer."""
+        """Read any route; `wait_s` is how long the scheduler may delay the answer, in addition to the normal
+        timeout."""
         return self._patiently("GET", path, kind, query, wait_s)
 
     def submit(self, request: Mapping[str, object]) -> "Job":
-        """A new job. Never repeated: a second copy would run."""
+        """Submit a job. The request is never repeated, because a second job would run."""
         return self._once("POST", "/v1/jobs", _JOB, body=request)
 
     def kill(self, job_id: str) -> "Job":
-        """Ask for the end of a job; it returns before the job has ended."""
+        """Ask for the end of a job; return before the job has ended."""
         return self._patiently("DELETE", path_of("jobs", job_id), _JOB)
 
     def call(
@@ -191,25 +193,25 @@ class Client:
         wait_s: float = 0.0,
         may_repeat: bool = False,
     ) -> _T:
-        """Ask any route, and return its answer.
+        """Send a request to any route, and return its answer.
 
         Args:
             verb: Method of HTTP.
             path: Path of the route.
-            kind: Type of the answer. An empty answer is None if `kind` is that of None; `bytes` is the answer as it is.
+            kind: Type of the answer. None if `kind` is NoneType and the answer is empty; `bytes` for the raw answer.
             query: Query of the request.
             body: JSON document, or bytes that are sent as they are.
-            wait_s: Seconds that the scheduler may take for its answer, beside the time of any answer.
-            may_repeat: Whether the request may be repeated while nothing answers. GET always may.
+            wait_s: Seconds that the scheduler may delay its answer, in addition to the normal timeout.
+            may_repeat: Whether the request may be repeated while the scheduler does not answer. GET always may.
         """
         ask = self._patiently if may_repeat or verb == "GET" else self._once
         return ask(verb, path, kind, query=query, wait_s=wait_s, body=body)
 
     def stream(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
-        """GET bytes of any number, as they come.
+        """Yield the bytes of a GET answer of any size as they arrive.
 
         Raises:
-            Unreachable: The scheduler does not answer, or goes on no more.
+            Unreachable: The scheduler does not answer, or the answer ends early.
         """
         try:
             with self._asked("GET", path, query, self._read_timeout_s, {"stream": True}) as response:
@@ -219,7 +221,7 @@ class Client:
                     raise error_of(response, self.url)
                 yield from response.iter_content(_PIECE)
         except requests.RequestException as err:
-            what = f"the scheduler at {self.url} ended the answer before it was whole ({reason_of(err)})"
+            what = f"the scheduler at {self.url} ended its answer early ({reason_of(err)})"
             raise Unreachable(what, remedy="try again") from err
 
     def _patiently(
@@ -231,6 +233,7 @@ class Client:
         wait_s: float = 0.0,
         body: object = None,
     ) -> _T:
+        """Send a request until it is answered, trying other schedulers and waiting up to `patience_s`."""
         give_up_at: float | None = None
         while True:
             try:
@@ -251,7 +254,7 @@ class Client:
                 return answer
 
     def _turn(self) -> bool:
-        """Go on with the next of several schedulers; False: each was tried."""
+        """Switch to the next of several schedulers; return False if all were tried."""
         self._tried = (self._tried + 1) % (len(self.reach.others) + 1)
         if self._tried:
             self.reach = self.reach.turned()
@@ -262,14 +265,14 @@ class Client:
         if not self.patience_s:
             return err
         return Unreachable(
-            f"{err.what}, for {self.patience_s:g} s now",
-            remedy="jobs run on without it; start it again, and come back with `mesos-gpu logs -f` or `wait`",
+            f"{err.what}, for {self.patience_s:g} s",
+            remedy="jobs keep running; restart the scheduler, then continue with `mesos-gpu logs -f` or `wait`",
         )
 
     def _say_away(self, err: Unreachable) -> None:
         if not self._away:
             self._away = True
-            self._notice(f"{err.what}; trying again for {self.patience_s:g} s, jobs run on meanwhile")
+            self._notice(f"{err.what}; trying again for {self.patience_s:g} s, jobs keep running meanwhile")
 
     def _once(
         self,
@@ -281,6 +284,7 @@ class Client:
         wait_s: float = 0.0,
         body: object = None,
     ) -> _T:
+        """Send a request once, and return its answer as `kind`."""
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, bytes):
             sent = {"data": body, "headers": {"Content-Type": "application/octet-stream"}}
@@ -307,27 +311,29 @@ class Client:
         timeout_s: float,
         sent: Mapping[str, Any],
     ) -> requests.Response:
-        """Return the answer, whatever it says; of what a standby's copy lacks, the answer of its leader."""
-        told = {"params": query, "timeout": (_CONNECT_S, timeout_s), "allow_redirects": False, **sent}
+        """Return the answer, whatever its status; a standby's 404 is repeated as a request to its leader."""
+        options = {"params": query, "timeout": (_CONNECT_S, timeout_s), "allow_redirects": False, **sent}
         try:
-            response = unhurried(lambda: self._session.request(verb, self._base + path, **told), PATIENCE_S)
+            response = unhurried(
+                lambda: self._session.request(verb, self._base + path, **options), PATIENCE_S
+            )
             if verb == "GET" and response.status_code == 404 and "Age" in response.headers:
                 response.close()
-                told["headers"] = _LATEST
+                options["headers"] = _LATEST
                 response = unhurried(
-                    lambda: self._session.request(verb, self._base + path, **told), PATIENCE_S
+                    lambda: self._session.request(verb, self._base + path, **options), PATIENCE_S
                 )
             return response
         except requests.RequestException as err:
             remedy = ""
             if verb == "POST" and path == "/v1/jobs":
-                remedy = "see with `mesos-gpu ps --all` whether it has the job"
+                remedy = "check with `mesos-gpu ps --all` whether the job was submitted"
             elif verb != "GET" and path.startswith("/v2/"):
-                remedy = "see with `mesos-gpu app list` whether it was done"
+                remedy = "check with `mesos-gpu app list` whether the change was made"
             raise unanswered(self.reach, err, remedy) from err
 
     def _proved(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add what proves who asks, as it is now."""
+        """Add the caller's current credentials to a request."""
         token = self.reach.renew() if self.reach.renew else self.reach.token
         if self._password:
             both = b64encode(":".join(self._password).encode()).decode()

@@ -1,4 +1,4 @@
-"""`mesos-gpu help` and `completion`: this program's words, for people and for shells."""
+"""`mesos-gpu help` and `completion`: help texts and shell completion scripts."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -20,7 +20,7 @@ def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
         if not isinstance(command, click.Group):
             raise click.UsageError(f"{where.command_path} has no commands below it: leave out {word!r}")
         name, inner, _ = command.resolve_command(where, [word])
-        assert inner is not None  # else it raised
+        assert inner is not None  # an unknown command raises before
         where = click.Context(inner, info_name=name, parent=where, help_option_names=root.help_option_names)
         command = inner
     click.echo(where.get_help())
@@ -34,7 +34,7 @@ def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
-    It completes commands, options, files, states and, from the running scheduler, the IDs of jobs, apps and
+    It completes commands, options, files and states, and asks the running scheduler for IDs of jobs, apps and
     deployments.
     """
     kind = get_completion_class(shell)

@@ -1,4 +1,4 @@
-"""A table on a terminal of a certain width: what is cut, shortened and left out, in the order of importance. Pure."""
+"""Fitting a table to a terminal's width by cutting, shortening and omitting columns. Pure functions."""
 
 import re
 from collections import Counter
@@ -7,13 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-GAP: Final = 2  # blanks between columns
-MIN: Final = 12  # a column that may be cut keeps so many characters, or its header
-MIN_FOLDED: Final = 30  # a last column that is folded keeps so many characters while others may be left out
-LONG: Final = (
-    26  # a job's ID is not cut to fewer characters: an app's instance has as many, with eight digits
-)
-_PATH: Final = 20  # a path keeps so many characters while columns may still be left out
+GAP: Final = 2  # spaces between columns
+MIN: Final = 12  # minimum width of a column that may be cut, unless its header is longer
+MIN_FOLDED: Final = 30  # minimum width of a folded last column while others can be omitted
+LONG: Final = 26  # minimum width of a job's ID: an app's instance has as many, with eight digits
+_PATH: Final = 20  # minimum width of a path while other columns can be omitted
 _UUID: Final = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\S*")
 _GPU: Final = re.compile(r"(GPU-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
@@ -21,25 +19,25 @@ _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What gives way where a table is too wide for its terminal; columns by their headers.
+    """Rules for tables that are too wide for their terminal; columns are named by their headers.
 
-    First `cut` are cut to `MIN` (a folded last column to `MIN_FOLDED`), then host names in `hosts` are shortened,
-    then words longer than `LONG` in `names` and paths in `paths`, then `leave` are left out one by one, those without
-    any value before the others. The UUIDs in `ids` are always shortened: every command takes the start of an ID.
+    First the columns in `cut` are cut to `MIN` (a folded last column to `MIN_FOLDED`), then host names in `hosts` are
+    shortened, then words longer than `LONG` in `names` and paths in `paths`, then the columns in `leave` are omitted
+    one by one, empty ones first. UUIDs in `ids` are always shortened, as every command accepts the start of an ID.
     """
 
-    cut: Sequence[str] = ()  # empty: the last column
-    leave: Sequence[str] | None = None  # None: all but the first two and the last, from right to left
+    cut: Sequence[str] = ()  # empty for the last column
+    leave: Sequence[str] | None = None  # None for all but the first two and the last, from right to left
     ids: Sequence[str] = ()
     hosts: Sequence[str] = ()
     names: Sequence[str] = ()
     paths: Sequence[str] = ()
-    wrap: bool = False  # the last column is folded and not cut
+    wrap: bool = False  # whether the last column is folded instead of cut
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as it is shown. `width` counts cells of the terminal: a wide character has two."""
+    """A column as displayed; `width` counts terminal cells, of which a wide character takes two."""
 
     header: str
     cells: Sequence[str]
@@ -48,21 +46,21 @@ class Column:
 
     @property
     def natural(self) -> int:
-        """The width that nothing of it is cut in."""
-        from rich.cells import cell_len  # of tables on terminals alone
+        """Width at which nothing is cut."""
+        from rich.cells import cell_len  # needed only for tables on terminals
 
         return max(map(cell_len, (self.header, *self.cells)))
 
     @property
     def blank(self) -> bool:
-        """Whether no row has a value in it."""
+        """Whether no row has a value in this column."""
         return all(cell == "-" for cell in self.cells)
 
 
 def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
-    """The columns that are shown on a terminal of `width` cells, each with its width.
+    """Return the columns to show on a terminal of `width` cells, each with its width.
 
-    What cannot give way is never cut: then the rows are wider than the terminal.
+    Columns that no rule shortens are never cut, so rows may be wider than the terminal.
     """
     cut = dict.fromkeys(how.cut or (columns[-1].header,), MIN)
     if how.wrap:
@@ -85,7 +83,7 @@ def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
 def _with_paths(
     columns: Sequence[Column], cut: Mapping[str, int], width: int, how: Fit, least: int
 ) -> list[Column]:
-    """With paths that are shortened to what the other columns leave of the width, or to `least`."""
+    """Return the columns with paths shortened to the width that the others leave, at least to `least`."""
     too_wide = max(_needed(columns, cut) - width, 0)
     return [
         _with(column, partial(short_paths, most=max(column.natural - too_wide, least)))
@@ -111,11 +109,11 @@ def _needed(columns: Sequence[Column], cut: Mapping[str, int]) -> int:
 def _leaving(columns: Sequence[Column], how: Fit) -> list[str]:
     by_name = {column.header: column for column in columns}
     names = [column.header for column in columns][-2:1:-1] if how.leave is None else how.leave
-    return sorted(names, key=lambda name: not by_name[name].blank)  # stable: their order is kept
+    return sorted(names, key=lambda name: not by_name[name].blank)  # a stable sort keeps their order
 
 
 def _spread(columns: Sequence[Column], cut: Mapping[str, int], width: int) -> list[Column]:
-    """Each column with its width: what is to spare goes to those that are cut, the most telling (shortest) first."""
+    """Distribute the spare width to columns that may be cut, the narrowest first."""
     widths = {column.header: _least(column, cut) for column in columns}
     spare = width - _needed(columns, cut)
     for column in sorted(columns, key=lambda column: column.natural):
@@ -126,31 +124,31 @@ def _spread(columns: Sequence[Column], cut: Mapping[str, int], width: int) -> li
 
 
 def short_ids(cells: Sequence[str]) -> list[str]:
-    """Words with a UUID end after its first eight digits, if that names no other word of the column."""
+    """Shorten UUIDs at the end of words to eight digits, where that stays unique within the column."""
     return _shortened(cells, lambda word: _UUID.sub(r"\1", word, count=1))
 
 
 def short_gpus(text: str) -> str:
-    """A text whose GPUs are named by the start of their UUIDs, where that names no other of them."""
-    of_start = Counter(match[1] for match in {each[0]: each for each in _GPU.finditer(text)}.values())
+    """Shorten UUIDs of GPUs in a text to their start, where that stays unique within the text."""
+    of_start = Counter(match[1] for match in {match[0]: match for match in _GPU.finditer(text)}.values())
     return _GPU.sub(lambda match: match[1] if of_start[match[1]] == 1 else match[0], text)
 
 
 def short_hosts(cells: Sequence[str]) -> list[str]:
-    """Host names without their domain, if that names no other host of the column; of more than two the first."""
+    """Remove the domain of host names where that stays unique within the column; of more than two show the first."""
     short = _shortened(cells, lambda name: name if _ADDRESS.fullmatch(name) else name.split(".")[0])
     return [_first_of(cell.split()) for cell in short]
 
 
 def short_names(cells: Sequence[str]) -> list[str]:
-    """Long words are cut to a start, if that names no other word of the column."""
+    """Cut long words to their start, where that stays unique within the column."""
     return _shortened(cells, lambda word: word if len(word) <= LONG else word[: LONG - 1] + "…")
 
 
 def short_paths(cells: Sequence[str], most: int) -> list[str]:
-    """Paths of more than `most` characters lose their first names, then the middle of their last one.
+    """Shorten paths of more than `most` characters: first drop leading names, then the middle of the last name.
 
-    What would name another path of the column as well stays whole: siblings differ at their ends.
+    A path whose short form would not be unique within the column stays whole.
     """
     return _shortened(cells, lambda path: _short_path(path, most))
 

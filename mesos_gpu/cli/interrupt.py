@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at moments when they would leave things half done."""
+"""Deferral of Ctrl-C and SIGTERM while an interrupt would leave work half done."""
 
 import contextlib
 import signal
@@ -9,32 +9,32 @@ from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came, and is treated as Ctrl-C is."""
+    """SIGTERM, which is handled like Ctrl-C."""
 
 
 def _here() -> bool:
-    """Signals only ever interrupt the main thread."""
+    """Return whether this is the main thread, the only one that signals interrupt."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextlib.contextmanager
 def held_interrupt() -> Iterator[None]:
-    """Keep a Ctrl-C or SIGTERM until the block has ended; a second one is not kept.
+    """Defer a Ctrl-C or SIGTERM until the block has ended; a second one interrupts at once.
 
-    A submission must not be cut off between the scheduler's yes and our knowing the ID: the job would run on,
-    and nobody would know. Output must not be cut off between being written and being counted: it would be
-    written again. In a thread that is not the main one this does nothing.
+    A submission must not be interrupted between the scheduler's acceptance and learning the ID: the job would run on
+    unnoticed. Output must not be interrupted between being written and being counted: it would be written twice.
+    In other threads than the main one this does nothing.
     """
     if not _here():
         yield
         return
-    came: int | None = None
+    received: int | None = None
 
     def keep(number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        if came is not None:
+        nonlocal received
+        if received is not None:
             raise KeyboardInterrupt
-        came = number
+        received = number
 
     before = {number: signal.signal(number, keep) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -42,13 +42,13 @@ def held_interrupt() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if came is not None:
-        signal.raise_signal(came)
+    if received is not None:
+        signal.raise_signal(received)
 
 
 @contextlib.contextmanager
 def terminated() -> Iterator[None]:
-    """Raise `Terminated` on SIGTERM in the block; in a thread that is not the main one nothing changes."""
+    """Raise `Terminated` on SIGTERM in the block; does nothing in threads other than the main one."""
 
     def end(_number: int, _frame: FrameType | None) -> NoReturn:
         raise Terminated

@@ -1,4 +1,4 @@
-"""Where the scheduler is: what the user names, else what a running `mesos-gpu up` has written down."""
+"""Address of the scheduler: given by the user, or recorded by a running `mesos-gpu up`."""
 
 import json
 import os
@@ -11,27 +11,30 @@ from urllib.parse import urlsplit
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 
-UNIX: Final = "unix:"  # before the path of a socket
-SYSTEM_SOCKET: Final = Path("/run/mesos-gpu/api.sock")  # of a scheduler that is a service of this host
+UNIX: Final = "unix:"  # prefix of a socket's path
+SYSTEM_SOCKET: Final = Path("/run/mesos-gpu/api.sock")  # socket of a scheduler that is a service of this host
 REMEDY: Final = (
-    "start one with `mesos-gpu up`, or name one with --url, MESOS_GPU_URL or `mesos-gpu context use NAME`"
+    "start one with `mesos-gpu up`, or give its address with --url, MESOS_GPU_URL or "
+    "`mesos-gpu context use NAME`"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running `mesos-gpu up`, as its file says. `started_at` is seconds since the epoch."""
+    """A running `mesos-gpu up`, from its file. `started_at` is in seconds since the epoch."""
 
     url: str
     pid: int
     started_at: float
-    start_ticks: int  # field 22 of /proc/PID/stat: a process id is used again, both together are not
-    cacert: str | None = None  # file of its certificate's authorities; None: those of this host
-    socket: str | None = None  # where the kernel says who asks; None: nobody is asked
+    start_ticks: (
+        int  # field 22 of /proc/PID/stat: identifies the process together with its pid, which may be reused
+    )
+    cacert: str | None = None  # file of its certificate's authorities; None for those of this host
+    socket: str | None = None  # Unix socket that identifies callers; None without authentication
 
 
 def state_home() -> Path:
-    """MESOS_GPU_HOME, else the user's directory for state."""
+    """Return MESOS_GPU_HOME, else the user's directory for state."""
     named = os.environ.get("MESOS_GPU_HOME")
     if named:
         return Path(named)
@@ -41,15 +44,15 @@ def state_home() -> Path:
 
 
 def up_file() -> Path:
-    """Where `mesos-gpu up` says that it runs: `Running` as one JSON object."""
+    """Return the file in which `mesos-gpu up` records `Running` as one JSON object."""
     return state_home() / "up.json"
 
 
 def running() -> Running | None:
-    """The `mesos-gpu up` that runs now; None if none does, also if one has left its file behind.
+    """Return the running `mesos-gpu up`; None if none runs, even if its file was left behind.
 
     Raises:
-        Damaged: The file is not what `up` writes.
+        Damaged: The file was not written by `up`.
     """
     path = up_file()
     try:
@@ -65,19 +68,21 @@ def running() -> Running | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as err:
-        raise Damaged(f"{path} is not what `mesos-gpu up` writes ({err!r})", remedy="remove it") from err
+        raise Damaged(
+            f"{path} is not a valid file of `mesos-gpu up` ({err!r})", remedy="remove this file"
+        ) from err
     return stack if start_ticks(stack.pid) == stack.start_ticks else None
 
 
 def find_url(named: str | None = None) -> str:
-    """The scheduler's address, without a slash at the end; or several, as of `normal_urls`.
+    """Return the scheduler's address without a trailing slash, or several as from `normal_urls`.
 
-    It is `named`, else MESOS_GPU_URL, else that of the running `up`, else the socket of a service of this host.
+    Sources in order: `named`, MESOS_GPU_URL, the running `up`, the socket of a service of this host.
 
     Raises:
-        Unavailable: None of the three is there.
+        Unavailable: No source has an address.
         BadConfiguration: MESOS_GPU_URL is not an address.
-        Damaged: The file of `up` is not what it writes.
+        Damaged: The file of `up` is invalid.
     """
     if named:
         return named
@@ -92,11 +97,14 @@ def find_url(named: str | None = None) -> str:
         return f"{UNIX}{stack.socket}" if stack.socket else stack.url
     if _is_service(SYSTEM_SOCKET):
         return f"{UNIX}{SYSTEM_SOCKET}"
-    raise Unavailable("no mesos-gpu scheduler runs here", remedy=REMEDY)
+    raise Unavailable(
+        "no mesos-gpu scheduler runs on this host, and no other one is configured", remedy=REMEDY
+    )
 
 
 def _is_service(path: Path) -> bool:
-    """Whether a socket is there, and only root can have put it there: no other user's answers are believed."""
+    """Return whether a socket exists that only root can have created; answers of other users' sockets are not
+    trusted."""
     try:
         directory = path.parent.lstat()
         is_socket = stat.S_ISSOCK(path.lstat().st_mode)
@@ -106,25 +114,25 @@ def _is_service(path: Path) -> bool:
 
 
 def normal_urls(value: str) -> str:
-    """Addresses of several schedulers of a cluster, as `normal_url` has each, with commas between them; or one.
+    """Return comma-separated addresses of a cluster's schedulers in the form of `normal_url`; one is enough.
 
     Raises:
-        ValueError: One is none, or they are not all reached in the same way.
+        ValueError: An address is invalid, or the addresses use different transports.
     """
-    urls = [normal_url(each) for each in value.split(",")]
-    ways = sorted({each.partition(":")[0] for each in urls})
+    urls = [normal_url(part) for part in value.split(",")]
+    ways = sorted({url.partition(":")[0] for url in urls})
     if len(ways) > 1 or (len(urls) > 1 and ways == ["unix"]):
         raise ValueError(
-            f"{value!r}: several schedulers are all reached by http, or all by https, not by {', '.join(ways)}"
+            f"{value!r}: several schedulers must all use http, or all https, not {', '.join(ways)}"
         )
     return ",".join(dict.fromkeys(urls))
 
 
 def normal_url(value: str) -> str:
-    """An address with its scheme, without a slash at the end; or `unix:/PATH`.
+    """Return an address with its scheme and without a trailing slash, or `unix:/PATH`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value is not an address.
     """
     if value.strip().startswith(f"{UNIX}/"):
         return f"{UNIX}{Path(value.strip().removeprefix(UNIX))}"
@@ -132,8 +140,8 @@ def normal_url(value: str) -> str:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in url
-    except ValueError:  # a port that is no number
+    except ValueError:  # the port is not a number
         good = False
     if not good or parts.query or parts.fragment:
-        raise ValueError(f"{value!r} is not an address, as http://127.0.0.1:8080")
+        raise ValueError(f"{value!r} is not an address, for example http://127.0.0.1:8080")
     return url.rstrip("/")

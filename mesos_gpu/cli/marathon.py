@@ -1,4 +1,4 @@
-"""Marathon's interface as Python calls: what the commands for apps and deployments ask the scheduler."""
+"""Marathon's interface as Python calls, for the commands of apps and deployments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,32 +8,35 @@ from mesos_gpu.cli.client import Client, Refused
 
 Json = dict[str, Any]
 _GONE: Final = 404
-_WARNINGS: Final = "warnings"  # for `embed`
-_APP_S: Final = 0.01  # for each app of a document, on a busy host
+_WARNINGS: Final = "warnings"  # value of `embed`
+_APP_S: Final = 0.01  # time per app of a document, on a busy host
 
 
 class Named(TypedDict):
-    """What is told by its id."""
+    """An object referred to by its id."""
 
     id: str
 
 
 class Action(TypedDict):
-    """What a step does to an app."""
+    """A step's action on an app."""
 
     action: str
     app: str
 
 
 class Step(TypedDict):
-    """Actions side by side."""
+    """Actions that run concurrently."""
 
     actions: list[Action]
 
 
 class Deployment(TypedDict):
-    """A change under way; `waiting`: by app, why nothing is done; `overdue`: apps whose deadline has passed; `undoes`:
-    the deployment that it rolls back."""
+    """A change in progress.
+
+    `waiting` has reasons by app why nothing happens, `overdue` the apps past their deadline, `undoes` the id of the
+    deployment that this one rolls back.
+    """
 
     id: str
     version: str
@@ -48,7 +51,7 @@ class Deployment(TypedDict):
 
 
 class Warned(TypedDict):
-    """Something of an app or a group that is accepted and has no effect."""
+    """A setting of an app or a group that is accepted without effect."""
 
     id: str
     path: str
@@ -64,7 +67,7 @@ class Change(TypedDict):
 
 
 class Difference(TypedDict):
-    """An app before and after a change; null: it is not there."""
+    """An app before and after a change; null if it does not exist."""
 
     id: str
     before: Json | None
@@ -72,7 +75,7 @@ class Difference(TypedDict):
 
 
 class Preview(TypedDict):
-    """What a change would do."""
+    """Effects of a change that was not made."""
 
     steps: list[Step]
     changes: list[Difference]
@@ -80,7 +83,7 @@ class Preview(TypedDict):
 
 
 class Blocked(TypedDict):
-    """An app whose instances wait."""
+    """An app with waiting instances."""
 
     app: Named
     count: int
@@ -88,19 +91,19 @@ class Blocked(TypedDict):
 
 
 class Offers(TypedDict):
-    """What keeps the first of them."""
+    """Reason why the first waiting instance of an app is not placed."""
 
     why: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Marathon:
-    """The routes below /v2; each call raises what `Client`'s do."""
+    """Requests for routes below /v2; each call raises what `Client`'s calls raise."""
 
     client: Client
 
     def apps(self, group: str | None = None, *, label: str | None = None) -> list[Json]:
-        """All apps, those below a group, or those with labels (Marathon's selector), and how their instances end."""
+        """Return all apps, those below a group, or those with labels (Marathon's selector), with `ends`."""
         query = {"embed": "apps.ends"}
         if group is None:
             apps: list[Json] = self.client.call("GET", "/v2/apps", Json, {**query, "label": label})["apps"]
@@ -109,51 +112,51 @@ class Marathon:
         return apps
 
     def app(self, id: str) -> Json:
-        """Read an app with its tasks, and how they end by themselves."""
+        """Return an app with its tasks and `ends`."""
         app: Json = self.client.call("GET", f"/v2/apps{id}", Json, {"embed": "app.ends"})["app"]
         return app
 
     def versions(self, id: str) -> list[str]:
-        """List the versions of an app, the latest first."""
+        """Return the versions of an app, latest first."""
         versions: list[str] = self.client.call("GET", f"/v2/apps{id}/versions", dict[str, list[str]])[
             "versions"
         ]
         return versions
 
     def version(self, id: str, version: str) -> Json:
-        """An app as it was."""
+        """Return an earlier version of an app."""
         return self.client.call("GET", f"/v2/apps{id}/versions/{version}", Json)
 
     def create(self, app: Json, *, force: bool) -> Json:
-        """A new app."""
+        """Create an app."""
         return self.client.call("POST", "/v2/apps", Json, {"force": force, "embed": _WARNINGS}, body=app)
 
     def change(self, verb: str, path: str, body: object = None, **flags: bool) -> Change:
-        """Ask for a change; `flags` are of the query."""
+        """Make a change; `flags` are query parameters."""
         query = {**_query(flags), "embed": _WARNINGS}
         return self.client.call(verb, path, Change, query, body=body, wait_s=answer_s(body))
 
     def preview(self, verb: str, path: str, body: object, **flags: bool) -> Preview:
-        """What a PUT or PATCH would do."""
+        """Return the effects of a PUT or PATCH, without making it."""
         query = {**_query(flags), "dryRun": "true", "embed": "changes"}
         return self.client.call(verb, path, Preview, query, body=body, wait_s=answer_s(body))
 
     def deployments(self) -> list[Deployment]:
-        """All that are under way, the oldest first."""
+        """Return the deployments in progress, oldest first."""
         return self.client.call("GET", "/v2/deployments", list[Deployment], {"embed": "waiting"})
 
     def stop(self, id: str, *, force: bool) -> Change | None:
-        """Undo a deployment by another one; with `force` only end it."""
+        """Undo a deployment by another one; with `force` only abort it."""
         if not force:
             return self.change("DELETE", f"/v2/deployments/{id}")
         return self.client.call("DELETE", f"/v2/deployments/{id}", type(None), {"force": "true"})
 
     def blocked(self) -> list[Blocked]:
-        """Apps with instances that wait for a place."""
+        """Return apps with waiting instances."""
         return self.client.call("GET", "/v2/queue", dict[str, list[Blocked]])["queue"]
 
     def has_group(self, id: str) -> bool:
-        """Whether there is a group of that id."""
+        """Return whether a group exists."""
         try:
             self.client.call("GET", f"/v2/groups{id}", Json)
         except Refused as err:
@@ -164,7 +167,7 @@ class Marathon:
 
 
 def answer_s(document: object) -> float:
-    """Return how many seconds the scheduler may need for a document beside the time of any answer, by its apps."""
+    """Return the seconds that the scheduler may need for a document in addition to the normal timeout, by its apps."""
     return _APP_S * _count(document)
 
 

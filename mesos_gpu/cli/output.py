@@ -1,4 +1,4 @@
-"""All that goes to stdout and stderr but a job's own output: tables, JSON, notes, the status line."""
+"""All output to stdout and stderr, except that of jobs: tables, JSON, notes, the status line."""
 
 import json
 import os
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from mesos_gpu.cli.fit import Fit
 
-OURS: Final = "mesos-gpu: "  # before each of our lines among those of a job
-_MIN_TEXT: Final = 20  # columns of text beside what stands before it
+OURS: Final = "mesos-gpu: "  # prefix of this program's lines between those of a job
+_MIN_TEXT: Final = 20  # minimum width of text after a prefix
 _DAY_S: Final = 86_400
-# What a word means, as a colour on a terminal.
+# Colours of words on a terminal.
 _STYLES: Final = {
     "running": "green",
     "finished": "green",
@@ -53,54 +53,54 @@ _STYLES: Final = {
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person may read it as it comes."""
-    return stream is not None and stream.isatty()  # None: it was closed before we began
+    """Return whether a stream is a terminal."""
+    return stream is not None and stream.isatty()  # None if it was closed before the start
 
 
 def width() -> int:
-    """Columns of the terminal; of what is no terminal, 80."""
+    """Return the terminal's width in columns; 80 if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 80
 
 
 def document(value: object) -> None:
-    """Print a JSON document: what `clean` would escape is escaped as JSON does it, so the document is the same."""
+    """Print a JSON document; control characters are escaped within JSON, so that the document is unchanged."""
     click.echo(clean_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def line(text: str) -> None:
-    """Print a line on stdout; a terminal gets it wrapped at words, with the indentation that it has."""
+    """Print a line on stdout; on a terminal it is wrapped at words, with its indentation."""
     folded(text[: len(text) - len(text.lstrip(" "))], text.lstrip(" "))
 
 
 def folded(lead: str, text: str) -> None:
-    """Print a line on stdout; on a terminal, text that is too long goes on below itself, right of `lead`."""
+    """Print a line on stdout; on a terminal long text is wrapped to the right of `lead`."""
     click.echo(_wrapped(lead, clean(text), " " * len(lead), sys.stdout))
 
 
 def remark(text: str) -> None:
-    """Print a comment of YAML; a terminal that is too narrow has it on several lines."""
+    """Print a YAML comment; on a narrow terminal it is wrapped into several lines."""
     click.echo(_wrapped("# ", clean(text), "# ", sys.stdout))
 
 
 def note(text: str) -> None:
-    """Print a line on stderr, marked as ours: it stands between a job's own lines."""
+    """Print a line on stderr with this program's prefix, because it may stand between lines of a job."""
     status_line.clear()
     click.echo(_wrapped(OURS, clean(text), "  ", sys.stderr), err=True)
 
 
 def error(failure: Exception) -> None:
-    """Print on stderr what went wrong, which may have words of others."""
+    """Print an error on stderr; control characters in its text are escaped."""
     status_line.clear()
     first, *rest = clean_lines(str(failure)).split("\n")
     lines = [
         _wrapped("Error: ", first, "  ", sys.stderr),
-        *(_wrapped("", each, "  ", sys.stderr) for each in rest),
+        *(_wrapped("", more, "  ", sys.stderr) for more in rest),
     ]
     click.echo("\n".join(lines), err=True)
 
 
 def _wrapped(lead: str, text: str, hanging: str, stream: TextIO | None) -> str:
-    """Return a line for a stream: on a terminal it is wrapped between words, so that none is cut.
+    """Return a line for a stream; on a terminal it is wrapped between words.
 
     Args:
         lead: Text before the first line.
@@ -118,30 +118,30 @@ def _wrapped(lead: str, text: str, hanging: str, stream: TextIO | None) -> str:
 
 
 def verbatim(text: bytes) -> None:
-    """Print what others wrote and a program is to read: as it is, but on a terminal without what commands it."""
+    """Print text of other sources for programs: unchanged, but on a terminal with control characters escaped."""
     click.echo(clean_lines(text.decode(errors="backslashreplace")) if is_terminal(sys.stdout) else text)
 
 
 def raw(data: bytes, *, to_stderr: bool) -> None:
-    """A job's own output, as it is."""
+    """Print a job's output unchanged."""
     if data:
         status_line.clear()
         click.echo(data, nl=False, err=to_stderr)
 
 
 def ask(question: "str | Callable[[], str]", *, yes: bool, shown: bool = False) -> None:
-    """Ask on a terminal before a command ends or deletes something, and return after a yes.
+    """Ask for confirmation on a terminal before a command ends or deletes something; return after a yes.
 
-    Without a terminal, a command does as asked; one that works out itself what changes needs --yes.
+    Without a terminal the command proceeds, except one that works out itself what changes: that needs --yes.
 
     Args:
-        question: The question, or what makes it; "" if nothing would be ended or deleted.
-        yes: Whether --yes is given, so that nothing is asked.
-        shown: Whether the command has worked out what changes, and shown it.
+        question: Question, or a function that returns it; "" if nothing would be ended or deleted.
+        yes: Whether --yes was given, so that nothing is asked.
+        shown: Whether the command worked out the changes itself, and has shown them.
 
     Raises:
         click.Abort: The answer is no.
-        click.UsageError: `shown`, without --yes and without a terminal.
+        click.UsageError: `shown` without --yes and without a terminal.
     """
     terminal = is_terminal(sys.stdin)
     if yes or not (terminal or shown):
@@ -150,16 +150,18 @@ def ask(question: "str | Callable[[], str]", *, yes: bool, shown: bool = False) 
     if not text:
         return
     if not terminal:
-        raise click.UsageError(f"{text} stdin is no terminal, so the question cannot be answered: add --yes")
+        raise click.UsageError(
+            f"{text} stdin is not a terminal, so the command cannot ask for confirmation: add --yes"
+        )
     status_line.clear()
     click.confirm(clean(text), abort=True, err=True)
 
 
 def one_place() -> bool:
-    """Whether stdout and stderr go to the same terminal, pipe or file."""
+    """Return whether stdout and stderr go to one terminal, pipe or file."""
     try:
         ours, theirs = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
-    except (OSError, ValueError, AttributeError):  # closed, or no file at all
+    except (OSError, ValueError, AttributeError):  # closed, or not a file
         return False
     return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
 
@@ -172,14 +174,14 @@ def table(
     fit: "Fit | None" = None,
     whole: bool = False,
 ) -> None:
-    """Rows under headers; for people on a terminal, else plain columns without colours or truncation.
+    """Print rows under headers: fitted to a terminal, else as plain columns without colours or truncation.
 
     Args:
-        headers: One a column. Numbers are set right, None is `-`.
-        rows: str, int, float or None a cell.
-        empty: What a person reads instead of a table without rows.
-        fit: What gives way on a terminal that is too narrow; None: as `Fit()`.
-        whole: Nothing gives way: a terminal breaks lines that are too long for it.
+        headers: Header of each column. Numbers are right-aligned, None is shown as `-`.
+        rows: Rows of str, int, float or None cells.
+        empty: Text printed on a terminal instead of a table without rows.
+        fit: Rules for narrow terminals; None for `Fit()`.
+        whole: Whether to fit nothing, so that the terminal breaks long lines.
     """
     if not is_terminal(sys.stdout) or (whole and rows):
         for text in aligned(headers, rows)[0]:
@@ -196,7 +198,7 @@ def table(
 def _cells(
     headers: Sequence[str], rows: Sequence[Sequence[object]]
 ) -> tuple[list[list[str]], Sequence[bool]]:
-    """The words of each row, and whether each column is set right."""
+    """Return the text of each cell, and whether each column is right-aligned."""
     cells = [[_cell(value) for value in row] for row in rows]
     right = [
         bool(rows) and all(isinstance(v, int | float | None) for v in column)
@@ -214,8 +216,8 @@ def _cell(value: object) -> str:
 def aligned(
     headers: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int] = ()
 ) -> tuple[list[str], list[int]]:
-    """The lines of a table that is whole, the headers first, and the widths of its columns; `widths`: those of lines
-    that it goes on from."""
+    """Return the lines of an unfitted table, headers first, and its column widths; `widths` are those of earlier
+    lines."""
     cells, right = _cells(headers, rows)
     every = [headers, *cells]
     least = widths or [0] * len(headers)
@@ -230,7 +232,7 @@ def _set(cell: str, width: int, right: bool) -> str:
 def drawn(
     headers: Sequence[str], rows: Sequence[Sequence[object]], *, fit: "Fit | None" = None
 ) -> tuple["Table", int]:
-    """A table for this terminal, and the least number of columns that it needs; the arguments are those of `table`."""
+    """Return a table for this terminal, and the minimum number of columns that it needs; arguments as for `table`."""
     from rich.table import Table
     from rich.text import Text
 
@@ -239,7 +241,7 @@ def drawn(
     fit, width = fit or Fit(), shutil.get_terminal_size().columns
     cells, right = _cells(headers, rows)
     every = zip(headers, zip(*cells, strict=True) if cells else [()] * len(headers), right, strict=True)
-    columns = fitted([Column(*each) for each in every], width, fit)
+    columns = fitted([Column(*column) for column in every], width, fit)
     shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
         folded = fit.wrap and column is columns[-1]
@@ -256,7 +258,7 @@ def drawn(
 
 
 def pairs(rows: Sequence[tuple[str, object]]) -> None:
-    """Names and values, a pair a line; None is `-`."""
+    """Print names and values, one pair per line; None is shown as `-`."""
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         text, lead = _cell(value), f"{name:<{width}}  "
@@ -267,24 +269,24 @@ def pairs(rows: Sequence[tuple[str, object]]) -> None:
 
 
 def hours(amount: float) -> float:
-    """A number of hours as tables have it; of less than one, the two digits that count."""
+    """Round a number of hours for tables; below one hour to two significant digits."""
     if abs(amount) >= 1:
         return round(amount, 1 if abs(amount) >= 10 else 2)
     return float(f"{round(amount, 4):.2g}") + 0.0  # not -0.0
 
 
 def span(seconds: float | None) -> str | None:
-    """Return a time span as `lasting` says it, or None for none."""
+    """Return a time span as `lasting` formats it; None for None."""
     return None if seconds is None else lasting(seconds)
 
 
 def age(moment: float | None) -> str | None:
-    """How long ago a moment (seconds since the epoch) was."""
+    """Return how long ago a time (seconds since the epoch) was; None for None."""
     return None if moment is None else span(time.time() - moment)
 
 
 def expected(moment: float | None) -> str:
-    """How long it takes until a moment, if that is known."""
+    """Return how long it takes until a time; "not known" for None."""
     if moment is None:
         return "not known"
     left_s = moment - time.time()
@@ -292,7 +294,7 @@ def expected(moment: float | None) -> str:
 
 
 def stamp(moment: float | None) -> str | None:
-    """Return a time in UTC as all output of commands has it, and as options take it: 2026-12-01T04:25:09Z.
+    """Return a time in UTC in the format of all commands and options: 2026-12-01T04:25:09Z.
 
     Args:
         moment: Seconds since the epoch; None if the time is unknown.
@@ -306,25 +308,24 @@ def short_stamp(moment: float) -> str:
 
 
 def clock(moment: float, now: float) -> str:
-    """Return a time in UTC, without its date if it comes within a day: 04:25Z."""
+    """Return a time in UTC, without the date if it is within the next day: 04:25Z."""
     form = "%H:%MZ" if 0 <= moment - now < _DAY_S else "%Y-%m-%dT%H:%MZ"
     return datetime.fromtimestamp(moment, UTC).strftime(form)
 
 
 class StatusLine:
-    """A line on stderr that is written over; nothing at all when stderr is not a terminal."""
+    """A line on stderr that is overwritten; nothing is printed if stderr is not a terminal."""
 
     def __init__(self) -> None:
-        """Nothing is shown yet."""
         self._shown = ""
 
     @property
     def live(self) -> bool:
-        """Whether somebody can see it."""
+        """Whether the line is visible, because stderr is a terminal."""
         return is_terminal(sys.stderr)
 
     def show(self, text: str) -> None:
-        """Put `text` in place of what is shown, cut to the terminal's width."""
+        """Replace the line by `text`, cut to the terminal's width."""
         width = shutil.get_terminal_size().columns - 1
         text = clean(text)
         text = text if len(text) <= width else text[: width - 1] + "…"
@@ -333,10 +334,10 @@ class StatusLine:
             click.echo(f"\r\x1b[K{text}", err=True, nl=False, color=True)
 
     def clear(self) -> None:
-        """Leave an empty line for other output."""
+        """Erase the line before other output."""
         if self._shown:
             self._shown = ""
             click.echo("\r\x1b[K", err=True, nl=False, color=True)
 
 
-status_line: Final = StatusLine()  # one terminal, one line; all other output clears it first
+status_line: Final = StatusLine()  # the only one; all other output clears it first

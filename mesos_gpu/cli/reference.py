@@ -1,4 +1,4 @@
-"""docs/reference/cli.md from the commands: `python -m mesos_gpu.cli.reference > docs/reference/cli.md`."""
+"""Generator of docs/reference/cli.md: `python -m mesos_gpu.cli.reference > docs/reference/cli.md`."""
 
 import click
 
@@ -16,10 +16,10 @@ An option takes a time without a zone, as `2027-03-01T08:00`, for local time. Op
 
 
 def root_context() -> click.Context:
-    """Where the commands are looked at without being run.
+    """Return the context in which commands are inspected without being run.
 
-    A command keeps the help option that it was first asked for: who looks at one does it below this context, which
-    knows both names of that option.
+    A command keeps the help option that it was first asked for, so commands must be inspected below this context, which
+    has both names of that option.
     """
     return click.Context(
         main,
@@ -31,7 +31,7 @@ def root_context() -> click.Context:
 
 
 def reference() -> str:
-    """The whole page, as Markdown."""
+    """Return the whole page as Markdown."""
     root = root_context()
     made = "Made from the commands by `python -m mesos_gpu.cli.reference`."
     parts = ["# Command line", made, "## Forms of time", _TIMES, "## All commands", _help(root)]

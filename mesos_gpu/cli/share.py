@@ -1,4 +1,4 @@
-"""How shared GPUs are drawn: a row for each share, and one for what is free."""
+"""Display of GPU shares: amounts, use and guarantees."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +14,7 @@ _FAULTS = {"user": "shared by its user's jobs", "card": "shared by all jobs of i
 
 
 class Part(NamedTuple):
-    """What a row says of the part of a GPU that it is about. None: nothing is to be said."""
+    """A share, or the free part, of a GPU in a row of a list; None values are shown as `-`."""
 
     job_id: str | None
     share: str | None = None
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
 
 def parts(gpu: "Gpu") -> Iterator[Part]:
-    """Each share of a GPU, and what is free of it; of one that is not shared the whole."""
+    """Yield the shares of a GPU and its free part; for an unshared GPU the whole."""
     sharing = gpu["sharing"]
     if sharing is None:
         yield Part(gpu["job_id"])
@@ -41,22 +41,22 @@ def parts(gpu: "Gpu") -> Iterator[Part]:
 
 
 def busy_pct(gpu: "Gpu") -> float | None:
-    """The part of the last minute in which a GPU was at work, in percent; None: nobody can say, or shares say it."""
+    """Return a GPU's utilization in the last minute in percent; None if not known, or if the GPU is shared."""
     return gpu["use"]["busy_pct"] if gpu["use"] and gpu["sharing"] is None else None
 
 
 def busy(gpu: "Gpu") -> str | None:
-    """`busy_pct` rounded, as "73%"; None: nobody can say, or shares say it."""
+    """Return `busy_pct` as text, for example "73%"; None if not known, or if the GPU is shared."""
     return None if (percent := busy_pct(gpu)) is None else f"{percent:.0f}%"
 
 
 def amount(share: "Share") -> str:
-    """A share in few words: "25% 20480 MiB"."""
+    """Return a share as text, for example "25% 20480 MiB"."""
     return f"{share['compute_pct']:g}% {share['memory_mib']} MiB"
 
 
 def gpus_counted(gpus: float, compute_pct: int | None) -> float:
-    """GPUs that are asked for, as limits count them: an exact share is a part of its GPUs."""
+    """Return the requested GPUs as limits count them: number of cards times the larger of compute and fraction."""
     if compute_pct is None:
         return gpus
     cards, milli = cards_of(round(gpus * WHOLE))
@@ -78,25 +78,25 @@ def gpus_by_host(names: Iterable[str]) -> list[str]:
 
 
 def gpus_of_tasks(tasks: int, gpus: float) -> str:
-    """GPUs of each of so many tasks: 8, or 3x8."""
+    """Return the GPUs of tasks as text: 8, or 3x8 for three tasks."""
     return str(gpus) if tasks == 1 else f"{tasks}x{gpus}"
 
 
 def burst(share: "Share", asked_mib: int | None) -> str:
-    """What it may use beyond its memory while others leave it: told where it may, and where it asked in vain."""
+    """Return a remark about memory beyond the share: its maximum, or that the requested maximum was not granted."""
     if share["memory_max_mib"] > share["memory_mib"]:
-        return f", up to {share['memory_max_mib']} MiB while others leave it"
-    return ", and no more, whatever others leave" if asked_mib else ""
+        return f", up to {share['memory_max_mib']} MiB while other shares leave it free"
+    return ", without the requested maximum beyond it" if asked_mib else ""
 
 
 def used(use: "ShareUse") -> str:
-    """What is used of it, in as few: "24% 18000 MiB"; "?" where nobody can say."""
+    """Return the use of a share as text, for example "24% 18000 MiB"; "?" for unknown values."""
     compute, memory = use["compute_pct"], use["memory_mib"]
     return f"{'?' if compute is None else f'{compute:g}'}% {'?' if memory is None else memory} MiB"
 
 
 def words(guarantee: "Guarantee") -> str:
-    """Return in words what enforces a share."""
+    """Return a description of what enforces a share."""
     faults = _FAULTS.get(guarantee["faults"], guarantee["faults"])
     memory, compute = (_BY.get(guarantee[name], guarantee[name]) for name in ("memory", "compute"))
     enforced = memory if memory == compute else f"memory: {memory}, compute: {compute}"

@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are called, not before."""
+"""Groups of commands that are imported only when they are called."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -10,35 +10,35 @@ from click.shell_completion import CompletionItem
 
 
 class Lines(click.Group):
-    """A group whose --help has the whole first sentence of each command; click cuts it after 45 characters or so."""
+    """A group whose --help shows the whole first sentence of each command; click cuts it after about 45 characters."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands."""
+        """Write the commands."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, each.get_short_help_str(1000)) for name, each in commands.items() if each]
+                [(name, command.get_short_help_str(1000)) for name, command in commands.items() if command]
             )
 
 
 class Table(click.Group):
-    """A group after a table: a command's name to its module and its one line in --help.
+    """A group defined by a table from command names to modules and lines of --help.
 
-    A module is named as MODULE, if its function has the command's name, or as MODULE:FUNCTION. The line stands
-    in the table so that --help imports no command; a test holds it equal to the docstring's.
+    A module is given as MODULE, if its function has the command's name, or as MODULE:FUNCTION. The line is repeated in
+    the table so that --help imports no command; a test compares it with the docstring.
     """
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    #: What commands are about, by the name of the first one that is listed below that heading.
+    #: Headings, by the name of the first command below each.
     headings: ClassVar[Mapping[str, str]] = {}
-    words: ClassVar[Mapping[str, str]] = {}  # what others call a command, to what it is called here
+    words: ClassVar[Mapping[str, str]] = {}  # words of other systems, to the command here
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the table."""
+        """Return all names, in the order of the table."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command; None: there is none of that name."""
+        """Import and return a command; None if there is no command of this name."""
         if cmd_name not in self.table:
             return None
         module, _, function = self.table[cmd_name][0].partition(":")
@@ -58,18 +58,18 @@ class Table(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the words begin with; a mistyped one is answered with the nearest names."""
+        """Resolve a command; an unknown name is answered with the nearest names, or with the name used here."""
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as err:
             if here := self.words.get(err.command_name):
                 raise NoSuchCommand(
-                    err.command_name, f"No such command {err.command_name!r}. Here it is: {here}", ctx=ctx
+                    err.command_name, f"No such command {err.command_name!r}. Use instead: {here}", ctx=ctx
                 ) from None
             raise NoSuchCommand(err.command_name, possibilities=self.table, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands below their headings without importing them."""
+        """Write the commands below their headings without importing them."""
         width = max(map(len, self.table))
         sections: list[tuple[str, list[tuple[str, str]]]] = []
         for name, (_, line) in self.table.items():

@@ -1,6 +1,6 @@
-"""Option values: text to numbers with units, with usage errors that show the form expected.
+"""Parameter types of options: text with units to numbers, with errors that show the expected form.
 
-Every start imports this module, and few use one of its types: a type imports what it checks by when it is used.
+Every start imports this module and uses few of its types, so types import their checks lazily.
 """
 
 import re
@@ -29,17 +29,17 @@ _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+|\d+(?:\.\d+)?")
 
 
 def mib_of(text: str) -> int:
-    """An amount of memory as whole MiB: `2048`, `2048MiB`, `2GiB`, `1.5g`.
+    """Parse an amount of memory into MiB: `2048`, `2048MiB`, `2GiB`, `1.5g`.
 
     Raises:
-        ValueError: It is none; the message says what is one.
+        ValueError: The text is not a whole amount of MiB; the message shows the form.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     unit = _MIB.get(match[2]) if match else None
     if match and match[2] in ("mb", "gb", "tb"):
         raise ValueError(f"{text!r} is in decimal units; write {match[1]}{match[2][0].upper()}iB")
     if not match or unit is None:
-        raise ValueError(f"{text!r} is not a memory size; write MiB, as 512, or a unit, as 2GiB")
+        raise ValueError(f"{text!r} is not a memory size; write MiB, such as 512, or a unit, such as 2GiB")
     mib = float(match[1]) * unit
     if mib < 1 or mib != int(mib):
         raise ValueError(f"{text!r} is not a whole, positive number of MiB")
@@ -47,24 +47,26 @@ def mib_of(text: str) -> int:
 
 
 def seconds_of(text: str) -> float:
-    """A time span as seconds: `90`, `90s`, `15m`, `2h`, `1d`, `1h30m`.
+    """Parse a time span into seconds: `90`, `90s`, `15m`, `2h`, `1d`, `1h30m`.
 
     Raises:
-        ValueError: It is none; the message says what is one.
+        ValueError: The text is not a time span; the message shows the form.
     """
     span = text.strip().lower()
     if not _DURATION.fullmatch(span):
-        raise ValueError(f"{text!r} is not a time span; write seconds, as 90, or units, as 90s, 2h, 1h30m")
+        raise ValueError(
+            f"{text!r} is not a time span; write seconds, such as 90, or units, such as 90s, 2h, 1h30m"
+        )
     return sum(float(n) * _SECONDS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", span))
 
 
 class Memory(click.ParamType[int]):
-    """An amount of memory as whole MiB."""
+    """Amount of memory in whole MiB."""
 
     name = "size"
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """`2048`, `2048MiB`, `2GiB`, `1.5g`; decimal units are refused, as 2GB is not 2048 MiB."""
+        """Parse `2048`, `2048MiB`, `2GiB` or `1.5g`; decimal units are refused, since 2GB is not 2048 MiB."""
         if isinstance(value, int):
             return value
         try:
@@ -74,14 +76,14 @@ class Memory(click.ParamType[int]):
 
 
 class GpuNumber(click.ParamType[float]):
-    """A number of GPUs, or a part of one."""
+    """Number of GPUs, or a part of one."""
 
     name = "n"
 
     def convert(
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | int:
-        """`0`, `8`, `8.0`, `0.25`; parts are in thousandths."""
+        """Parse `0`, `8`, `8.0` or `0.25`; parts are in thousandths."""
         from mesos_gpu.model.shares.units import milli_of, number_of
 
         text = str(value).strip()
@@ -89,7 +91,7 @@ class GpuNumber(click.ParamType[float]):
             return int(text.partition(".")[0])
         milli = milli_of(text)
         if milli is None:
-            form = "a number of GPUs, as 0 or 8, nor a part of one in thousandths, as 0.25"
+            form = "a number of GPUs, such as 0 or 8, or a part of one in thousandths, such as 0.25"
             several = re.fullmatch(r"0*[1-9]\d*\.\d+", text, re.ASCII)
             more = "; for a part of each of several: --gpu-compute and --gpu-memory" if several else ""
             self.fail(f"{text!r} is not {form}{more}", param, ctx)
@@ -97,16 +99,15 @@ class GpuNumber(click.ParamType[float]):
 
 
 class Duration(click.ParamType[float]):
-    """A time span as seconds."""
+    """Time span in seconds; 0 is allowed only with `zero`."""
 
     name = "duration"
 
     def __init__(self, *, zero: bool = False) -> None:
-        """`zero`: 0 is allowed too, for "at once"."""
         self._zero = zero
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """`90`, `90s`, `15m`, `2h`, `1d`, `1h30m`."""
+        """Parse `90`, `90s`, `15m`, `2h`, `1d` or `1h30m`."""
         if isinstance(value, int | float):
             return value
         try:
@@ -114,17 +115,18 @@ class Duration(click.ParamType[float]):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if seconds <= 0 and not self._zero:
-            self.fail(f"{value!r} must be longer than nothing", param, ctx)
+            self.fail(f"{value!r} must be longer than 0", param, ctx)
         return seconds
 
 
 class Past(click.ParamType[float]):
-    """A moment as seconds since the epoch."""
+    """Time in the past, in seconds since the epoch."""
 
     name = "time"
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """`2h`, `90s`: so long ago; `2027-03-01T08:00`, here unless it says where, as with Z or +01:00."""
+        """Parse an age such as `2h` or `90s`, or a time such as `2027-03-01T08:00`, local unless it has Z or an
+        offset."""
         from datetime import datetime
 
         if isinstance(value, int | float):
@@ -136,19 +138,23 @@ class Past(click.ParamType[float]):
             return datetime.fromisoformat(text).timestamp()
         except (ValueError, OverflowError, OSError):
             self.fail(
-                f"{value!r} is no time; write how long ago, as 2h, or a moment, as 2027-03-01T08:00",
+                f"{value!r} is not a time; write an age such as 2h, or a time such as 2027-03-01T08:00",
                 param,
                 ctx,
             )
 
 
 class Pair(click.ParamType[tuple[str, str]]):
-    """KEY=VALUE."""
+    """KEY=VALUE.
+
+    Args:
+        key: Pattern of valid keys.
+        form: Example for errors.
+    """
 
     name = "key=value"
 
     def __init__(self, key: str, form: str) -> None:
-        """`key` is the pattern of a good key, `form` an example."""
         self._key, self._form = re.compile(key), form
 
     def convert(
@@ -159,37 +165,41 @@ class Pair(click.ParamType[tuple[str, str]]):
             return value
         key, equals, rest = value.partition("=")
         if not equals or not self._key.fullmatch(key):
-            self.fail(f"{value!r} is not of the form KEY=VALUE, as {self._form}", param, ctx)
+            self.fail(f"{value!r} is not KEY=VALUE, for example {self._form}", param, ctx)
         return key, rest
 
 
 class Controls(click.ParamType[list[str]]):
-    """Services that command the cluster, by commas."""
+    """Comma-separated services that control the cluster."""
 
     name = "list"
 
     def convert(
         self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
-        """`api`, `api,master`; the same as a list."""
+        """Parse `api` or `api,master`; a list is returned unchanged."""
         from mesos_gpu.model.jobs.permits import Control
 
-        known = [control.value for control in Control]
+        services = [control.value for control in Control]
         words = value if isinstance(value, list) else value.split(",")
-        if not set(words) <= set(known):
-            self.fail(f"{value!r} is not a list of {', '.join(known)}, as {','.join(known)}", param, ctx)
+        if not set(words) <= set(services):
+            self.fail(
+                f"{value!r} is not a list of {', '.join(services)}, for example {','.join(services)}",
+                param,
+                ctx,
+            )
         return words
 
 
 class ConstraintText(click.ParamType[list[str]]):
-    """FIELD:OPERATOR[:VALUE], checked as the scheduler will; the value may have colons."""
+    """FIELD:OPERATOR[:VALUE], checked like in the scheduler; the value may contain colons."""
 
     name = "field:operator[:value]"
 
     def convert(
         self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
-        """Read a constraint as Marathon writes it: two or three strings."""
+        """Parse a constraint into Marathon's form: two or three strings."""
         from mesos_gpu.wire.constraints import constraint_of
 
         if isinstance(value, list):
@@ -198,20 +208,20 @@ class ConstraintText(click.ParamType[list[str]]):
         constraint = constraint_of(words)
         if isinstance(constraint, str):
             self.fail(
-                f"{value!r} is not of the form FIELD:OPERATOR[:VALUE], as hostname:UNIQUE: it {constraint}"
+                f"{value!r} is not FIELD:OPERATOR[:VALUE], for example hostname:UNIQUE: it {constraint}"
             )
         return constraint.as_list()
 
 
 class TopologyText(click.ParamType[dict[str, str]]):
-    """required:LEVEL or preferred:LEVEL, checked as the scheduler does."""
+    """required:LEVEL or preferred:LEVEL, checked like in the scheduler."""
 
     name = "required|preferred:level"
 
     def convert(
         self, value: str | dict[str, str], param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, str]:
-        """Read the wish and the level as an object of a request."""
+        """Parse requirement and level into an object of a request."""
         from mesos_gpu.wire.constraints import topology_of, topology_to_json
 
         if isinstance(value, dict):
@@ -220,13 +230,15 @@ class TopologyText(click.ParamType[dict[str, str]]):
         topology = topology_of({wish: level})
         if isinstance(topology, str):
             self.fail(
-                f"{value!r} is neither required:LEVEL nor preferred:LEVEL, as required:rack", param, ctx
+                f"{value!r} is neither required:LEVEL nor preferred:LEVEL, for example required:rack",
+                param,
+                ctx,
             )
         return topology_to_json(topology)
 
 
 class SecretText(click.ParamType[tuple[str, dict[str, str | None]]]):
-    """NAME=PATH[:FILE], checked as the scheduler will."""
+    """NAME=PATH[:FILE], checked like in the scheduler."""
 
     name = "name=path[:file]"
 
@@ -236,7 +248,7 @@ class SecretText(click.ParamType[tuple[str, dict[str, str | None]]]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> tuple[str, dict[str, str | None]]:
-        """Split it; what was typed is not repeated where it is wrong, as it may be the secret itself."""
+        """Parse a secret; an error does not repeat the text, because it may be the secret itself."""
         from mesos_gpu.wire.secrets import secret_of
 
         if isinstance(value, tuple):
@@ -255,7 +267,7 @@ class VolumeText(click.ParamType["str | dict[str, Any]"]):
     def convert(
         self, value: str | dict[str, Any], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | dict[str, Any]:
-        """Read a named volume as an object of a request; another value stays as it is."""
+        """Parse a named volume into an object of a request; other values are returned unchanged."""
         from mesos_gpu.wire.mounts import is_option_named, named_option
 
         if isinstance(value, dict) or not is_option_named(value):
@@ -273,7 +285,7 @@ class Url(click.ParamType[str]):
     name = "url"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read URLs, without slashes at their ends."""
+        """Parse addresses, and remove trailing slashes."""
         try:
             return normal_urls(value)
         except ValueError as err:
@@ -281,25 +293,27 @@ class Url(click.ParamType[str]):
 
 
 class JobRef(click.ParamType[str]):
-    """The id of a job, or the start of one, or some tasks of a job array; the scheduler resolves it."""
+    """ID of a job or the start of one, or some tasks of a job array, resolved by the scheduler.
+
+    With `active` only jobs that have not ended are completed.
+    """
 
     name = "id"
 
     def __init__(self, *, active: bool = False) -> None:
-        """`active`: complete only jobs that have not ended."""
         self._active = active
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse what can be no id, before it becomes part of an address."""
-        value = re.sub(r"\[[0-9,:%-]+\]$", "", value)  # as lists show arrays
+        """Refuse text that cannot be an ID, before it becomes part of an address."""
+        value = re.sub(r"\[[0-9,:%-]+\]$", "", value)  # the form in which lists show arrays
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\.[0-9][0-9,:-]*)?", value):
-            self.fail(f"{value!r} is not a job's ID, as train-1a2b3c4d, nor the start of one", param, ctx)
+            self.fail(f"{value!r} is not a job's ID, such as train-1a2b3c4d, or the start of one", param, ctx)
         return value
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Ids of jobs, newest first; none if the scheduler does not answer at once."""
+        """Return IDs of jobs, newest first; none if the scheduler does not answer quickly."""
         client = _quick_client(ctx)
         if client is None:
             return []
@@ -307,7 +321,7 @@ class JobRef(click.ParamType[str]):
             try:
                 jobs = client.jobs(states=["active"] if self._active else [], limit=200)
             except MesosGpuError:
-                return []  # a shell has no place for the message
+                return []  # completion cannot show an error
         return [
             CompletionItem(job["id"], help=f"{job['state']} {job['name']}")
             for job in jobs
@@ -316,7 +330,14 @@ class JobRef(click.ParamType[str]):
 
 
 class Ref(click.ParamType[str]):
-    """What the scheduler knows: a GPU, a node, a driver's version."""
+    """Reference to an object of the scheduler: a GPU, a node, a driver's version.
+
+    Args:
+        name: Name of the value in --help.
+        pattern: Regular expression of valid values, or a function that returns it.
+        form: Description of valid values for errors.
+        completed: Function that lists the existing values.
+    """
 
     def __init__(
         self,
@@ -325,19 +346,11 @@ class Ref(click.ParamType[str]):
         form: str,
         completed: Callable[["Client"], list[str]],
     ) -> None:
-        """Describe it.
-
-        Args:
-            name: Name of the value in --help.
-            pattern: Regular expression of what can be one, or a function that returns it.
-            form: Words for what the pattern matches.
-            completed: Function that lists those that there are.
-        """
         self.name = name
         self._pattern, self._form, self._completed = pattern, form, completed
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse what can be none, before it becomes part of an address."""
+        """Refuse text that cannot be a reference, before it becomes part of an address."""
         pattern = self._pattern if isinstance(self._pattern, str) else self._pattern()
         if not re.fullmatch(pattern, value):
             self.fail(f"{value!r} is not {self._form}", param, ctx)
@@ -346,7 +359,7 @@ class Ref(click.ParamType[str]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """All that begin so; none if the scheduler does not answer at once."""
+        """Return existing values that begin with the typed text; none if the scheduler does not answer quickly."""
         client = _quick_client(ctx)
         if client is None:
             return []
@@ -354,54 +367,53 @@ class Ref(click.ParamType[str]):
             try:
                 return [CompletionItem(n) for n in self._completed(client) if n.startswith(incomplete)]
             except MesosGpuError:
-                return []  # a shell has no place for the message
+                return []  # completion cannot show an error
 
 
 class AppRef(Ref):
-    """The id of an app."""
+    """ID of an app."""
 
     def __init__(self) -> None:
-        """Complete ids of Marathon's apps."""
         super().__init__("id", "", "", _apps)
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Absolute: `shop/db` is `/shop/db`."""
+        """Return the absolute ID: `shop/db` becomes `/shop/db`."""
         from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of
 
         id = absolute(value.strip())
         if id == ROOT or problem_of(id):
-            words = "small letters, digits, - and . between slashes"
-            self.fail(f"{value!r} is not an app's id, as /shop/db: {words}", param, ctx)
+            words = "lowercase letters, digits, - and . between slashes"
+            self.fail(f"{value!r} is not an app's ID, such as /shop/db: {words}", param, ctx)
         return id
 
 
 class Version(click.ParamType[str]):
-    """A version of an app."""
+    """Version of an app."""
 
     name = "version"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read a version as Marathon writes it."""
+        """Parse a version in Marathon's form."""
         from mesos_gpu.wire.marathon.moments import moment, stamp
 
         try:
             return stamp(moment(value))
         except (ValueError, OverflowError, OSError):
-            form = "as 2015-02-03T12:30:00.000Z; `mesos-gpu app versions` lists those of an app"
-            self.fail(f"{value!r} is no version, {form}", param, ctx)
+            form = "such as 2015-02-03T12:30:00.000Z; list versions with `mesos-gpu app versions`"
+            self.fail(f"{value!r} is not a version, {form}", param, ctx)
 
 
 class JobOrAppRef(JobRef):
-    """The id of a job, or of an app, which begins with a slash."""
+    """ID of a job, or of an app, which begins with a slash."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The id of an app has a slash in front."""
+        """Parse an app's ID if it begins with a slash, else a job's."""
         return APP.convert(value, param, ctx) if value.startswith("/") else super().convert(value, param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Apps after a slash, else jobs."""
+        """Complete apps after a slash, else jobs."""
         if incomplete.startswith("/"):
             return APP.shell_complete(ctx, param, incomplete)
         return super().shell_complete(ctx, param, incomplete)
@@ -423,7 +435,7 @@ def _quick_client(ctx: click.Context) -> "Client | None":
     from mesos_gpu.cli.client import Client
 
     chosen = next((choice for c in _upwards(ctx) if (choice := getattr(c.obj, "choice", None))), None)
-    files = next((each for c in _upwards(ctx) if (each := getattr(c.obj, "files", None))), Files())
+    files = next((own for c in _upwards(ctx) if (own := getattr(c.obj, "files", None))), Files())
     try:
         return Client(find_reach(chosen, files), read_timeout_s=2)
     except MesosGpuError:
@@ -464,7 +476,7 @@ ACTIVE_JOB: Final = JobRef(active=True)
 APP: Final = AppRef()
 VERSION: Final = Version()
 JOB_OR_APP: Final = JobOrAppRef(active=True)
-DEPLOYMENT: Final = Ref("id", _WORD, "a deployment's id, nor the start of one", _deployments)
+DEPLOYMENT: Final = Ref("id", _WORD, "a deployment's ID, or the start of one", _deployments)
 GPU: Final = Ref(
     "gpu",
     rf"{_WORD}(?::[0-9]+)?",
@@ -480,7 +492,7 @@ NODE: Final = Ref(
 DRIVER: Final = Ref(
     "version",
     _driver,
-    "a driver version, as 535 or 535.104.05",
+    "a driver version, such as 535 or 535.104.05",
     lambda client: sorted(
         {v for node in client.nodes() if re.fullmatch(_driver(), v := node["driver_version"] or "")}
     ),
@@ -488,6 +500,6 @@ DRIVER: Final = Ref(
 COMPUTE_CAPABILITY: Final = Ref(
     "version",
     _capability,
-    "a compute capability, as 8.0",
+    "a compute capability, such as 8.0",
     lambda client: sorted({known for gpu in client.gpus() if (known := gpu["compute_capability"])}),
 )

@@ -1,4 +1,4 @@
-"""What commands tell of jobs that wait or have ended, and their exit codes; patience with the scheduler."""
+"""Messages and exit codes for jobs that wait or have ended; patience with the scheduler."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 INTERRUPTED, KILLED, NO_EXIT_CODE = 130, 143, 125
-UNSURE = "interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted"
-_MAX_ASKED = 20  # jobs that are asked about after they were submitted: one request each
-_LOOKS = 2  # the first is at once: every job waits then
+UNSURE = "interrupted while submitting; check with `mesos-gpu ps` whether the job was submitted"
+_MAX_ASKED = 20  # submitted jobs that are checked, with one request each
+_LOOKS = 2  # the first call comes at once, when every job waits
 
 
 def exit_code_of(job: "Job") -> int:
-    """The exit code for a job that has ended: its own, or one that says why it has none."""
+    """Return the exit code for an ended job: its own, or one for the reason why it has none."""
     if job["state"] == "killed":
         return KILLED
     if job["state"] == "finished":
@@ -29,19 +29,20 @@ def exit_code_of(job: "Job") -> int:
 
 
 def outcome(job: "Job") -> str:
-    """How a job ended, in words."""
+    """Return a description of how a job ended."""
     code = "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
     why = f": {job['message']}" if job["message"] else ""
     return f"job {job['id']} {job['state']}{code}{why}"
 
 
 def be_patient(client: "Client") -> None:
-    """Outlive a restart of the scheduler from now on: it has answered once."""
+    """Let a client survive a restart of the scheduler from now on, since it has answered once."""
     client.patience_s = PATIENCE_S
 
 
 def show_waiting(client: "Client") -> "Callable[[Job], None]":
-    """Return what `follow` calls while a job waits: it shows the reason in a status line, or prints it once."""
+    """Return the function that `follow` calls while a job waits: it shows the reason in the status line or once as a
+    note."""
     return _status_of_waiting(client) if output.status_line.live else _note_of_waiting(client)
 
 
@@ -68,26 +69,23 @@ def _note_of_waiting(client: "Client") -> "Callable[[Job], None]":
 
 
 def warn_of_never(client: "Client", jobs: "Sequence[Job]") -> None:
-    """Tell which of some new jobs can never run on the nodes that are there now, and why; they wait all the same, as
-    nodes may come."""
-    from mesos_gpu.cli.fit import short_gpus  # brings rich
+    """Warn of new jobs that can never run on the current nodes; they wait all the same, since nodes may be added."""
+    from mesos_gpu.cli.fit import short_gpus  # imports rich
 
     for job in jobs[:_MAX_ASKED]:
-        with suppress(MesosGpuError):  # it was taken in, which is what counts
+        with suppress(MesosGpuError):  # the job was accepted, which is what matters
             why = client.why(job["id"])
             if not why["can_ever_run"]:
-                said = short_gpus(why["summary"])
-                output.note(f"{job['id']} can never run on the nodes that are there now: {said}")
+                summary = short_gpus(why["summary"])
+                output.note(f"{job['id']} can never run on the current nodes: {summary}")
 
 
 def _why(client: "Client", job: "Job") -> str:
-    from mesos_gpu.cli.fit import short_gpus  # brings rich
+    from mesos_gpu.cli.fit import short_gpus  # imports rich
 
     try:
         why = client.why(job["id"])
     except MesosGpuError:
-        return "waits"  # only a comfort: the call that matters follows, and speaks up
-    never = (
-        "" if why["can_ever_run"] else "it can never run on the nodes that are there now, Ctrl-C ends it: "
-    )
+        return "waits"  # the next request that matters reports the error
+    never = "" if why["can_ever_run"] else "it can never run on the current nodes, press Ctrl-C to end it: "
     return never + short_gpus(why["summary"])

@@ -1,4 +1,4 @@
-"""`mesos-gpu scheduler`: put the parts together and run until told to stop."""
+"""`mesos-gpu scheduler`: assemble the parts of the scheduler and run them until it is stopped."""
 
 import contextlib
 import logging
@@ -70,12 +70,20 @@ from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 from mesos_gpu.wire.plain import clean_lines
 
 logger = logging.getLogger("mesos_gpu.scheduler")
-_EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # nosec B104 # in words about it; options say what is bound
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # nosec B104 # only for messages; options choose the bound address
 
 
 def translate(event: pd.DriverEvent, now: float, key: bytes = b"") -> ev.Event | None:
-    """A driver's event as the engine has it; None: it says nothing that a status update will not say. `key`: that the
-    secrets of launches are made of."""
+    """Return the engine's event for an event of the Mesos driver.
+
+    Args:
+        event: Event of the driver.
+        now: Time of arrival in seconds since the epoch.
+        key: Key from which the secrets of launches are derived.
+
+    Returns:
+        None for events that need no action because a status update will report the same.
+    """
     match event:
         case pd.Registered():
             return ev.Registered(event.framework_id, event.master_url)
@@ -94,45 +102,47 @@ def translate(event: pd.DriverEvent, now: float, key: bytes = b"") -> ev.Event |
 
 
 def _readable(offers: Sequence[Mapping[str, Any]], now: float) -> Iterator[Offer]:
-    """Offers of one message; one that cannot be read costs its own agent only."""
+    """Yield the offers of a message; an unreadable offer is logged and skipped, so it affects its own agent only."""
     for offer in offers:
         try:
             yield offer_from_json(offer, now)
         except ValueError as error:
-            logger.error("an offer is passed over: %s: %.500r", error, offer)
+            logger.error("an offer that cannot be read is ignored: %s: %.500r", error, offer)
 
 
 class Sink:
-    """Where the driver's thread puts its events. It only translates and enqueues."""
+    """Receiver of driver events, called on the driver's thread; it only translates and enqueues them.
+
+    Args:
+        now: Function that returns the seconds since the epoch.
+        key: Key from which the secrets of launches are derived.
+        levels: Topology levels that the agents of the first offers are checked against; empty for no check.
+
+    `daemon` is set after construction, because the daemon needs the driver first.
+    """
 
     def __init__(self, now: Callable[[], float], key: bytes = b"", levels: Sequence[str] = ()) -> None:
-        """Begin without a daemon, which is set later: it needs the driver first.
-
-        Args:
-            now: Function that returns the seconds since the epoch.
-            key: Key of the secrets of launches, as of `translate`.
-            levels: Levels of the fabric that the agents of the first offers are compared with; empty for none.
-        """
         self._now, self._key, self._levels = now, key, levels
         self.daemon: Daemon | None = None
 
     def __call__(self, event: pd.DriverEvent) -> None:
-        """Take in an event of the driver, on its thread."""
+        """Translate a driver event and put it into the daemon's queue; end the daemon on a fatal error."""
         assert self.daemon is not None, "the driver starts after the daemon is set"
         if isinstance(event, pd.FatalError):
             self._end(self.daemon, event)
             return
         try:
             translated = translate(event, self._now(), self._key)
-        except Exception as error:  # Mesos would repeat it for ever: it is passed over
-            logger.exception("an event of Mesos is passed over: %s: %.500r", error, event)
+        except Exception as error:  # Mesos would send an unreadable event again and again
+            logger.exception("an event of Mesos that cannot be read is ignored: %s: %.500r", error, event)
             return
         if isinstance(translated, ev.OffersArrived) and self._levels:
             levels, self._levels = self._levels, ()
-            there = [
-                Node(each.agent_id, each.hostname, attributes=each.attributes) for each in translated.offers
+            nodes = [
+                Node(offer.agent_id, offer.hostname, attributes=offer.attributes)
+                for offer in translated.offers
             ]
-            if (unnested := unnested_levels(levels, there)) is not None:
+            if (unnested := unnested_levels(levels, nodes)) is not None:
                 self.daemon.fail(unnested)
                 return
         if translated is not None:
@@ -140,15 +150,15 @@ class Sink:
 
     @staticmethod
     def _end(daemon: Daemon, event: pd.FatalError) -> None:
-        remedy = "nothing, if another scheduler took over"
+        remedy = "nothing if another scheduler took over; otherwise start it again"
         if event.is_removed:
             daemon.put(ev.FrameworkRemoved())
-            remedy = "start it again: its jobs go on under a new framework id"
+            remedy = "start it again: it registers under a new framework id and continues its jobs"
         daemon.fail(MesosGpuError(f"the driver ended: {event.message}", remedy=remedy))
 
 
 def run(options: Options) -> int:
-    """Run until SIGTERM or SIGINT, or a failure; the exit code.
+    """Run until SIGTERM, SIGINT or a failure; return the exit code.
 
     Raises:
         MesosGpuError: A part cannot start.
@@ -171,10 +181,9 @@ def run(options: Options) -> int:
 
 
 class _Signals:
-    """What ends this process: SIGTERM, SIGINT, or a thread that died; `stop` is set by each."""
+    """Stop requests for this process: SIGTERM, SIGINT, or a thread that died. Each of them sets `stop`."""
 
     def __init__(self) -> None:
-        """Take them over."""
         self.stop = threading.Event()
         self.died = _dying(self.stop)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -196,6 +205,7 @@ def _run(
     signals: _Signals,
     part: Part | None,
 ) -> int:
+    """Run a scheduler to its end, and return the exit code; `part` is the data of a leader with standbys, else None."""
     host, port = options.host, listener.getsockname()[1]
     first = read_first(options.access_file) if options.access_file else None
     credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
@@ -252,7 +262,7 @@ def _run(
 
 
 class _Parts(NamedTuple):
-    """What runs beside each other in a scheduler that leads; `server` answers since it was made."""
+    """Components that run concurrently in a leading scheduler. `server` answers from its construction on."""
 
     trail: AuditLog
     hooks: HookStore
@@ -261,7 +271,12 @@ class _Parts(NamedTuple):
     server: Server
 
     def run(self, first: AccessDocument | None, is_over: Callable[[], bool]) -> None:
-        """Start them, and end them all when it is over or the daemon has ended. `first`: the access to begin with."""
+        """Start the components, wait until `is_over` returns true or the daemon ends, then stop them all.
+
+        Args:
+            first: Access document of `--access-file`, applied as the first version; None without that option.
+            is_over: Function that returns whether to stop.
+        """
         self.deliveries.start()
         look_briefly()
         self.daemon.start()
@@ -279,38 +294,40 @@ class _Parts(NamedTuple):
 
 
 def _deliveries(hooks: HookStore, sender: Sender, daemon: Daemon, handed_over: HandedOver) -> Deliveries:
-    """What sends webhooks, those that a former leader had not sent included."""
+    """Create the webhook sender, which also sends events that a former leader left unsent."""
     deliveries = Deliveries(hooks, sender, daemon.happened, handed_over=handed_over)
     handed_over.begin(daemon.keep)
     return deliveries
 
 
 def _standby_settings(options: Options, exposure: Exposure, who: Who | None) -> ApiSettings:
-    """What is served while this one stands by, of the state alone."""
+    """Return the settings of the REST interface while this scheduler stands by and only reads the state."""
     return _api_settings(options, options.webui_url or "", None, None, exposure, None, None, who)
 
 
 def unnested_levels(levels: Sequence[str], nodes: Sequence[Node]) -> BadConfiguration | None:
-    """Return the error of levels whose groups do not lie within each other on some nodes; None if all do."""
+    """Return an error if the groups of topology levels are not nested on some nodes; None if all are."""
     problem = fabric_of(levels, nodes).problem
     if not problem:
         return None
-    remedy = "give the agents attributes of groups within each other, or leave a level out"
+    remedy = (
+        "correct the agents' attributes so that groups of each level lie within groups of the level above"
+    )
     return BadConfiguration(f"--topology {','.join(levels)}: {problem}", remedy=remedy)
 
 
 def _own_store(options: Options) -> tuple[Store, bytes]:
-    """The state of a scheduler that is alone, and what secrets of launches are made of."""
+    """Open the state of a scheduler without standbys; return it and the key of its launch secrets."""
     store = SqliteStore(options.state, accept_older=options.accept_older_state)
     return store, store.key()
 
 
 def _announce(exposure: Exposure, port: int, tls: ReloadedTls | None, local: LocalSocket | None) -> None:
-    """Say in the log where it is reached, and what is to be thought of there."""
+    """Log the addresses of the REST interface, and warnings about its exposure and certificate."""
     where = _where(exposure.address, port, "https" if tls else "http")
     logger.info("REST interface and dashboard on %s", where)
     if local:
-        logger.info("callers on this host are known by %s", local.path)
+        logger.info("callers on this host can prove their Unix user at %s", local.path)
     for warning in [*exposure.warnings, *([tls.state.problem] if tls and tls.state.problem else [])]:
         logger.warning("%s", warning)
 
@@ -325,6 +342,7 @@ def _api_settings(
     audit: AuditLog | None,
     who: Who | None,
 ) -> ApiSettings:
+    """Return the settings of the REST interface, for a leader or a standby."""
     return ApiSettings(
         webui_url=webui_url,
         version=__version__,
@@ -352,25 +370,31 @@ def _api_settings(
 
 
 def _dying(stop: threading.Event) -> threading.Event:
-    """An event that is set when a thread dies, whichever, and `stop` with it: then the process ends, and who supervises
-    it starts it again. Half a scheduler would look alive."""
+    """Return an event that is set when any thread dies, together with `stop`.
+
+    The process then ends and its supervisor restarts it: a scheduler without one of its threads would look alive.
+    """
     died = threading.Event()
 
-    def tell(args: threading.ExceptHookArgs) -> None:
+    def report(args: threading.ExceptHookArgs) -> None:
         name = args.thread.name if args.thread else "?"
         logger.critical(
-            "the thread %s died, and the scheduler ends: %r", name, args.exc_value, exc_info=args.exc_value
+            "thread %s died, so the scheduler exits; restart it and report this error: %r",
+            name,
+            args.exc_value,
+            exc_info=args.exc_value,
         )
         died.set()
         stop.set()
 
-    threading.excepthook = tell
+    threading.excepthook = report
     return died
 
 
 def _framework(
     options: Options, webui_url: str, framework_id: str | None, credential: credentials.Credential | None
 ) -> pd.FrameworkSettings:
+    """Return the registration of the framework at Mesos."""
     return pd.FrameworkSettings(
         user=options.user,
         name=options.name,
@@ -386,7 +410,7 @@ def _framework(
 
 
 def _where(address: str, port: int, scheme: str) -> str:
-    """What it listens on, in words that are true."""
+    """Return a description of the listening address for the log."""
     shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     every = f"every address of this host, port {port} ({scheme})"
     return every if address in _EVERY_ADDRESS else f"{scheme}://{shown}"
@@ -439,7 +463,7 @@ def scheduler(
 
 
 def _commands(place: str | None, given: Mapping[str, Any]) -> dict[str, str]:
-    """How agents start our programs: as their options say, else from the archive, else by their names."""
+    """Return the commands that start the programs on agents: by options, else of the archive, else by name."""
     return {
         f"{program}_command": given[f"{program}_command"]
         or (archive.command(place, program) if place else f"mesos-gpu-{program}")
@@ -448,7 +472,7 @@ def _commands(place: str | None, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def main() -> None:
-    """`python -m mesos_gpu.scheduler`; errors as one line and a remedy."""
+    """Run `python -m mesos_gpu.scheduler`; print an error as one line with its remedy."""
     try:
         scheduler()
     except MesosGpuError as error:

@@ -1,4 +1,4 @@
-"""Events of apps for those who listen, made of the engine's effects: the difference to what was known before."""
+"""App events for listeners, derived from the engine's effects by comparison with the last reported state."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,24 +39,32 @@ _ENDS: Final = {  # Mesos' states of a task that has ended
     "TASK_GONE": "Gone",
     "TASK_GONE_BY_OPERATOR": "Gone",
 }
-_UNTOLD: Final = (TaskState.LAUNCHED, TaskState.ABANDONED)  # Mesos has no update for these
+_UNTOLD: Final = (TaskState.LAUNCHED, TaskState.ABANDONED)  # Mesos sends no status update for these
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was told last of a task."""
+    """Last reported state of a task.
+
+    Attributes:
+        by_executor: Health by the executor's checks; None if not known.
+        healthy: Health by all checks together; None if not known.
+        failures: Consecutive failures of each of the scheduler's checks.
+    """
 
     state: TaskState | None = None
     by_executor: bool | None = None
-    healthy: bool | None = None  # by all checks together
-    failures: tuple[int, ...] = ()  # in a row, of each of the scheduler's checks
+    healthy: bool | None = None
+    failures: tuple[int, ...] = ()
 
 
 class Follower:
-    """Remembers what was told last. Only for the engine's thread; made when somebody begins to listen."""
+    """Source of app events that remembers what it reported last.
+
+    For the engine's thread only; created when the first listener begins. The state at creation counts as reported.
+    """
 
     def __init__(self, state: State) -> None:
-        """What holds now is known."""
         jobs = [state.work.jobs[id] for ids in state.apps.instances.values() for id in ids]
         self._conditions = {job.id: _condition(state, job) for job in jobs}
         self._tasks = {
@@ -70,18 +78,18 @@ class Follower:
     def follow(
         self, event: ev.Event, effects: Sequence[fx.Effect], state: State, now: float
     ) -> list[app_event.AppEvent]:
-        """What came of one event; `state` is what it led to."""
-        said = [*self._of_event(event, effects, state)]
+        """Return the app events that follow from one engine event; `state` is the state after it."""
+        immediate = [*self._of_event(event, effects, state)]
         saved = [
             what
             for effect in effects
             if isinstance(effect, saves.Save)
             for what in self._of_save(effect, state, now)
         ]
-        return [app_event.AppEvent(now, what) for what in (*said, *sorted(saved, key=_place))]
+        return [app_event.AppEvent(now, what) for what in (*immediate, *sorted(saved, key=_place))]
 
     def refused(self, event: ev.Event, why: str, now: float) -> list[app_event.AppEvent]:
-        """What it means that the engine did not take an event."""
+        """Return the app events for an engine event that was refused, with the reason `why`."""
         if not isinstance(event, ev.AppsChanged):
             return []
         ids = [*event.restarts, *_redefined(self._catalog.root, event.root)]
@@ -92,6 +100,7 @@ class Follower:
     def _of_event(
         self, event: ev.Event, effects: Sequence[fx.Effect], state: State
     ) -> Iterator[app_event.What]:
+        """Yield app events that follow from the engine event itself."""
         match event:
             case ev.Registered(framework_id, master_url):
                 new = any(isinstance(effect, saves.SaveFramework) for effect in effects)
@@ -110,7 +119,8 @@ class Follower:
     def _of_checks(
         self, event: ev.HealthFound, effects: Sequence[fx.Effect], state: State
     ) -> Iterator[app_event.What]:
-        """What the scheduler's own checks found; what the executor finds comes with its task."""
+        """Yield the results of the scheduler's own checks; results of the executor's checks come with its task
+        updates."""
         task = state.work.tasks.get(event.task_id)
         job = _job_of(state, task)
         if task is None or job is None or task.ended:
@@ -122,13 +132,16 @@ class Follower:
         for check, was, count in zip(checks, before, failures, strict=False):
             if count > was:
                 yield app_event.CheckFailed(_subject(job), task.id, check)
-        if event.kill and any(isinstance(each, fx.Kill) and each.task_id == task.id for each in effects):
+        if event.kill and any(
+            isinstance(effect, fx.Kill) and effect.task_id == task.id for effect in effects
+        ):
             yield app_event.UnhealthyKilled(_subject(job), task, event.kill)
         yield from self._of_health(state, job, task)
 
     # --- saves
 
     def _of_save(self, save: saves.Save, state: State, now: float) -> Iterator[app_event.What]:
+        """Yield app events that follow from a saved record."""
         match save:
             case saves.SaveJob(job) if job.app_version is not None:
                 yield from self._of_job(state, job)
@@ -171,24 +184,24 @@ class Follower:
             del self._tasks[task.id]
 
     def _of_health(self, state: State, job: Job, task: Task) -> Iterator[app_event.What]:
-        """Nothing once it has ended: what was known of its health then holds for ever."""
+        """Yield a change of health, unless the task has ended: its last known health then stays."""
         known, healthy = self._tasks.get(task.id, _Known()), _healthy(state, job, task)
         if task.ended:
             return
         self._tasks[task.id] = replace(known, by_executor=task.healthy, healthy=healthy)
         if job.spec.health_checks and task.healthy is False and known.by_executor is not False:
-            # Which of several it was is not said; Marathon takes no more than one.
+            # Which of several checks failed is not known; Marathon allows no more than one.
             yield app_event.CheckFailed(_subject(job), task.id, job.spec.health_checks[0])
         if healthy is not known.healthy:
             yield app_event.HealthChanged(_subject(job), task.id, healthy)
 
 
 def _place(what: app_event.What) -> int:
-    """The place of what came of an event in the order in which Marathon tells it.
+    """Return the sort position of an app event among those of one engine event, in Marathon's order.
 
-    A task's update comes before what became of its instance (InstanceChangedEventsGenerator); an ended deployment
-    before the one that took its place; a deployment's first step before its checks (DeploymentActor), and the change
-    of the group last (GroupManagerImpl).
+    A task's update comes before the change of its instance (InstanceChangedEventsGenerator); an ended deployment
+    before its successor; a deployment's first step before its checks (DeploymentActor), and the change of the group
+    last (GroupManagerImpl).
     """
     if isinstance(what, app_event.DeploymentMoved):
         return 3 if what.stage in (app_event.Stage.STEP_FAILED, app_event.Stage.FAILED) else 4
@@ -209,7 +222,7 @@ _PLACES: Final[dict[type, int]] = {
 
 
 def _job_of(state: State, task: Task | None) -> Job | None:
-    """The instance that a task is of; None: it is of no app."""
+    """Return the app instance that a task belongs to; None if the task belongs to no app."""
     job = state.work.jobs.get(task.job_id) if task and task.job_id else None
     return job if job and job.app_version is not None else None
 
@@ -234,9 +247,9 @@ def _healthy(state: State, job: Job, task: Task) -> bool | None:
 
 
 def _checks_of(state: State, job: Job) -> tuple[HealthCheck, ...]:
-    """The checks that the scheduler makes, by the version of its app that a job was started from."""
-    known = state.apps.app_versions.get(job.spec.app or "", ())
-    app = next((version.app for version in known if version.version == job.app_version), None)
+    """Return the checks that the scheduler makes, by the version of the app that the job was started from."""
+    versions = state.apps.app_versions.get(job.spec.app or "", ())
+    app = next((version.app for version in versions if version.version == job.app_version), None)
     return of_scheduler(app.health_checks) if app else ()
 
 
@@ -264,7 +277,7 @@ def _redefined(old: Group, new: Group) -> list[str]:
 
 
 def _common_group(ids: Sequence[str]) -> str:
-    """The innermost group that has all these apps."""
+    """Return the innermost group that contains all these apps."""
     parents = [id.split("/")[1:-1] for id in ids]
     shared = takewhile(lambda steps: len(set(steps)) == 1, zip(*parents, strict=False))
     return "/" + "/".join(steps[0] for steps in shared)
@@ -272,7 +285,7 @@ def _common_group(ids: Sequence[str]) -> str:
 
 def _of_deployment(old: Deployment | None, new: Deployment) -> Iterator[app_event.What]:
     if old is not None and old.step == new.step:
-        return  # only what it waits for has changed
+        return  # only its waiting reason has changed
     if old is not None:
         yield from _step_done(old)
     yield app_event.DeploymentMoved(app_event.Stage.STEP_BEGUN, new)

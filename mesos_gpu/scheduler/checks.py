@@ -14,9 +14,9 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth, first_after_s, of_scheduler, port_of
 from mesos_gpu.policy.apps.outward import Way
 
-FRESH_S: Final = 60.0  # how long the address of a host's name is believed
-RETRY_S: Final = 5.0  # how long, that it has none
-LOOKERS: Final = 4  # threads that look names up: one that nobody answers for holds one for half a minute
+FRESH_S: Final = 60.0  # how long a resolved address is used
+RETRY_S: Final = 5.0  # how long a failed lookup is remembered
+LOOKERS: Final = 4  # resolver threads: an unanswered lookup blocks one for half a minute
 
 Name = tuple[str, IpProtocol]
 
@@ -26,12 +26,13 @@ class Subject:
     """A running task to check.
 
     Attributes:
-        task: Mesos' task id.
-        host: Its agent's name or address.
-        ports: What it has, in the order of its app's.
-        checks: All of its app; those of the executor are left out.
-        started_s: When it began to run, in seconds since the epoch.
-        way: Where checks may go: the scheduler reaches more than its tasks must.
+        task: Mesos task id.
+        host: Name or address of the task's agent.
+        ports: Host ports of the task, in the order of the app's ports.
+        checks: Checks of the app; those that the executor makes are ignored.
+        started_s: Start of the task, in seconds since the epoch.
+        way: Restriction of the addresses that checks may connect to, since the scheduler reaches more than its tasks
+            may.
     """
 
     task: str
@@ -43,7 +44,17 @@ class Subject:
 
 
 class Checks:
-    """Checks of all tasks. Methods may be called from any thread."""
+    """Health checks of all tasks; starts threads. Methods may be called from any thread.
+
+    Args:
+        report: Function that is called on another thread with a task's id and its health when the health changes or one
+            more counted failure occurs. It must not block.
+        now: Function that returns the seconds since the epoch.
+        prober: Prober whose thread makes the checks; `stop` stops it.
+        names: Resolver of host names; `stop` stops it.
+        stranger: Function of a task id and a port that returns why nothing may be sent to the port; "" if the task
+            is proved to listen there.
+    """
 
     def __init__(
         self,
@@ -54,29 +65,18 @@ class Checks:
         names: "Names | None" = None,
         stranger: Callable[[str, int], str] = lambda task, port: "",
     ) -> None:
-        """Threads start.
-
-        Args:
-            report: Is called on another thread with a task's id and its health when that has news: another answer,
-                or one more failure that counts. It must not wait.
-            now: Seconds since the epoch.
-            prober: Whose thread makes them; it ends with this.
-            names: Where hosts are looked up; it ends with this.
-            stranger: Function of a task id and a port that returns why nothing may be sent to the port; "" if the task
-                is proved to listen there.
-        """
         self._report, self._now, self._stranger = report, now, stranger
         self._prober = prober or Prober()
         self._names = names or Names()
         self._watched: dict[str, tuple[Subject, TaskHealth]] = {}
-        self._lock = threading.Lock()  # of `_watched`, and of the order in which the prober is told
+        self._lock = threading.Lock()  # guards `_watched`, and the order of calls to the prober
 
     def watch(self, subject: Subject, before: TaskHealth | None = None) -> None:
-        """Check a task from now on; once more of the same task starts anew.
+        """Check a task from now on; a second call for the task replaces the first.
 
         Args:
-            subject: The task. Without a check of the scheduler's it is left alone.
-            before: What a scheduler before this one knew; None: nothing.
+            subject: Task to check. Without any check that the scheduler makes, nothing happens.
+            before: Health that a former scheduler knew; None if not known.
         """
         checks = of_scheduler(subject.checks)
         if not checks:
@@ -96,7 +96,7 @@ class Checks:
         with self._lock:
             watched = self._watched.get(subject.task)
             if watched is None or watched[0] is not subject:
-                return  # it ended while its host was looked up
+                return  # the task ended or was replaced during the lookup
             self._prober.add(
                 (subject.task, index),
                 check,
@@ -114,12 +114,12 @@ class Checks:
 
     @property
     def healths(self) -> Mapping[str, TaskHealth]:
-        """The health of every task that is watched, as of now."""
+        """Current health of each watched task."""
         with self._lock:
             return {task: health for task, (_, health) in self._watched.items()}
 
     def stop(self) -> None:
-        """End all; there is no report after this."""
+        """Stop the checks and the lookups; no report follows."""
         self._prober.stop()
         self._names.stop()
 
@@ -148,14 +148,15 @@ class Checks:
 
 
 class Names:
-    """Addresses of hosts. Looking one up may take long, so threads do it; who asks never waits."""
+    """Asynchronous resolver of host names: threads make the lookups, callers never wait.
+
+    Args:
+        look_up: Function that resolves a name; the host's resolver by default.
+    """
 
     def __init__(self, look_up: Callable[[str, IpProtocol], str] | None = None) -> None:
-        """Threads start. `look_up`: the host's own resolver, if none is given."""
         self._look_up = look_up or resolved
-        self._known: dict[
-            Name, tuple[float, str, str]
-        ] = {}  # until when it is believed; "": there is none, and why
+        self._known: dict[Name, tuple[float, str, str]] = {}  # expiry, address or "", reason if ""
         self._asked: dict[Name, list[Callable[[], None]]] = {}
         self._lock = threading.Lock()
         self._orders: queue.SimpleQueue[Name | None] = queue.SimpleQueue()
@@ -163,19 +164,19 @@ class Names:
             threading.Thread(target=self._work, name=f"names-{number}", daemon=True).start()
 
     def when_known(self, name: Name, then: Callable[[], None]) -> None:
-        """Call `then` when there is something to say of a name, be it that it has no address."""
+        """Call `then` once the lookup of a name has succeeded or failed; at once if the result is known."""
         with self._lock:
-            known = is_address(name[0]) or name in self._known
-            if not known:
+            is_known = is_address(name[0]) or name in self._known
+            if not is_known:
                 self._ask(name, then)
-        if known:
+        if is_known:
             then()
 
     def address(self, name: Name) -> str:
-        """What is known; what is old is still used while it is looked up again.
+        """Return the last known address; an expired one is still returned while it is looked up again.
 
         Raises:
-            OSError: It has none, as far as is known.
+            OSError: The name has no known address.
         """
         if is_address(name[0]):
             return name[0]
@@ -198,8 +199,8 @@ class Names:
             try:
                 address = self._look_up(*name)
             except (OSError, UnicodeError) as error:
-                words = getattr(error, "strerror", None) or str(error)
-                why, fresh_s = f"{name[0]} has no address: {words}", RETRY_S
+                reason = getattr(error, "strerror", None) or str(error)
+                why, fresh_s = f"{name[0]} has no address: {reason}", RETRY_S
             with self._lock:
                 self._known[name] = (time.monotonic() + fresh_s, address, why)
                 thens = self._asked.pop(name)
@@ -207,23 +208,23 @@ class Names:
                 then()
 
     def stop(self) -> None:
-        """End the threads; one that waits for an answer ends after it."""
+        """End the threads; a thread that waits for a lookup ends after it."""
         for _ in range(LOOKERS):
             self._orders.put(None)
 
 
 def resolved(host: str, family: IpProtocol) -> str:
-    """The first address of a host.
+    """Return the first address of a host.
 
     Raises:
-        OSError, UnicodeError: It has none.
+        OSError, UnicodeError: The host has no address.
     """
     kind = socket.AF_INET6 if family is IpProtocol.IPV6 else socket.AF_INET
     return str(socket.getaddrinfo(host, None, kind, socket.SOCK_STREAM)[0][4][0])
 
 
 def is_address(host: str) -> bool:
-    """Whether it is one, of either kind, and no name."""
+    """Return whether a text is an IPv4 or IPv6 address, not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which ports command this cluster: what tasks are kept from."""
+"""Ports of the control plane of this cluster, which tasks must not reach."""
 
 import ipaddress
 import socket
@@ -20,11 +20,13 @@ _DEFAULT: Final = {"agent": 5051, "master": 5050}
 
 
 def of_cluster(master_url: str, agent_urls: Iterable[str]) -> tuple[ControlPort, ...]:
-    """The ports of the master and of the agents, on any address: whoever commands another host's agent is root there.
+    """Return the ports of the master and of all agents.
+
+    The ports are forbidden on any address: a user who controls another host's agent is root there.
 
     Args:
-        master_url: Of the one that we are subscribed with; "": none.
-        agent_urls: Of all agents that are known.
+        master_url: URL of the master that the scheduler is subscribed to; "" if none.
+        agent_urls: URLs of all known agents.
     """
     urls = [("master", master_url), *(("agent", url) for url in agent_urls)]
     return _controls(_ports(urls))
@@ -39,10 +41,12 @@ def _controls(ports: Iterable[tuple[str, int]]) -> tuple[ControlPort, ...]:
 
 
 class ClusterPorts:
-    """The ports of `of_cluster`, kept up: a launch looks at no agent. Only for the engine's thread."""
+    """The ports of `of_cluster`, updated incrementally so that a launch need not visit all agents.
+
+    For the engine's thread only.
+    """
 
     def __init__(self, state: State) -> None:
-        """Begin with the nodes that there are."""
         self._state = state
         self._urls: dict[AgentId, str] = {}
         self._agents: Counter[tuple[str, int]] = Counter()
@@ -50,7 +54,7 @@ class ClusterPorts:
             self._note(node.id, node.agent_url)
 
     def follow(self, effects: Iterable[Effect]) -> None:
-        """Take in which nodes have come, gone or moved."""
+        """Apply the nodes that were added, removed or changed by saved effects."""
         for effect in effects:
             if isinstance(effect, SaveNode):
                 self._note(effect.node.id, effect.node.agent_url)
@@ -68,28 +72,31 @@ class ClusterPorts:
             del self._urls[agent_id]
 
     def now(self) -> tuple[ControlPort, ...]:
-        """The ports as they are now."""
+        """Return the current ports."""
         agents = {port for port, count in self._agents.items() if count > 0}
         return _controls(agents | _ports([("master", self._state.mesos.master_url)]))
 
 
 def of_api(host: str, port: int) -> tuple[ControlPort, ...]:
-    """The REST interface: on this host whatever the address; elsewhere on the addresses that lead to it.
+    """Return the ports of the REST interface: on this host for any address, elsewhere only at its own addresses.
 
     Args:
-        host: That it listens on, a name or an address.
-        port: Its port.
+        host: Name or address that the interface listens on.
+        port: Port that it listens on.
 
     Raises:
-        OSError: There is no such name.
+        OSError: The name cannot be resolved.
     """
     addresses = {ipaddress.ip_address(text) for text in _addresses(host)}
     if any(address.is_unspecified for address in addresses):
         here = (entry for entries in psutil.net_if_addrs().values() for entry in entries)
         texts = [entry.address for entry in here if entry.family in (socket.AF_INET, socket.AF_INET6)]
         addresses = {ipaddress.ip_address(text.partition("%")[0]) for text in texts}
-    away = sorted(str(address) for address in addresses if not address.is_loopback)
-    return (ControlPort("api", port, boot_id=boot_id()), *(ControlPort("api", port, each) for each in away))
+    remote = sorted(str(address) for address in addresses if not address.is_loopback)
+    return (
+        ControlPort("api", port, boot_id=boot_id()),
+        *(ControlPort("api", port, address) for address in remote),
+    )
 
 
 def _addresses(host: str) -> set[str]:

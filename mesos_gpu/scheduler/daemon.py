@@ -1,7 +1,7 @@
-"""The shell around the engine: one thread takes events, steps, saves, and then does the rest.
+"""The shell around the engine: one thread takes events, steps the engine, saves, and then executes the effects.
 
-Requests of the REST interface and events of the driver wait in one queue. A batch of them is stepped, its
-saves are committed in one transaction, and only then do calls leave for Mesos and answers for users.
+Requests of the REST interface and events of the driver wait in one queue. A batch of them is stepped, its saves are
+committed in one transaction, and only then are calls sent to Mesos and answers to users.
 """
 
 import contextlib
@@ -43,25 +43,39 @@ from mesos_gpu.wire.channel.call import Call
 
 T = TypeVar("T")
 TICK_S: Final = 0.25
-NO_ROOM_S: Final = 1.0  # until the disk is tried again
-MAX_IN_BATCH: Final = 500  # of what comes while it is taken in
+NO_ROOM_S: Final = 1.0  # between attempts to write to a full disk
+MAX_IN_BATCH: Final = 500  # counting items that arrive while the batch is collected
 logger = logging.getLogger(__name__)
 
 
 class _CopyReader:
-    """Reads of a copy of the state on another thread; the engine waits only for the copy."""
+    """Reader of a copy of the state on another thread; the engine waits only for the copy."""
 
     def __init__(self, read: Callable[[Callable[[View], View]], Future[View]]) -> None:
         self._read = read
-        self._threads = ThreadPoolExecutor(1, "readers")  # one: it shares the processor with the engine
+        self._threads = ThreadPoolExecutor(
+            1, "readers"
+        )  # only one, because it competes with the engine for the processor
 
     def __call__(self, fn: Callable[[View], T]) -> Future[T]:
-        """Return what `fn` returns, which may take long."""
+        """Return a future of the result of `fn`, which may be slow."""
         return self._threads.submit(lambda: fn(self._read(View.copied).result()))
 
 
 class Daemon:
-    """The scheduler. Made once, started once; `stop` leaves tasks running unless told otherwise."""
+    """The scheduler's main object, started once; `stop` leaves tasks running unless told to end them.
+
+    Args:
+        store: Store that the state is saved to.
+        saved: State that was loaded from the store.
+        driver: Driver of the Mesos connection.
+        clock: Source of the current time.
+        settings: Settings of the engine.
+        journal: Journal of the engine's steps; None to write none.
+        key: Key from which launch secrets are derived, if the settings ask for sealed updates.
+        secrets: Store of jobs' secrets; None without one.
+        outward: Addresses that health checks may connect to; None for those that need no setting.
+    """
 
     def __init__(
         self,
@@ -75,17 +89,14 @@ class Daemon:
         secrets: SecretStore | None = None,
         outward: Outward | None = None,
     ) -> None:
-        """Take up what `store` had `saved`. Nothing runs yet. `key`: that secrets of launches are made of, if the
-        settings want updates sealed. `secrets`: of jobs; None: there is no store of them. `outward`: where
-        checks may go; None: where no setting is needed for."""
         self._key = key
         self._store, self._driver, self._clock, self._settings = store, driver, clock, settings
         self._journal = journal
         self._state = State.restored(clock.now(), saved)
         self._inbox: queue.SimpleQueue[ev.Event | Request | MesosGpuError | None] = queue.SimpleQueue()
-        self._waiting: list[Request] = []  # those of the batch in hand
+        self._waiting: list[Request] = []  # unanswered requests of the current batch
         self._watching = Watching(self.put, outward or Outward(), settings.programs.control_ports)
-        self.meter = Meter()  # what is counted and timed here, for any thread
+        self.meter = Meter()  # metrics; for any thread
         self._narrator = Narrator(self._state, self.meter, settings.placing.levels)
         self.happened = EventLog(store.events())  # for any thread
         self._happenings = Happenings(self._state, self.happened)
@@ -95,7 +106,7 @@ class Daemon:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self.read_copy = _CopyReader(self.read)
         self._ended = threading.Event()
-        self._late: list[ev.Event | Request] = []  # that came while nothing could be saved
+        self._late: list[ev.Event | Request] = []  # arrived while the state could not be saved
         self._passed_over = PassedOver()
         self.unsaved: NoRoom | None = None  # why nothing can be saved now
         self._snapshots = Snapshots(self._state, store.load)
@@ -123,41 +134,41 @@ class Daemon:
             self._store.close()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the engine's thread ended within `timeout_s`."""
+        """Wait up to `timeout_s`; return whether the engine's thread has ended."""
         return self._ended.wait(timeout_s)
 
     def put(self, event: ev.Event) -> None:
-        """An event of the driver."""
+        """Enqueue an event, for example one of the driver."""
         self._inbox.put(event)
 
     def fail(self, error: MesosGpuError) -> None:
-        """The driver cannot go on: end the engine's thread with this failure."""
+        """End the engine's thread with this failure, because the driver cannot continue."""
         self._inbox.put(error)
 
     @property
     def journal_problem(self) -> str:
-        """The reason why the journal is larger than it should be, or has ended; "" if neither. For any thread."""
+        """Reason why the journal exceeds its size or has stopped; "" if neither. For any thread."""
         return self._journal.problem if self._journal else ""
 
     @property
     def access(self) -> AccessDocument:
-        """Who may do what, as it was saved last; from any thread."""
+        """The access document as last saved; for any thread."""
         return self._snapshots.access
 
     @property
     def tokens(self) -> Mapping[str, Token]:
-        """Tokens by id, as they were saved last; from any thread."""
+        """Tokens by id as last saved; for any thread."""
         return self._snapshots.tokens
 
     def note_token_use(self, token_id: str, address: str) -> None:
-        """A token has proved a name, from `address` ("": a Unix socket); may be called at each request."""
+        """Record that a token was used from `address` ("" for a Unix socket); cheap enough to call for each request."""
         if self._uses.is_new(token_id, self.tokens):
             self.put(ev.TokenUsed(token_id, address))
 
     def request(self, change: ev.Change[T] | Callable[[View], ev.Change[T]]) -> Future[T]:
-        """Take in a change that a user asks for.
+        """Enqueue a change that a user requests.
 
-        The answer comes after the change and what follows from it is saved; it raises what the engine refuses it with.
+        The result comes after the change and its consequences are saved; it raises the engine's refusal.
 
         Args:
             change: Change, or a quick function that makes it on the engine's thread from a view; what the function
@@ -165,28 +176,28 @@ class Daemon:
         """
         if isinstance(change, ev.Change):
             return self._ask(cast("ev.Event", change), lambda: answer_to(self._state, change))
-        made: list[ev.Change[T]] = []
+        changes: list[ev.Change[T]] = []
 
         def event() -> ev.Event:
-            made.append(change(self._view()))
-            return cast("ev.Event", made[0])
+            changes.append(change(self._view()))
+            return cast("ev.Event", changes[0])
 
-        return self._ask(event, lambda: answer_to(self._state, made[0]))
+        return self._ask(event, lambda: answer_to(self._state, changes[0]))
 
     def read(self, fn: Callable[[View], T]) -> Future[T]:
-        """Return what `fn` returns, which runs on the engine's thread: it must be quick, and only read."""
+        """Return a future of the result of `fn`, which runs on the engine's thread: it must be quick and only read."""
         return self._ask(None, lambda: fn(self._view()))
 
     def _view(self) -> View:
-        # The snapshots are those of that time: a request that broke the engine may have led to new ones.
+        # Snapshots are read at that time, because recovery from a broken request replaces them.
         return self._snapshots.view(self._settings, self._clock.now(), str(self.unsaved or ""))
 
     def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
-        """Call a task's executor to a channel, as `SchedulerApi` says."""
+        """Ask a task's executor to open a channel; see `SchedulerApi`."""
         return self._ask(None, lambda: call_executor(self._driver, self._state, call, self._key, answers))
 
     def keep(self, *kept: saves.Save) -> Future[None]:
-        """Save what the engine decides nothing by, with its next batch."""
+        """Save records that do not affect the engine's decisions, with its next batch."""
         return self._ask(None, lambda: None, kept)
 
     def _ask(
@@ -204,6 +215,7 @@ class Daemon:
     # --- on the engine's thread
 
     def _run(self) -> None:
+        """Process batches until the daemon is stopped or fails; the main function of the engine thread."""
         try:
             if self._journal:
                 self._journal.begin(self._state, self._settings)
@@ -213,8 +225,10 @@ class Daemon:
             logger.error("%s", error)
             self.failure = error
         except BaseException as error:
-            # State in memory may be ahead of the disk: going on could launch twice. A restart reconciles.
-            logger.exception("the engine stopped")
+            # The state in memory may be ahead of the disk: continuing could launch twice. A restart reconciles.
+            logger.exception(
+                "the engine stopped after an unexpected error; restart the scheduler and report this"
+            )
             self.failure = error
         finally:
             if self._journal:
@@ -223,23 +237,23 @@ class Daemon:
             refuse_all(self._waiting, self._late, self._inbox)
 
     def _turn(self) -> bool:
-        """Step a batch of events; returns whether to go on."""
+        """Step a batch of events; return whether to continue."""
         batch, go_on = self._collect()
         self._listeners.begin(self._state)
         self._waiting = [item for item in batch if isinstance(item, Request)]
         now = self._clock.now()
         pending: list[fx.Effect] = []
-        origins: list[tuple[int, str]] = []  # where the effects end that follow from an item
+        origins: list[tuple[int, str]] = []  # (end of the item's effects, request id)
         broken = False
         for number, item in enumerate(batch):
             begin = len(pending)
             try:
                 pending += self._step_item(item, now)
-            except Exception:  # noqa: BLE001 - it is said there
+            except Exception:  # noqa: BLE001 - logged by `PassedOver.add`
                 broken = True
                 self._passed_over.add(item)
                 self._late = [*batch[number + 1 :], *self._late]
-                self._waiting = [each for each in self._waiting if each not in batch[number:]]
+                self._waiting = [request for request in self._waiting if request not in batch[number:]]
                 break
             if isinstance(item, Request):
                 origins += [(begin, ""), (len(pending), item.id)]
@@ -266,19 +280,21 @@ class Daemon:
         for request in self._waiting:
             request.answer()
         if broken:
-            self._take_up_anew()
+            self._reload_state()
         return go_on
 
     def _step_item(self, item: ev.Event | Request, now: float) -> list[fx.Effect]:
         if isinstance(item, Request):
             with within(item.id):
                 return self._step_request(item, now)
-        known = self._passed_over.answer(item)
-        return self._step(item, now) if known is None else known
+        answer = self._passed_over.answer(item)
+        return self._step(item, now) if answer is None else answer
 
-    def _take_up_anew(self) -> None:
-        """Give up what is in memory, which may be half of a step, for what is on disk, as a restart does. Mesos tells
-        the rest after the next subscription."""
+    def _reload_state(self) -> None:
+        """Replace the state in memory, which a failed step may have left inconsistent, by the saved one.
+
+        Like a restart: Mesos reports everything else after the next subscription.
+        """
         self._state = State.restored(self._clock.now(), self._store.load())
         self._narrator = Narrator(self._state, self.meter, self._settings.placing.levels)
         self._snapshots = Snapshots(self._state, self._store.load)
@@ -304,7 +320,7 @@ class Daemon:
         return outcome
 
     def _step_request(self, request: Request, now: float) -> list[fx.Effect]:
-        """Step what somebody asks for; a refusal is his, and has changed nothing."""
+        """Step a request; a refusal goes to its caller and has changed nothing."""
         event = None
         try:
             event = request.event() if callable(request.event) else request.event
@@ -313,11 +329,13 @@ class Daemon:
             if event:
                 self._narrator.refused(event, error)
                 self._listeners.refused(event, error, now)
-            self._waiting[self._waiting.index(request)] = request.refused(error)  # what it saw is saved first
+            self._waiting[self._waiting.index(request)] = request.refused(
+                error
+            )  # answered after the state that it saw is saved
             return []
 
     def _save_at_last(self, effects: list[fx.Effect]) -> None:
-        """Save, however long it takes: nothing else is done before, and readers are shown what is saved."""
+        """Save the effects, retrying until the disk has room; until then readers get the last saved state."""
         while True:
             try:
                 if latest := saves.latest_of(effects):
@@ -327,7 +345,7 @@ class Daemon:
                 break
             except NoRoom as error:
                 if self.unsaved is None:
-                    text = "%s; until then nothing is launched and no change is taken: %s"
+                    text = "%s; until this is fixed nothing is launched and all changes are refused: %s"
                     logger.error(text, error.what, error.remedy)
                 self.unsaved = error
             waiting, self._waiting = self._waiting, []
@@ -336,10 +354,11 @@ class Daemon:
             self._look_aside(self.unsaved)
         if self.unsaved is not None:
             self.unsaved = None
-            logger.warning("the state can be written again: the scheduler goes on")
+            logger.warning("the state can be written again; the scheduler continues")
 
     def _look_aside(self, why: NoRoom) -> None:
-        """For a second: show who looks what is saved, refuse who wants a change, keep Mesos' events for later."""
+        """Handle the queue for a second while nothing can be saved: answer reads, refuse changes, keep Mesos'
+        events."""
         until = time.monotonic() + NO_ROOM_S
         while (left_s := until - time.monotonic()) > 0:
             try:
@@ -347,30 +366,33 @@ class Daemon:
             except queue.Empty:
                 return
             if item is None or isinstance(item, MesosGpuError):
-                raise item or why  # nothing of the batch was done yet: the next start takes it up anew
+                raise item or why  # nothing of the batch was executed: the next start repeats it
             if isinstance(item, Request) and not item.changes:
                 item.answer()
             elif isinstance(item, Request):
                 item.refuse(why)
-            elif not isinstance(item, ev.HealthFound | ev.ReadinessFound | ev.TokenUsed):  # they come again
+            elif not isinstance(
+                item, ev.HealthFound | ev.ReadinessFound | ev.TokenUsed
+            ):  # these are repeated later
                 self._late.append(item)
 
     def _collect(self) -> tuple[list[ev.Event | Request], bool]:
+        """Take all waiting items from the queue as a batch; return it, and whether to continue."""
         if self._late:
             batch, self._late = list(self._late), []
             return batch, True
-        # All that waits: while matches are slow, offers would fall further behind reports each time.
-        batch, most = [], max(MAX_IN_BATCH, self._inbox.qsize())
+        # Take all that waits: otherwise offers would fall further behind status updates while matches are slow.
+        batch, max_items = [], max(MAX_IN_BATCH, self._inbox.qsize())
         with contextlib.suppress(queue.Empty):
             item = self._inbox.get(timeout=TICK_S)
             while item is not None:
                 if isinstance(item, MesosGpuError):
                     if not batch:
                         raise item
-                    self._inbox.put(item)  # what came before it is saved first
+                    self._inbox.put(item)  # items before it are saved first
                     return batch, True
                 batch.append(item)
-                if len(batch) >= most:
+                if len(batch) >= max_items:
                     return batch, True
                 item = self._inbox.get_nowait()
             return batch, False

@@ -31,8 +31,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.wire.journal import PATTERN, Copied, decode_batch, decode_head, state_name
 
-FILES: Final = 8  # that the size is divided into, so that an eighth at most is lost at once
-MAX_SIZES: Final = 8  # times the size that files of the last `least_days` may have
+FILES: Final = 8  # number of files, so that removing one loses at most an eighth
+MAX_SIZES: Final = 8  # maximum size of files of the last `least_days`, as a multiple of the size limit
 DAY_S: Final = 86400.0
 _STATES: Final = "state-*.json"
 _PARTS: Final = "state-*.part"  # pattern of states that were not written completely
@@ -42,9 +42,19 @@ logger = logging.getLogger(__name__)
 
 
 class Journal:
-    """A directory of a journal, written by one scheduler; all but the constructor on the engine's thread.
+    """A journal directory written by one scheduler; all methods are for the engine's thread.
 
-    The first write that fails ends it, with a warning: the scheduler goes on without.
+    The first write that fails ends the journal with a warning, and the scheduler continues.
+
+    Args:
+        directory: Directory that holds only the journal.
+        most_bytes: Size limit of all files except the newest state, in bytes.
+        most_days: Days after which files are removed; up to a quarter longer, as whole files are removed.
+        least_days: Days for which files are kept even beyond `most_bytes`, up to `MAX_SIZES` times that size.
+        reserve: Free space of the file system; below half of it old files are removed regardless of their age.
+
+    Raises:
+        BadConfiguration: The directory cannot be created or written.
     """
 
     def __init__(
@@ -55,19 +65,6 @@ class Journal:
         least_days: float = 0.0,
         reserve: Reserve | None = None,
     ) -> None:
-        """Nothing is written yet.
-
-        Args:
-            directory: Of the journal alone.
-            most_bytes: Size limit of all files except the newest state, in bytes.
-            most_days: How long what was written is kept; up to a quarter longer, as whole files are removed.
-            least_days: How long what was written is kept even if the files have more than `most_bytes`; not beyond
-                `MAX_SIZES` times that.
-            reserve: Free space of the file system below half of which old files are removed whenever they were written.
-
-        Raises:
-            BadConfiguration: The directory cannot be made or written.
-        """
         self._directory, self._most_bytes, self._most_s = directory, most_bytes, most_days * DAY_S
         self._least_s, self._reserve = least_days * DAY_S, reserve or Reserve(0)
         self._file: FileIO | None = None
@@ -75,16 +72,14 @@ class Journal:
         self._at, self._seq, self._written = 0.0, 1, 0
         self._state_size = 0  # bytes of the latest state
         self._writer: threading.Thread | None = None  # writes the state of the newest file
-        self.problem = ""  # why the journal has more than `most_bytes`, or is not written; for any thread
+        self.problem = ""  # why the journal exceeds `most_bytes` or is not written; for any thread
         self._began: float | None = None  # the time of the file's first step
         self._ended = False
-        self._drops = False  # whether files of the last `least_days` were removed because of their size
+        self._drops = False  # whether files of the last `least_days` were removed because of the size limit
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             ours = [entry for kind in (PATTERN, _STATES, _PARTS) for entry in directory.glob(kind)]
-            if len(ours) == len(
-                list(directory.iterdir())
-            ):  # otherwise the directory is used for other files, too
+            if len(ours) == len(list(directory.iterdir())):  # otherwise other files share the directory
                 directory.chmod(0o700)
             for path in ours:
                 path.chmod(0o600)
@@ -94,24 +89,25 @@ class Journal:
                 raise PermissionError(13, "Permission denied")
         except OSError as error:
             raise BadConfiguration(
-                f"--journal {directory}: {error.strerror}", remedy="name a directory that this user can write"
+                f"--journal {directory}: {error.strerror}",
+                remedy="name a directory that the scheduler's user can write to",
             ) from error
 
     def begin(self, state: State, settings: Settings) -> None:
-        """Begin a file with `state`, before its first step; numbers go on where the last file ends."""
+        """Begin a file with `state`, before its first step; step numbers continue those of the last file."""
         with self._ending_on_errors():
             old = self._files()
             self._seq = next((seq for path in reversed(old) if (seq := _seq_after(path))), 1)
             self._open(state, settings, follows=False)
 
     def note(self, event: ev.Event, outcome: Outcome, now: float) -> None:
-        """Keep a step for the next `flush`; all steps until then have one time."""
+        """Record a step for the next `flush`; all steps until then get the latest time."""
         if not self._ended:
             self._steps.append((event, outcome))
             self._at = now
 
     def flush(self, state: State, settings: Settings) -> None:
-        """Write what was noted as one line; `state` is what it led to, for the next file to begin with."""
+        """Write the recorded steps as one line; `state` is the state after them, with which the next file may begin."""
         with self._ending_on_errors():
             self._write()
             if self._is_full() or self._is_old():
@@ -125,11 +121,12 @@ class Journal:
         return self._written >= max(self._most_bytes // FILES, self._state_size)
 
     def _is_old(self) -> bool:
-        """Whether the file has its part of the time; a clock that was set back begins a new one, too."""
+        """Return whether the file covers its part of the time limit; a clock that was set back also begins a new
+        file."""
         return self._began is not None and not 0 <= self._at - self._began < self._most_s / FILES
 
     def close(self) -> None:
-        """Write what was noted, and close the file."""
+        """Write the recorded steps, and close the file."""
         with self._ending_on_errors():
             self._write()
         if self._writer is not None:
@@ -147,6 +144,7 @@ class Journal:
         self._steps.clear()
 
     def _open(self, state: State, settings: Settings, *, follows: bool) -> None:
+        """Begin the next journal file; the state that it begins with is written on another thread if `follows`."""
         if follows and self._writer is not None and self._writer.is_alive():
             return  # the newest file has no state yet, so it is continued until it has one
         if self._file is not None:
@@ -163,14 +161,16 @@ class Journal:
         if not follows:  # the scheduler has just started: no previous file leads to this state
             self._state_size = _write_state(_state_of(path), self._seq, copied)
         elif has_room:
-            words = (_state_of(path), self._seq, copied)
+            arguments = (_state_of(path), self._seq, copied)
             self._writer = threading.Thread(
-                target=self._write_beside, args=words, name="journal", daemon=True
+                target=self._write_beside, args=arguments, name="journal", daemon=True
             )
             self._writer.start()
         else:
             logger.warning(
-                "%s begins without its state, for which the disk has no room: see --disk-reserve", path
+                "%s begins without its state, because the disk has too little free space: free some, see "
+                "--disk-reserve",
+                path,
             )
 
     def _write_beside(self, path: Path, seq: int, copied: Copied) -> None:
@@ -178,7 +178,9 @@ class Journal:
             self._state_size = _write_state(path, seq, copied)
         except (OSError, ValueError, TypeError, msgspec.MsgspecError) as error:
             logger.warning(
-                "%s is not written, its steps follow from those of the file before: %s", path, error
+                "state file %s could not be written, so replaying its steps needs the previous journal file: %s",
+                path,
+                error,
             )
 
     def _make_room(self, old: list[Path]) -> bool:
@@ -214,17 +216,20 @@ class Journal:
         """
         was, self.problem = self.problem, ""
         if size > most or drops:
-            days = f"its last {self._least_s / DAY_S:g} days"
-            ends = f"the oldest of {days} are removed at {MAX_SIZES} times the size"
+            period = f"its last {self._least_s / DAY_S:g} days"
+            ends = f"the oldest of {period} are removed at {MAX_SIZES} times the size"
             had = f"the journal in {self._directory} has {size >> 20} MiB of {self._most_bytes >> 20}"
-            self.problem = f"{had}: {ends if drops else f'{days} are kept'}"
+            self.problem = f"{had}: {ends if drops else f'{period} are kept'}"
         if self.problem and (not was or drops > self._drops):
             logger.warning("%s; see --journal-size and --journal-keep-days", self.problem)
         self._drops = drops
 
     def _lacks_room(self) -> bool:
-        """Whether less than half of the reserve would be left with a state. Archives are refused at the whole of it, so
-        who fills the disk with those removes no files of the journal."""
+        """Return whether a new state would leave less than half of the reserve.
+
+        Archives are refused below the whole reserve, so users who fill the disk with archives cause no removal of
+        journals.
+        """
         free = self._reserve.free(self._directory)
         return free.whole - free.reserve // 2 < self._state_size
 
@@ -239,8 +244,12 @@ class Journal:
         try:
             yield
         except (OSError, ValueError, TypeError, msgspec.MsgspecError, Damaged) as error:
-            self.problem = f"the journal in {self._directory} has ended: {error}"
-            logger.warning("the journal in %s ends here, the scheduler goes on: %s", self._directory, error)
+            self.problem = f"the journal in {self._directory} has stopped: {error}"
+            logger.warning(
+                "the journal in %s stopped and the scheduler continues without it; fix the cause and restart: %s",
+                self._directory,
+                error,
+            )
             self._end()
 
     def _end(self) -> None:
@@ -279,23 +288,23 @@ def _write_state(path: Path, seq: int, copied: Copied) -> int:
 
 def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Join small pieces to blocks of at least `_BLOCK` bytes."""
-    held, size = list[bytes](), 0
+    buffered, size = list[bytes](), 0
     for piece in pieces:
-        held.append(piece)
+        buffered.append(piece)
         size += len(piece)
         if size >= _BLOCK:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
+            yield b"".join(buffered)
+            buffered, size = [], 0
+    yield b"".join(buffered)
 
 
 def _append(file: FileIO, line: bytes) -> None:
     if file.write(line) != len(line):
-        raise OSError(errno.ENOSPC, "only a part of a line could be written")
+        raise OSError(errno.ENOSPC, "only part of a line could be written: the disk may be full")
 
 
 def _seq_after(path: Path) -> int:
-    """The number of the step after a file's last whole line; 0: it has none."""
+    """Return the number of the step after a file's last whole line; 0 if the file has no whole line."""
     first, last = _ends_of(path)
     if last:
         batch = decode_batch(last)

@@ -1,4 +1,4 @@
-"""A launch as the engine means it, to the TaskInfo that Mesos gets. Pure."""
+"""Conversion of the engine's launches to Mesos' TaskInfo. Pure functions."""
 
 import json
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from mesos_gpu.wire.mesos.labels import cover_labels, launch_labels, monitor_lab
 from mesos_gpu.wire.mesos.seal import secret_for
 from mesos_gpu.wire.mesos.v1 import discovery_to_json, resources_to_json, task_info, task_of
 
-#: What a job's executor gets of its request as another value than was asked for.
+#: Fields of a job's request whose values differ in the executor's assignment.
 _OTHERWISE: Final = {
     "env", "user", "gpus", "container_engine", "fetch", "control_access", "secrets", "image_secret"
 }  # fmt: skip
-_AS_ASKED: Final = tuple(
-    {each.name for each in fields(JobSpec)}
-    & {each.name for each in fields(assignment.Assignment)} - _OTHERWISE
+_COPIED: Final = tuple(
+    {field.name for field in fields(JobSpec)}
+    & {field.name for field in fields(assignment.Assignment)} - _OTHERWISE
 )
 
 
@@ -43,15 +43,15 @@ def to_task_info(
     sealed: Sealed = NO_SECRETS,
     check: HealthCheck | None = None,
 ) -> dict[str, Any]:
-    """The TaskInfo of a job's launch, of a node monitor, or of a task that covers a shared card.
+    """Return the TaskInfo of a job's launch, of a node monitor, or of a cover task of a shared card.
 
     Args:
-        launch: Its task, and its job's request.
-        settings: The operator's.
-        control_ports: Of the cluster.
-        key: What the secrets of sealed launches are made of.
-        sealed: The values of the job's secrets.
-        check: The check of its app whose result is only shown.
+        launch: Task to launch, with the request of its job.
+        settings: Settings of the operator.
+        control_ports: Control ports of the cluster, which the task must not reach.
+        key: Key from which the secrets of sealed launches are derived.
+        sealed: Sealed values of the job's secrets.
+        check: Check of the job's app whose result is only displayed.
     """
     task, spec = launch.task, launch.spec
     secret = secret_for(key, task.id) if task.sealed else ""
@@ -81,7 +81,7 @@ def to_task_info(
 
 
 def _cover(launch: LaunchTask, gpu_id: GpuId, secret: str) -> dict[str, Any]:
-    """The TaskInfo of a cover task. All tasks of a keeper have one ExecutorInfo, whatever the settings are by now."""
+    """Return the TaskInfo of a cover task. All tasks of a keeper need the ExecutorInfo it was started with."""
     task = launch.task
     return task_of(
         json.loads(task.keeper),
@@ -95,13 +95,14 @@ def _cover(launch: LaunchTask, gpu_id: GpuId, secret: str) -> dict[str, Any]:
 
 
 def _monitor(launch: LaunchTask, settings: Settings, secret: str) -> dict[str, Any]:
+    """Return the TaskInfo of a node monitor."""
     task = launch.task
-    said = {"report_interval_s": settings.programs.report_interval_s, "secret": secret, "wire": WIRE}
+    data = {"report_interval_s": settings.programs.report_interval_s, "secret": secret, "wire": WIRE}
     return task_info(
         task_id=task.id,
         agent_id=task.agent_id,
         name="gpu-monitor",
-        data=json.dumps(said).encode(),
+        data=json.dumps(data).encode(),
         resources=launch.resources,
         executor_id=task.executor_id,
         executor_name="mesos-gpu node monitor",
@@ -121,11 +122,11 @@ def _assignment(
     control_ports: Sequence[ControlPort],
     sealed: Sealed,
 ) -> assignment.Assignment:
-    """What a job's executor gets."""
+    """Return the assignment that a job's executor receives."""
     task = launch.task
     bindings = bindings_of(spec.ports, task.ports) if spec.bridge else None
     return assignment.Assignment(
-        **{name: getattr(spec, name) for name in _AS_ASKED},
+        **{name: getattr(spec, name) for name in _COPIED},
         job_id=str(task.job_id),
         attempt=task.attempt,
         env={**spec.env, **launch.env},
@@ -142,7 +143,7 @@ def _assignment(
         log_limit_mib=settings.programs.log_limit_mib,
         control_access=_controls(spec, settings),
         secret=secret,
-        secrets=tuple([(each.name, each.file) for each in spec.secrets]),
+        secrets=tuple([(secret_ref.name, secret_ref.file) for secret_ref in spec.secrets]),
         sealed_secrets=sealed.message,
         secrets_problem=sealed.problem,
         image_secret=launch.image_secret,
@@ -156,7 +157,7 @@ def _assignment(
 
 
 def _check(launch: LaunchTask, spec: JobSpec, check: HealthCheck | None) -> str:
-    """Encode the check whose result is only shown, with the port that it has on this task."""
+    """Return the encoded check whose result is only displayed, with its port on this task; "" without a check."""
     if check is None:
         return ""
     ports = launch.task.ports
@@ -172,7 +173,7 @@ def _labels(launch: LaunchTask, spec: JobSpec, settings: Settings) -> dict[str, 
 
 
 def _controls(spec: JobSpec, settings: Settings) -> tuple[str, ...]:
-    """What it asked for, as far as the operator still allows it: the job may be older than this scheduler's start."""
+    """Return the requested control access that the operator still allows; the job may predate the current settings."""
     own = spec.app if spec.app and spec.app.startswith("/") else spec.name
     permits = Permits(
         control_access=settings.programs.control_access, default_user=settings.programs.default_user

@@ -1,5 +1,7 @@
-"""Callbacks that hear of changes of jobs, and of what happens to apps; all but `listen` and `tell` on the engine's
-thread."""
+"""Callbacks for changes of jobs and for events of apps.
+
+All methods but `listen` and `tell` are for the engine's thread.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -13,14 +15,13 @@ from mesos_gpu.scheduler.app_events import Follower
 
 
 class Listeners:
-    """Callbacks of the REST interface."""
+    """Registered callbacks of the REST interface."""
 
     def __init__(self) -> None:
-        """Begin without callbacks."""
         self._of_jobs: list[Callable[[JobId, int], None]] = []
         self._of_apps: list[Callable[[Sequence[AppEvent]], None]] = []
         self._follower: Follower | None = None  # while there are callbacks of apps
-        self._happened: list[AppEvent] = []  # in the batch in hand
+        self._happened: list[AppEvent] = []  # in the current batch
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
         """Call a function with the id and version of each job that changes; return the function that ends this."""
@@ -46,25 +47,25 @@ class Listeners:
             listener(effect.job_id, effect.version)
 
     def begin(self, state: State) -> None:
-        """Compare apps from now on if there are callbacks of apps, which is worth its time only then."""
+        """Track apps from now on if there are callbacks for apps, since tracking costs time."""
         self._follower = (self._follower or Follower(state)) if self._of_apps else None
 
     def forget(self) -> None:
-        """Forget the apps, as another state follows."""
+        """Forget the tracked apps, because the state was replaced."""
         self._follower = None
 
     def follow(self, event: ev.Event, effects: Sequence[fx.Effect], state: State, now: float) -> None:
-        """Note what a step has done to apps."""
+        """Record the effects of a step on apps."""
         if self._follower:
             self._happened += self._follower.follow(event, effects, state, now)
 
     def refused(self, event: ev.Event, error: MesosGpuError, now: float) -> None:
-        """Note that a change was refused."""
+        """Record that a change was refused."""
         if self._follower:
             self._happened += self._follower.refused(event, error.what, now)
 
     def tell_saved(self) -> None:
-        """Call back with what has happened to apps, which is saved by now."""
+        """Report the recorded events of apps, which are saved by now."""
         happened, self._happened = self._happened, []
         for callback in self._of_apps if happened else ():
             callback(happened)

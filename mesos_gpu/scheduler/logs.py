@@ -1,4 +1,4 @@
-"""How the scheduler's log is written: lines for people, or a JSON object a line."""
+"""Format of the scheduler's log: text lines, or one JSON object per line."""
 
 import json
 import logging
@@ -14,14 +14,14 @@ AUDIT = "mesos_gpu.audit"
 
 
 class LogFormat(Enum):
-    """What a line is."""
+    """Format of a log line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def set_up(level: str, form: LogFormat) -> None:
-    """Log to stderr. What was changed, and by whom, is said at every level."""
+    """Log to stderr at a level; audit lines (who changed what) are logged at every level."""
     handler = logging.StreamHandler()
     handler.setFormatter(Json() if form is LogFormat.JSON else Text())
     logging.basicConfig(level=level.upper(), handlers=[handler])
@@ -29,7 +29,7 @@ def set_up(level: str, form: LogFormat) -> None:
 
 
 class Text(log_lines.Text):
-    """A line for people, with the request that it follows from."""
+    """Formatter of text lines, with the id of the request that a line belongs to."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Format a message without the traceback, which `format` adds."""
@@ -39,11 +39,13 @@ class Text(log_lines.Text):
 
 
 class Json(logging.Formatter):
-    """`at` (UTC, ISO 8601), `level`, `logger`, `message`, and the line's own fields; the `request` that it follows from
-    and a `traceback`, if there are."""
+    """Formatter of JSON lines: `at` (UTC, ISO 8601), `level`, `logger`, `message` and the record's own fields.
+
+    `request` (id of the request that a line belongs to) and `traceback` are added if there are any.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record as a line."""
+        """Return a record as a line of JSON."""
         body: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

@@ -1,4 +1,4 @@
-"""Execution of effects that are no saves, by the driver and the store of secrets; calls of executors to channels."""
+"""Execution of all effects but saves, by the driver and the secret store; calls to executors for channels."""
 
 import logging
 import threading
@@ -26,31 +26,35 @@ from mesos_gpu.wire.mesos.resize import encode_request
 from mesos_gpu.wire.mesos.seal import secret_for
 from mesos_gpu.wire.mesos.v1 import removal_message, reset_message, resources_to_json, start_message
 
-_NO_STORE: Final = "the scheduler has no store of secrets any more"
+_NO_STORE: Final = "the scheduler no longer has a secret store"
 logger = logging.getLogger("mesos_gpu.scheduler.daemon")
 
 
 def begin_to_list_tasks(driver: Driver, put: Callable[[ev.Event], None]) -> None:
-    """Ask the master for its tasks, on a thread of its own: of a large cluster the answer takes seconds. Without one it
-    is asked for again."""
+    """Request the master's tasks on a thread, since a large cluster takes seconds; without an answer it is repeated."""
 
     def ask() -> None:
         try:
             put(ev.TasksListed(tuple(driver.tasks())))
         except MesosGpuError as error:
-            logger.warning("the master's tasks are not known, unknown ones are held: %s", error)
+            logger.warning(
+                "the list of tasks could not be read from the master, trying again; unknown tasks stay held: %s",
+                error,
+            )
 
     threading.Thread(target=ask, name="list tasks", daemon=True).start()
 
 
 def begin_to_read_role(driver: Driver, put: Callable[[ev.Event], None]) -> None:
-    """Ask the master for the scheduler's roles, on a thread of its own. Without an answer it is asked for again."""
+    """Request the scheduler's roles from the master on a thread; without an answer it is repeated."""
 
     def ask() -> None:
         try:
             roles = driver.roles()
         except MesosGpuError as error:
-            logger.warning("it is not known what Mesos lets its roles have: %s", error)
+            logger.warning(
+                "quotas and weights of the roles could not be read from the master, trying again: %s", error
+            )
             return
         for role in roles:
             put(ev.RoleRead(role))
@@ -124,7 +128,7 @@ MESSAGES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {
 }
 
 
-#: What a master is asked; the answer is an event, or there is none.
+#: Requests to the master; an answer becomes an event.
 QUESTIONS: Final[Mapping[type, Callable[[Driver, Callable[[ev.Event], None]], None]]] = {
     fx.ListTasks: begin_to_list_tasks,
     fx.ReadRole: begin_to_read_role,
@@ -134,25 +138,36 @@ QUESTIONS: Final[Mapping[type, Callable[[Driver, Callable[[ev.Event], None]], No
 def call_executor(
     driver: Driver, state: State, call: Call, key: bytes, answers: Callable[[str], None]
 ) -> None:
-    """Send the call; `answers` is told before how the executor will prove that it was called.
+    """Send a call to a task's executor; `answers` first receives the proof that the executor will show.
 
     Raises:
-        Conflict: The task does not run, or an earlier release launched it without a secret.
+        Conflict: The task does not run, or was launched without a secret by an earlier release.
         Unavailable: The master cannot be reached.
     """
     task = state.work.tasks.get(TaskId(call.task_id))
     if task is None or task.state is not TaskState.RUNNING:
-        raise Conflict(f"the task {call.task_id} does not run", remedy="see: mesos-gpu ps")
+        raise Conflict(f"task {call.task_id} is not running", remedy="list running jobs with mesos-gpu ps")
     if not task.sealed:
-        what = f"the task {task.id} was launched by an earlier release, and cannot be joined"
-        raise Conflict(what, remedy="start it again")
+        what = f"task {task.id} was launched by an earlier release, whose tasks cannot be joined"
+        raise Conflict(what, remedy="restart the job")
     secret = secret_for(key, task.id)
     answers(answer_to(call, secret))
     driver.message(task.agent_id, task.executor_id, encode_call(call, secret))
 
 
 class Calls:
-    """Calls of the engine for the driver and the store of secrets; only for the engine's thread."""
+    """Executor of the engine's calls to Mesos and the secret store; only for the engine's thread.
+
+    `look_at` must be called before the first call.
+
+    Args:
+        driver: Driver that sends calls to the master.
+        settings: Settings of the engine.
+        key: Key from which launch secrets are derived.
+        secrets: Store of jobs' secrets; None without one.
+        put: Function that gives the engine an event.
+        publish: Function that reports a change of a job to listeners.
+    """
 
     def __init__(
         self,
@@ -163,16 +178,6 @@ class Calls:
         put: Callable[[ev.Event], None],
         publish: Callable[[fx.Publish], None],
     ) -> None:
-        """Store what calls need; `look_at` must come before the first call.
-
-        Args:
-            driver: Driver that sends calls to the master.
-            settings: Settings of the engine.
-            key: Key that secrets of launches are made of.
-            secrets: Store of secrets of jobs, or None.
-            put: Function that gives the engine an event.
-            publish: Function that tells listeners of a job's change.
-        """
         self._driver, self._settings, self._key, self._put = driver, settings, key, put
         self._publish = publish
         self._deliveries = Deliveries(secrets, put) if secrets is not None else None
@@ -183,12 +188,12 @@ class Calls:
         self._state, self._ports = state, ports
 
     def close(self) -> None:
-        """Stop work with secrets."""
+        """Stop the delivery of secrets."""
         if self._deliveries is not None:
             self._deliveries.close()
 
     def make(self, effects: Iterable[fx.Effect]) -> None:
-        """Carry out effects in their order, and leave out saves."""
+        """Execute effects in order, except saves."""
         for effect in effects:
             if not isinstance(effect, saves.Save):
                 self._make(effect)
@@ -199,19 +204,21 @@ class Calls:
         except MesosGpuError as error:
             if not isinstance(effect, fx.Call):
                 raise
-            # Not lost: reconciliation, repeated kills and Mesos' own resends bring it up again; offers we owe.
-            logger.warning("%s was not delivered: %s", type(effect).__name__, error.what)
+            # Not lost: reconciliation, repeated kills and Mesos' resends cause it again; offers are declined later.
+            logger.warning(
+                "%s could not be sent to Mesos, and is repeated: %s", type(effect).__name__, error.what
+            )
             if isinstance(effect, fx.Launch | fx.Decline):
                 self._owed += effect.offer_ids
 
     def void_owed(self) -> None:
-        """Forget offers that are owed: with a new subscription they are void."""
+        """Forget unanswered offers: a new subscription makes them void."""
         self._owed.clear()
 
     def give_back_owed(self) -> None:
-        """Decline offers whose answer did not reach the master, which would keep them for the framework for ever.
+        """Decline offers whose answer did not reach the master, which would otherwise reserve them for ever.
 
-        The master ignores those that it has an answer of.
+        The master ignores offers that it already has an answer for.
         """
         if not self._owed or not self._state.mesos.connected:
             return
@@ -219,11 +226,14 @@ class Calls:
             self._driver.decline(self._owed, refuse_s=0.0)
             self._owed.clear()
         except MesosGpuError as error:
-            logger.warning("offers are still owed: %s", error.what)
+            logger.warning("offers could not be returned to the master, trying again: %s", error.what)
 
     def _disbelieve(self, effect: fx.Disbelieve) -> None:
         logger.warning(
-            "%s of %s was not believed, and changes nothing: %s", effect.state, effect.task_id, effect.why
+            "status %s of task %s is ignored because it cannot be trusted: %s",
+            effect.state,
+            effect.task_id,
+            effect.why,
         )
 
     def _send(self, effect: fx.Call) -> None:
@@ -233,12 +243,13 @@ class Calls:
         QUESTIONS[type(effect)](self._driver, self._put)
 
     def _launch(self, effect: fx.Launch) -> None:
-        known = self._ports.now()
+        """Accept offers with the tasks of a launch."""
+        ports = self._ports.now()
         infos = [
             to_task_info(
                 task,
                 self._settings,
-                control_ports=known,
+                control_ports=ports,
                 key=self._key,
                 sealed=self._sealed(task),
                 check=self._check(task),
@@ -254,13 +265,13 @@ class Calls:
         )
 
     def _check(self, launch: fx.LaunchTask) -> HealthCheck | None:
-        """Return the check of a task's app whose result is only shown."""
-        known = self._state.apps.app_versions.get(launch.spec.app or "", ()) if launch.spec else ()
-        app = next((each.app for each in known if each.version == launch.app_version), None)
+        """Return the check of a task's app whose result is only displayed."""
+        versions = self._state.apps.app_versions.get(launch.spec.app or "", ()) if launch.spec else ()
+        app = next((version.app for version in versions if version.version == launch.app_version), None)
         return shown_check(app) if app is not None else None
 
     def _sealed(self, launch: fx.LaunchTask) -> Sealed:
-        """Return the secrets of a task that has some."""
+        """Return the sealed secrets of a task; empty if it needs none."""
         if launch.spec is None or not (launch.spec.secrets or launch.image_secret):
             return Sealed()
         if self._deliveries is None:
@@ -271,7 +282,7 @@ class Calls:
         if self._deliveries is not None:
             self._deliveries.read(effect.sources)
             return
-        why = f"{_NO_STORE}: it needs --secrets-dir or --vault-url"
+        why = f"{_NO_STORE}: restart it with --secrets-dir or --vault-url"
         self._put(ev.SecretsRead(dict.fromkeys(effect.sources, why)))
 
     def _forget_secrets(self, effect: fx.ForgetSecrets) -> None:

@@ -1,4 +1,4 @@
-"""What happens, as lines of the scheduler's log: each change of a state once, after it was saved."""
+"""Event log for operators: one log line for each change of a state, after it was saved."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -28,46 +28,45 @@ _BAD: Final = (JobState.FAILED, JobState.UNREACHABLE)
 
 
 class Narrator:
-    """Remembers what was said last, and counts it. Only for the engine's thread."""
+    """Writer of log lines and metrics that remembers the last reported state. Only for the engine's thread.
+
+    Args:
+        state: State of the engine, which counts as reported.
+        meter: Metrics; None if they are not read.
+        levels: Names of the topology levels, from the settings.
+    """
 
     def __init__(self, state: State, meter: Meter | None = None, levels: Sequence[str] = ()) -> None:
-        """Take what holds now as told.
-
-        Args:
-            state: State of the engine.
-            meter: Counters; None if they are not read.
-            levels: Names of the levels of the fabric, as of the settings.
-        """
         self._levels, self._outside = levels, dict[AgentId, str]()
         self._counted = Counted(state, meter or Meter())
         self._jobs = {job.id: job.state for job in state.work.jobs.values()}
         self._up = {node.id: node.lost_at is None for node in state.cluster.nodes.values()}
         self._slow = {node.id: bool(node.launch_not_before) for node in state.cluster.nodes.values()}
         self._cards = {gpu.id: gpu.health for node in state.cluster.nodes.values() for gpu in node.gpus}
-        self._gpus = dict[AgentId, tuple[Gpu, ...]]()  # as each node reported them last
+        self._gpus = dict[AgentId, tuple[Gpu, ...]]()  # as last reported by each node
         self._steps = {deployment.id: deployment.step for deployment in state.apps.deployments.values()}
         self._held = set[TaskId](state.work.unknown)
         self._told = {key: use.told_percent for key, use in state.ledger.budget_uses.items()}
-        self._uncovered: dict[GpuId, bool] = {}  # whether it was said that it lasts
-        self._rolls: dict[
-            str, str
-        ] = {}  # monitors that are replaced, by host: what was said to be in the way
+        self._uncovered: dict[GpuId, bool] = {}  # whether the alarm for lasting so was logged
+        self._rolls: dict[str, str] = {}  # hosts whose monitor is being replaced: last logged problem, or ""
 
     def heard(self, event: ev.Event) -> None:
-        """What came, where no save says it."""
+        """Log events of which no save follows."""
         self._counted.heard(event)
         match event:
             case ev.Registered(framework_id, master_url):
                 _say("registered with %s as %s", master_url, framework_id, framework=framework_id)
             case ev.Disconnected():
-                logger.warning("disconnected from the master: tasks run on, nothing is launched")
+                logger.warning(
+                    "disconnected from the master: tasks continue, nothing is launched until it is connected again"
+                )
             case ev.FrameworkRemoved():
-                logger.error("Mesos has removed the framework, with all its tasks")
+                logger.error("Mesos removed this framework and ended all its tasks")
             case ev.KillRequested(job_id):
                 _say("job %s: kill requested", job_id, job=job_id)
 
     def refused(self, event: ev.Event, error: MesosGpuError) -> None:
-        """What somebody asked for, and why it was not done."""
+        """Log a refused request and its reason."""
         self._counted.refused(error)
         _say("refused: %s: %s", type(event).__name__, error.what, event=type(event).__name__)
 
@@ -87,7 +86,7 @@ class Narrator:
         self.saved(effects[begin:])
 
     def saved(self, effects: Sequence[fx.Effect]) -> None:
-        """What is on disk by now."""
+        """Log effects that are saved by now."""
         self._counted.saved(effects)
         for effect in effects:
             if (tell := _OF_EFFECT.get(type(effect))) is not None:
@@ -101,7 +100,7 @@ class Narrator:
 
     def _forget_deployment(self, effect: saves.ForgetDeployment) -> None:
         self._steps.pop(effect.id, None)
-        how = "done" if effect.done else "ended where it was"
+        how = "done" if effect.done else "ended before its last step"
         _say("deployment %s: %s", effect.id, how, deployment=effect.id)
 
     def _budget(self, use: BudgetUse) -> None:
@@ -109,41 +108,43 @@ class Narrator:
         if use.told_percent > self._told.get(key, 0):
             whose = "" if use.user == "*" else f" of user {use.user}"
             _say(
-                "the budget%s of queue %s is used to %d %%",
+                "%d %% of the budget%s of queue %s are used",
+                use.told_percent,
                 whose,
                 use.queue,
-                use.told_percent,
                 queue=use.queue,
             )
         self._told[key] = use.told_percent
 
     def look(self, state: State, now: float, alarm_s: float, roll_s: float) -> None:
-        """Shared GPUs that nothing holds in Mesos, and node monitors that are replaced: when it begins, when it lasts,
-        and when it is over."""
+        """Log shared GPUs without a cover task and replacements of node monitors: their begin, alarm and end."""
         if state.cluster.rolls.under_way or self._rolls:
             self._look_at_rolls(state, now, roll_s)
         if self._levels:
             self._look_at_levels(state)
         for gpu in self._uncovered.keys() - state.gpus.uncovered.keys():
             del self._uncovered[gpu]
-            _say("GPU %s: its shares are counted in Mesos again", gpu, gpu=gpu)
+            _say("GPU %s: its cover task in Mesos holds it again", gpu, gpu=gpu)
         for gpu, since in state.gpus.uncovered.items():
             told, late = self._uncovered.get(gpu), now - since >= alarm_s
             if told is None or (late and not told):
                 self._uncovered[gpu] = late
                 tenants = ", ".join(state.gpus.sharers.get(gpu, ()))
-                words = f"for {now - since:.0f} s: others have the GPUs of its node" if late else "now"
+                words = (
+                    f"for {now - since:.0f} s: other frameworks have the GPUs of its node" if late else "now"
+                )
                 remedy = (
-                    f"; to start them elsewhere: mesos-gpu gpu drain {gpu} --reason uncovered --deadline 1s"
+                    f"; to move them to other GPUs: mesos-gpu gpu drain {gpu} --reason uncovered --deadline 1s"
                     if late
                     else ""
                 )
                 fields = {"gpu": gpu, "uncovered_s": round(now - since, 1)}
                 level = logging.ERROR if late else logging.WARNING
-                text = "GPU %s: no task holds it in Mesos %s; it is shared by %s, and takes no more%s"
+                text = "GPU %s: no cover task holds it in Mesos %s; it is used by %s, and gets no further shares%s"
                 logger.log(level, text, gpu, words, tenants, remedy, extra={"fields": fields})
 
     def _look_at_levels(self, state: State) -> None:
+        """Log nodes that left or joined the topology levels."""
         outside = dict(state.cluster.agents.fabric(self._levels, state.cluster.nodes).outside)
         for agent_id in sorted(outside.keys() | self._outside.keys()):
             was, why = self._outside.get(agent_id), outside.get(agent_id)
@@ -151,30 +152,33 @@ class Narrator:
                 continue
             host = state.cluster.nodes[agent_id].hostname if agent_id in state.cluster.nodes else agent_id
             words = (
-                "within the levels of the fabric"
+                "fits the levels of --topology"
                 if why is None
-                else f"outside of the levels of the fabric: {why}"
+                else f"is outside the levels of --topology: {why}"
             )
             level = logging.INFO if why is None else logging.WARNING
             logger.log(level, "node %s: %s", host, words, extra={"fields": {"node": host}})
         self._outside = outside
 
     def _look_at_rolls(self, state: State, now: float, roll_s: float) -> None:
+        """Log the begin, problems and end of replacements of node monitors."""
         hosts = {
-            state.cluster.nodes[each].hostname
-            for each in state.cluster.rolls.under_way
-            if each in state.cluster.nodes
+            state.cluster.nodes[agent_id].hostname
+            for agent_id in state.cluster.rolls.under_way
+            if agent_id in state.cluster.nodes
         }
-        problems = {state.cluster.nodes[each].hostname: why for each, why in problems_of(state, roll_s, now)}
+        problems = {
+            state.cluster.nodes[agent_id].hostname: why for agent_id, why in problems_of(state, roll_s, now)
+        }
         for host in sorted(self._rolls.keys() - hosts):
             del self._rolls[host]
-            _say("node monitor of %s: the new one reports", host, node=host)
+            _say("node monitor of %s: replaced, the new one reports", host, node=host)
         for host in sorted(hosts):
             told, why = self._rolls.get(host), problems.get(host, "")
             if told is None:
-                _say("node monitor of %s: it is replaced, tasks run on", host, node=host)
+                _say("node monitor of %s: being replaced, tasks continue", host, node=host)
             if why and not told:
-                text = "node monitor of %s: %s; no other one is replaced before this is corrected"
+                text = "node monitor of %s: %s; no other monitor is replaced until this is fixed"
                 logger.error(text, host, why, extra={"fields": {"node": host}})
             self._rolls[host] = why
 
@@ -196,13 +200,14 @@ class Narrator:
             self._held.add(task.id)
             fields = {"task": task.id, "agent": task.agent_id}
             logger.warning(
-                "task %s runs on %s and is not known: it is held, see mesos-gpu tasks unknown list",
+                "unknown task %s runs on %s and keeps its GPUs: see mesos-gpu tasks unknown list",
                 task.id,
                 task.hostname or task.agent_id,
                 extra={"fields": fields},
             )
 
     def _node(self, node: Node) -> None:
+        """Log changes of a node: lost or up, launches backed off, health of GPUs."""
         up, was = node.lost_at is None, self._up.get(node.id)
         if up is not was:
             self._up[node.id] = up
@@ -217,12 +222,12 @@ class Narrator:
             self._slow[node.id] = slow
             fields = {"node": node.hostname, "agent": node.id, "state": "backed-off" if slow else "up"}
             level = logging.WARNING if slow else logging.INFO
-            words = backed_off(node) or "its executors register again, so it gets launches"
+            words = backed_off(node) or "its executors register again, launches resume"
             logger.log(
                 level, "node %s (agent %s): %s", node.hostname, node.id, words, extra={"fields": fields}
             )
         if self._gpus.get(node.id) is node.gpus:
-            return  # the report says the same again
+            return  # unchanged report
         self._gpus[node.id] = node.gpus
         for gpu in node.gpus:
             old = self._cards.get(gpu.id)
@@ -238,13 +243,14 @@ class Narrator:
         logger.log(level, "GPU %s on %s: %s%s", gpu, node.hostname, shown, because, extra={"fields": fields})
 
     def _deployment(self, deployment: Deployment) -> None:
+        """Log a new step of a deployment."""
         old = self._steps.get(deployment.id)
         if old == deployment.step:
             return
         self._steps[deployment.id] = deployment.step
         apps = ", ".join(sorted(deployment.plan.affected))
         steps = len(deployment.plan.steps)
-        words = f"begins, of {apps}" if old is None else "goes on"
+        words = f"begins for {apps}" if old is None else "continues"
         _say(
             "deployment %s: %s, step %d of %d",
             deployment.id,
@@ -257,23 +263,23 @@ class Narrator:
 
 def _say_access(effect: saves.SaveAccess) -> None:
     document = effect.document
-    by = document.by or "anybody"
-    _say("who may do what: version %d, by %s", document.version, by, version=document.version)
+    by = document.by or "an unknown user"
+    _say("access rules: version %d applied by %s", document.version, by, version=document.version)
 
 
 def _say_token(effect: saves.SaveToken) -> None:
     token = effect.token
     if token.used_at is None:
-        _say("token %s proves %s, made by %s", token.id, token.name, token.created_by, token=token.id)
+        _say("token %s for %s was created by %s", token.id, token.name, token.created_by, token=token.id)
 
 
 def _say_drain(drain: Drain) -> None:
-    until = "" if drain.deadline_at is None else ", what runs there is ended at its deadline"
+    until = "" if drain.deadline_at is None else ", jobs that still run there are ended at its deadline"
     _say("%s %s is %s%s", drain.target.value, drain.name, drain.words, until, drain=drain.name)
 
 
 def _say_undrain(effect: saves.ForgetDrain) -> None:
-    _say("%s %s is not drained any more", effect.target.value, effect.name, drain=effect.name)
+    _say("%s %s is no longer drained", effect.target.value, effect.name, drain=effect.name)
 
 
 def _say(text: str, *words: object, **fields: object) -> None:
@@ -291,8 +297,10 @@ _OF_EFFECT: Final[dict[type, Callable[[Narrator, Any], None]]] = {
     saves.SaveDeployment: lambda narrator, effect: narrator._deployment(effect.deployment),
     saves.ForgetDeployment: Narrator._forget_deployment,
     saves.SaveBudgetUse: lambda narrator, effect: narrator._budget(effect.use),
-    saves.SaveTrust: lambda *_: _say("the master's tasks were looked through: launches begin"),
+    saves.SaveTrust: lambda *_: _say("the master's tasks were checked: launches begin"),
     saves.SaveAccess: lambda _, effect: _say_access(effect),
     saves.SaveToken: lambda _, effect: _say_token(effect),
-    saves.ForgetToken: lambda _, effect: _say("token %s proves nothing any more", effect.id, token=effect.id),
+    saves.ForgetToken: lambda _, effect: _say(
+        "token %s was revoked or has expired", effect.id, token=effect.id
+    ),
 }

@@ -1,4 +1,4 @@
-"""Readiness checks: of each new task of an app that has one, until it has passed once."""
+"""Readiness checks of new tasks, made until the task has passed one."""
 
 import threading
 from collections.abc import Callable
@@ -15,33 +15,38 @@ from mesos_gpu.scheduler.checks import Names
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A running task that is not known to be ready. `host`: its agent's name or address; `port`: the check's;
-    `way`: where it may go."""
+    """A running task that is not ready yet.
+
+    Attributes:
+        host: Name or address of the task's agent.
+        port: Port to connect to; None if the task has no port of the check's name.
+        way: Restriction of the addresses that checks may connect to.
+    """
 
     task: str
     host: str
-    port: int | None  # None: the task has no port of that name
+    port: int | None
     check: ReadinessCheck
     way: Way = field(default_factory=Way)
 
 
 class ReadinessChecks:
-    """Checks of all candidates. Methods may be called from any thread."""
+    """Readiness checks of all candidates. Methods may be called from any thread.
+
+    Args:
+        report: Function that is called on another thread with a task's id and the result of each attempt. It must not
+            block.
+        prober: Prober whose thread makes the checks.
+        names: Resolver of host names.
+    """
 
     def __init__(self, report: Callable[[str, Readiness], None], prober: Prober, names: Names) -> None:
-        """Arguments are ours.
-
-        Args:
-            report: Is called on another thread with a task's id and what each attempt found. It must not wait.
-            prober: Whose thread makes them.
-            names: Where hosts are looked up.
-        """
         self._report, self._prober, self._names = report, prober, names
         self._watched: dict[str, Candidate] = {}
-        self._lock = threading.Lock()  # of `_watched`, and of the order in which the prober is told
+        self._lock = threading.Lock()  # guards `_watched`, and the order of calls to the prober
 
     def watch(self, candidate: Candidate) -> None:
-        """Check it from now on, at once and then as often as its check says."""
+        """Check a task now, and then at the interval of its check."""
         attempts: list[Asker] = []
 
         def attempt() -> Attempt:
@@ -57,7 +62,7 @@ class ReadinessChecks:
             with self._lock:
                 if (
                     self._watched.get(candidate.task) is candidate
-                ):  # else it ended while its host was looked up
+                ):  # otherwise it ended or was replaced meanwhile
                     check = as_health_check(candidate.check)
                     self._prober.add(_key(candidate.task), check, 0.0, attempt, found)
 
@@ -74,7 +79,7 @@ class ReadinessChecks:
         return Asker(address, candidate.port, candidate.check, host=candidate.host)
 
     def forget(self, task: str) -> None:
-        """Stop asking a task that is ready, or has ended. Harmless if it is not watched."""
+        """Stop checking a task that is ready or has ended. Harmless if it is not watched."""
         with self._lock:
             self._watched.pop(task, None)
             self._prober.remove(_key(task))

@@ -1,4 +1,4 @@
-"""What the engine is given: who waits for its answer, and what it broke on."""
+"""Requests that wait for the engine's answer, and events on which the engine failed."""
 
 import contextlib
 import logging
@@ -14,38 +14,46 @@ from mesos_gpu.errors import MesosGpuError, NoRoom
 from mesos_gpu.model.saves import Save
 
 T = TypeVar("T")
-MAX_PASSED_OVER: Final = 1000  # updates that are remembered
+MAX_PASSED_OVER: Final = 1000  # status updates that are remembered
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody waits for an answer: `event`, if any, is stepped first, and `kept` is saved with what follows from it;
-    `answer` runs after the save."""
+    """A request that waits for its answer.
 
-    event: ev.Event | Callable[[], ev.Event] | None  # made on the engine's thread, if need be
+    Attributes:
+        event: Event to step first, or a function that creates it on the engine's thread; None for a read.
+        answer: Function that answers, called after the save.
+        future: Future of the answer.
+        id: Id of the request to the REST interface, for log lines.
+        kept: Records to save together with the consequences of `event`.
+        was_refused: Whether the engine refused the event; `answer` reports it.
+    """
+
+    event: ev.Event | Callable[[], ev.Event] | None
     answer: Callable[[], None]
     future: Future[Any]
-    id: str = ""  # of the request to the REST interface, for lines of the log
+    id: str = ""
     kept: tuple[Save, ...] = ()
-    was_refused: bool = False  # by the engine; `answer` says it
+    was_refused: bool = False
 
     @property
     def changes(self) -> bool:
-        """Whether it wants more than to look."""
+        """Whether the request changes anything."""
         return self.event is not None or bool(self.kept)
 
     def refuse(self, error: Exception) -> None:
-        """Answer with an error, unless the asker has gone."""
+        """Answer with an error, unless the caller has cancelled the request."""
         if self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 
     def refused(self, error: MesosGpuError) -> "Request":
-        """What waits in its place: the refusal, which may follow from what is not saved yet."""
+        """Return the request to wait instead: its refusal may depend on changes that are not saved yet."""
         return replace(self, answer=lambda: self.refuse(error), was_refused=True)
 
     def answer_unsaved(self, why: NoRoom) -> None:
-        """Answer while what was decided cannot be saved: who only looks is shown what is saved."""
+        """Answer while changes cannot be saved: reads get the saved state, changes an error."""
         if not self.changes:
             self.answer()
         else:
@@ -55,38 +63,41 @@ class Request:
 def asked(
     event: ev.Event | Callable[[], ev.Event] | None, fn: Callable[[], T], id: str, kept: tuple[Save, ...]
 ) -> tuple[Request, Future[T]]:
-    """A request whose future has what `fn` returns or raises, on the engine's thread; the rest as of `Request`."""
+    """Return a request and its future, which gets the result or exception of `fn` run on the engine's thread.
+
+    The other parameters are fields of `Request`.
+    """
     future: Future[T] = Future()
 
     def answer() -> None:
         if not future.set_running_or_notify_cancel():
-            return  # the asker has gone
+            return  # the caller has cancelled it
         try:
             future.set_result(fn())
-        except Exception as error:  # noqa: BLE001 - the asker gets it, whatever it is
+        except Exception as error:  # noqa: BLE001 - any exception goes to the caller
             future.set_exception(error)
 
     return Request(event, answer, future, id, kept), future
 
 
 def half_done(error: NoRoom) -> NoRoom:
-    """For who asked for something when the disk turned full: it was decided, and is done when there is room."""
+    """Return the error for a change that was decided but waits in memory because the disk is full."""
     return NoRoom(
-        f"{error.what}; it is kept in memory, and done as soon as there is room",
-        remedy=f"{error.remedy}; then see whether it was done, before you ask again",
+        f"{error.what}; the change is kept in memory, and takes effect when there is room",
+        remedy=f"{error.remedy}; then check whether the change took effect before you repeat it",
     )
 
 
 def refuse_all(in_hand: Iterable[object], later: Iterable[object], inbox: queue.SimpleQueue[Any]) -> None:
-    """Answer those who wait that the scheduler ends; `in_hand`: what was being saved, and may have been."""
+    """Answer all waiting requests that the scheduler stops; those `in_hand` may have been saved."""
     rest = [*later]
     with contextlib.suppress(queue.Empty):
         while True:
             rest.append(inbox.get_nowait())
-    stopping = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
+    stopping = MesosGpuError("the scheduler is stopping", remedy="try again after its restart")
     unknown = MesosGpuError(
-        f"{stopping.what}; whether it did what was asked is not known",
-        remedy="look whether it was done before you ask again",
+        f"{stopping.what}; whether the request took effect is unknown",
+        remedy="check whether it took effect before you repeat it",
     )
     for error, items in ((unknown, in_hand), (stopping, rest)):
         for item in items:
@@ -95,20 +106,25 @@ def refuse_all(in_hand: Iterable[object], later: Iterable[object], inbox: queue.
 
 
 class PassedOver:
-    """What the engine broke on. Whose it is may lose it, nobody else: Mesos repeats an update until it is acknowledged,
-    so that it would break on it again and again. Only for the engine's thread."""
+    """Status updates on which the engine failed: they are acknowledged without effect. Only for the engine's thread.
+
+    Mesos repeats an update until it is acknowledged, so the engine would fail again and again.
+    """
 
     def __init__(self) -> None:
-        """Nothing yet."""
-        self._updates: dict[tuple[str | None, str, str], None] = {}  # the latest last
+        self._updates: dict[tuple[str | None, str, str], None] = {}  # oldest first
 
     def add(self, item: ev.Event | Request) -> None:
-        """Say it, with the error that is handled now, and remember it."""
+        """Log the current exception for an item, answer its request with an error, and remember a status update."""
         event = item.event if isinstance(item, Request) else item
-        logger.exception("%.1000r is passed over, and the state read anew", event)
+        logger.exception(
+            "%.1000r caused an unexpected error: it is skipped and the state is reloaded; report this", event
+        )
         if isinstance(item, Request):
             item.refuse(
-                MesosGpuError("the scheduler broke on it", remedy="see its log, and tell who maintains it")
+                MesosGpuError(
+                    "the scheduler failed on this request", remedy="see its log, and report the error"
+                )
             )
         elif isinstance(item, ev.StatusArrived):
             self._updates[_key_of(item)] = None
@@ -116,7 +132,7 @@ class PassedOver:
                 del self._updates[next(iter(self._updates))]
 
     def answer(self, event: ev.Event) -> list[fx.Effect] | None:
-        """What is done with it if it was passed over before: it is acknowledged; None: it was not."""
+        """Return the acknowledgement of an update that failed before; None for other events."""
         if not isinstance(event, ev.StatusArrived) or _key_of(event) not in self._updates:
             return None
         status = event.status

@@ -1,5 +1,4 @@
-"""What any thread may read of who may do what, as it is on disk, in one piece; and the past use of cards, which only
-the engine's thread may read."""
+"""Saved access rights for any thread, and saved state and past GPU use for the engine's thread."""
 
 import threading
 import time
@@ -19,7 +18,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.policy.gpus.use_series import UseHistory
 
-USE_S: Final = 60.0  # so often at most a token's use is kept
+USE_S: Final = 60.0  # minimum interval of recorded uses of one token
 _SEEN: Final = (
     "connected", "master_url", "registered_at", "disbelieved", "offers", "unused", "healths", "check_results",
     "readiness", "checked",
@@ -27,26 +26,30 @@ _SEEN: Final = (
 
 
 class Snapshots:
-    """The document and the tokens, the latest that were saved. Neither changes in the hands of who has it."""
+    """The latest saved access document and tokens, which are immutable, and views of the state.
+
+    Args:
+        state: State of the engine.
+        load: Function that loads what is saved.
+    """
 
     def __init__(self, state: State, load: Callable[[], Saved]) -> None:
-        """Begin with what was loaded. `load`: loads what is saved by now."""
         self._state, self._load = state, load
-        self._on_disk: State | None = None  # while nothing can be saved, once somebody has looked
+        self._on_disk: State | None = None  # loaded on the first read while nothing can be saved
         self.access: AccessDocument = state.rights.access
         self.tokens: Mapping[str, Token] = _tokens(state)
         self._history = UseHistory()
 
     def view(self, settings: Settings, now: float, unsaved: str) -> View:
-        """The state at this moment, on the engine's thread. `unsaved`: why nothing can be saved; "": it can.
+        """Return a view of the current state, on the engine's thread; `unsaved` is why nothing can be saved, else "".
 
-        What cannot be saved is not shown: who leads next, or this scheduler when it is started again, would not know of
-        it.
+        Changes that cannot be saved are not shown: the next leader, or this scheduler after a restart, would not have
+        them.
         """
         return View(self._saved() if unsaved else self._state, settings, now, unsaved, self._history)
 
     def _saved(self) -> State:
-        """The state without what is not on disk, and with what never is: it was seen, not decided."""
+        """Return the saved state, with current values of what is observed and never saved."""
         if self._on_disk is None:
             self._on_disk = State.restored(self._state.started_at, self._load())
         for name in _SEEN:
@@ -54,7 +57,7 @@ class Snapshots:
         return self._on_disk
 
     def saved(self, effects: Iterable[fx.Effect], now: float) -> None:
-        """Take over what was saved; on the engine's thread, before anybody gets an answer that follows from it.
+        """Publish what was saved; on the engine's thread, before callers get answers that follow from it.
 
         Args:
             effects: Effects of a batch of events.
@@ -76,7 +79,7 @@ class Snapshots:
                 self._history.note(node, node.reported_at, self._is_there)
 
     def _is_there(self, node: Node, use: TaskUse) -> bool:
-        """Whether a task lives on a node, and holds the card that it is said to use."""
+        """Return whether a task is alive on a node and holds the GPU that it reportedly uses."""
         task = self._state.work.tasks.get(use.task_id)
         return task is not None and not task.ended and task.agent_id == node.id and use.gpu_id in task.gpus
 
@@ -86,15 +89,15 @@ def _tokens(state: State) -> Mapping[str, Token]:
 
 
 class Uses:
-    """Uses of tokens, of which few are worth a write; from any thread."""
+    """Times of token uses, of which few are worth a write; for any thread."""
 
     def __init__(self) -> None:
-        """None was used yet."""
         self._lock = threading.Lock()
         self._noted: dict[str, float] = {}
 
     def is_new(self, token_id: str, known: Mapping[str, Token]) -> bool:
-        """Whether it is long since a use of this token was kept; if so, this one is. `known`: all that there are."""
+        """Return whether a use of this token should be recorded now, and if so note the time. `known` are all
+        tokens."""
         now = time.monotonic()
         with self._lock:
             if len(self._noted) > 2 * len(known):

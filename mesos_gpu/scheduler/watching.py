@@ -1,4 +1,4 @@
-"""Which tasks of apps the scheduler checks itself, kept in step with the engine's state."""
+"""Selection of app tasks for the scheduler's own health and readiness checks, following the engine's state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
@@ -24,11 +24,15 @@ LOOK_S = 1.0
 
 
 class Watching:
-    """Threads start with the first app that wants them."""
+    """Health and readiness checks of all apps; threads start with the first app that needs them.
+
+    Args:
+        put: Function that takes results, called from any thread.
+        outward: Addresses that checks may connect to.
+        own: Ports of this scheduler, which checks never connect to.
+    """
 
     def __init__(self, put: Callable[[ev.Event], None], outward: Outward, own: Sequence[ControlPort]) -> None:
-        """`put`: takes what was found, from any thread. `outward`: where checks may go; never to `own`, the
-        scheduler's ports."""
         self._put, self._outward, self._own = put, outward, own
         self._makers: tuple[Checks, ReadinessChecks] | None = None
         self._healths: set[str] = set()  # tasks whose health is checked
@@ -37,11 +41,12 @@ class Watching:
         self._tasks: Mapping[TaskId, Task] = {}  # the engine's own mapping, set by `look`
 
     def look(self, state: State, now: float) -> None:
-        """Begin to check what has begun to run, and leave what has ended; on the engine's thread, now and then."""
+        """Start checks of tasks that run by now and stop those of ended tasks, at most once a second; engine's
+        thread."""
         if now - self._looked_at < LOOK_S or not (state.apps.instances or self._healths or self._candidates):
             return
         if not state.mesos.master_url:
-            return  # not subscribed yet: where checks may go depends on where the master is
+            return  # not subscribed yet: the permitted addresses depend on the master's
         self._looked_at, self._tasks = now, state.work.tasks
         running = list(_running(state))
         way = self._way(state)
@@ -55,13 +60,20 @@ class Watching:
             self._compare(subjects, candidates)
 
     def _way(self, state: State) -> Way:
-        """Whoever may name a check's port and path could else have the scheduler ask a master or an agent something."""
-        known = of_cluster(state.mesos.master_url, (node.agent_url for node in state.cluster.nodes.values()))
+        """Return the restriction of checks: it keeps users from making the scheduler send requests to masters or
+        agents."""
+        controls = of_cluster(
+            state.mesos.master_url, (node.agent_url for node in state.cluster.nodes.values())
+        )
         return Way(
             self._outward,
-            frozenset(control.port for control in known),
-            frozenset((innermost(ip_address(each.address)), each.port) for each in self._own if each.address),
-            frozenset(each.port for each in self._own),
+            frozenset(control.port for control in controls),
+            frozenset(
+                (innermost(ip_address(control.address)), control.port)
+                for control in self._own
+                if control.address
+            ),
+            frozenset(control.port for control in self._own),
             is_loopback_host(urlsplit(state.mesos.master_url).hostname or ""),
         )
 
@@ -83,17 +95,19 @@ class Watching:
         return checks, ReadinessChecks(self._answered, prober, names)
 
     def _stranger(self, task_id: str, port: int) -> str:
-        """Return why nothing may be sent to a port of a task; "" if its executor has proved that the task listens there
-        or is of an earlier release without proofs."""
+        """Return why nothing may be sent to a port of a task; "" if it may.
+
+        The executor must have proved that the task listens there, unless it is of an earlier release without proofs.
+        """
         task = self._tasks.get(TaskId(task_id))
         if task is None or task.listening is None or port in task.listening.ports:
             return ""
-        return task.listening.problem or f"the task does not listen at port {port} yet"
+        return task.listening.problem or f"the task does not listen on port {port} yet"
 
     def stop(self) -> None:
-        """End all."""
+        """Stop all checks."""
         if self._makers is not None:
-            self._makers[0].stop()  # it ends the prober and the names of both
+            self._makers[0].stop()  # this also stops the shared prober and resolver
 
     def _found(self, task: str, health: TaskHealth) -> None:
         self._put(ev.HealthFound(TaskId(task), health.healthy, health.kill, health.healths))
@@ -103,13 +117,13 @@ class Watching:
 
 
 def _running(state: State) -> Iterator[tuple[Job, Task, App]]:
-    """Instances that have something to check, with their apps as they were when they were started."""
+    """Yield instances that have checks, with the version of the app that they were started from."""
     for app_id, ids in state.apps.instances.items():
         for job in map(state.work.jobs.__getitem__, ids):
             if not (job.checked or job.proves_ready):
                 continue
-            known = state.apps.app_versions.get(app_id, ())
-            app = next((version.app for version in known if version.version == job.app_version), None)
+            versions = state.apps.app_versions.get(app_id, ())
+            app = next((version.app for version in versions if version.version == job.app_version), None)
             for task in state.work.round_of(job):
                 if app is not None and task.state is TaskState.RUNNING and task.started_at is not None:
                     yield job, task, app
@@ -127,10 +141,8 @@ def _may_be_asked(task: Task, app: App) -> bool:
 
 def _ready_port(task: Task, app: App) -> int | None:
     """Return the task's port for the readiness check of its app; None if the task has no port of that name."""
-    names, wanted = (
-        [port.name for port in app.ports],
-        app.readiness_checks[0].port_name,
-    )  # an app has at most one readiness check
+    # An app has at most one readiness check.
+    names, wanted = [port.name for port in app.ports], app.readiness_checks[0].port_name
     index = names.index(wanted) if wanted in names else len(task.ports)
     return task.ports[index] if index < len(task.ports) else None
 
@@ -140,5 +152,5 @@ def _candidate(task: Task, app: App, way: Way) -> Candidate:
 
 
 def _host(task: Task) -> str:
-    """The address of a task's agent: a name need not be known here."""
+    """Return the address of a task's agent, because its host name may not be resolvable here."""
     return urlsplit(task.agent_url).hostname or task.hostname

@@ -55,7 +55,7 @@ def test_message_that_breaks_the_scheduler_is_passed_over(tmp_path: Path) -> Non
         assert len(master.of_type("SUBSCRIBE")) == 2
         assert process.poll() is None
         said = log.read_text()
-    assert "is passed over" in said
+    assert "it is skipped and the state is reloaded" in said
     assert "ZeroDivisionError: a bug" in said
 
 

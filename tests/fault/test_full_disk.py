@@ -152,7 +152,7 @@ def test_full_disk_refuses_changes_and_launches_until_there_is_room(
     wait_until("work goes on", lambda: client.job(later)["state"] == "finished", 60)
     wait_until("what waits is launched", lambda: not client.jobs(states=["active"]), 120)
     log = stack.scheduler.log.read_bytes()[offset:].decode()
-    assert log.count("until then nothing is launched") == 1
+    assert log.count("until this is fixed nothing is launched") == 1
     assert "the state can be written again" in log
     assert "Traceback" not in log
     flag.unlink()

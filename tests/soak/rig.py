@@ -91,7 +91,9 @@ class Rig:
     @property
     def deposed(self) -> int:
         """How often a scheduler that led said that it leads no more: it was paused or cut off, or lost ZooKeeper."""
-        return sum(each.log.read_bytes().count(b"this scheduler leads no more") for each in self.schedulers)
+        return sum(
+            each.log.read_bytes().count(b"this scheduler is no longer the leader") for each in self.schedulers
+        )
 
     @property
     def schedulers(self) -> list[SchedulerProcess]:

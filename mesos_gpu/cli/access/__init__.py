@@ -1,1 +1,1 @@
-"""Who may do what, and tokens: commands."""
+"""Commands for access rules and tokens."""

@@ -1,4 +1,4 @@
-"""What the commands of `mesos-gpu access` and `mesos-gpu token` ask the scheduler, as Python calls."""
+"""Requests of the commands `mesos-gpu access` and `mesos-gpu token` to the scheduler."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -20,36 +20,34 @@ _TOKENS: Final = "/v1/tokens"
 
 
 class AccessDocuments(Documents):
-    """The document of a scheduler that says who may do what. Raises what `Client` does."""
+    """Requests for the scheduler's access document, with an open client; they raise what `Client` raises."""
 
     def __init__(self, client: Client) -> None:
-        """Use a client that somebody else closes."""
         super().__init__(client, KIND)
 
     def check(self, question: Mapping[str, Any]) -> AccessCheck:
-        """Ask whether a name may do something."""
+        """Ask whether a user has a right."""
         return self._client.call("POST", f"{_ACCESS}/check", AccessCheck, body=question)
 
     def rights(self) -> AccessRights:
-        """List all rights, and the roles that are always there."""
+        """Return all rights, and the built-in roles."""
         return self._client.call("GET", f"{_ACCESS}/rights", AccessRights)
 
 
 class TokenCalls:
-    """The tokens of a scheduler. Raises what `Client` does."""
+    """Requests for the scheduler's tokens, with an open client; they raise what `Client` raises."""
 
     def __init__(self, client: Client) -> None:
-        """Use a client that somebody else closes."""
         self._client = client
 
     def all(self) -> Sequence[Token]:
-        """List those that one may see, the newest first."""
+        """Return the tokens that the caller may see, newest first."""
         return self._client.call("GET", _TOKENS, Tokens)["tokens"]
 
     def create(self, request: Mapping[str, Any]) -> TokenMade:
-        """Make one. Never repeated: nobody would know of the second."""
+        """Create a token. The request is never repeated, because the caller would not know of a second token."""
         return self._client.call("POST", _TOKENS, TokenMade, body=request)
 
     def revoke(self, token_id: str) -> Token:
-        """End one."""
+        """Revoke a token."""
         return self._client.call("DELETE", f"{_TOKENS}/{quote(token_id, safe='')}", Token)

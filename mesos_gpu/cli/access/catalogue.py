@@ -1,4 +1,4 @@
-"""All rights and the roles that are always there, as Markdown: the first half of docs/reference/rights.md."""
+"""All rights and built-in roles as Markdown: the first half of docs/reference/rights.md."""
 
 from mesos_gpu.access.rights import RIGHTS, Right, Scope
 from mesos_gpu.access.roles import BUILT_IN
@@ -16,7 +16,7 @@ _BY = {
 
 
 def catalogue() -> str:
-    """The text."""
+    """Return the Markdown text."""
     rights = "\n".join(
         f"| `{right.name}` | {right.allows} | {_BY[right.scope]} | {_forms(right)} |" for right in RIGHTS
     )
@@ -48,5 +48,5 @@ def _forms(right: Right) -> str:
 
 def _limits(limits: Limits) -> str:
     words = {"Unix users": limits.users, "images": limits.images, "volumes": limits.volumes}
-    said = [f"{name}: {', '.join(f'`{each}`' for each in given) or 'none'}" for name, given in words.items()]
-    return "; ".join([*said, f"priority up to {limits.highest_priority}"])
+    parts = [f"{name}: {', '.join(f'`{each}`' for each in given) or 'none'}" for name, given in words.items()]
+    return "; ".join([*parts, f"priority up to {limits.highest_priority}"])

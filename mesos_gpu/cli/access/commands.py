@@ -1,4 +1,4 @@
-"""`mesos-gpu access`: who may do what."""
+"""`mesos-gpu access`: roles and bindings."""
 
 import difflib
 from collections.abc import Mapping
@@ -27,21 +27,24 @@ if TYPE_CHECKING:
 
 class _Access(Table):
     table: ClassVar = {
-        "show": ("mesos_gpu.cli.access.commands", "Print the document: a file that `apply` takes."),
-        "apply": ("mesos_gpu.cli.access.commands", "Let the document be what a file says."),
-        "diff": ("mesos_gpu.cli.access.commands", "Say what a file would change; nothing is changed."),
-        "can": ("mesos_gpu.cli.access.commands", "Say whether a name may do something, and why."),
-        "versions": ("mesos_gpu.cli.access.commands", "List the latest versions of the document."),
-        "rollback": ("mesos_gpu.cli.access.commands", "Let the document be what an earlier version said."),
-        "rights": ("mesos_gpu.cli.access.commands", "List all rights, and the roles that are always there."),
+        "show": ("mesos_gpu.cli.access.commands", "Print the access document, in the format of `apply`."),
+        "apply": ("mesos_gpu.cli.access.commands", "Replace the access document by a file."),
+        "diff": ("mesos_gpu.cli.access.commands", "Show what a file would change, without changing it."),
+        "can": ("mesos_gpu.cli.access.commands", "Show whether a user has a right, and why."),
+        "versions": ("mesos_gpu.cli.access.commands", "List the latest versions of the access document."),
+        "rollback": (
+            "mesos_gpu.cli.access.commands",
+            "Apply an earlier version of the access document again.",
+        ),
+        "rights": ("mesos_gpu.cli.access.commands", "List all rights, and the built-in roles."),
     }
 
 
 @click.group(cls=_Access)
 def access() -> None:
-    """Roles and bindings: who may do what.
+    """Access rules: roles, and the users and groups they are bound to.
 
-    One document says it. Each change of it is a version, and only who has read the latest one changes it.
+    All rules are in one document. Each change creates a version, and must be based on the latest one.
     """
 
 
@@ -56,10 +59,10 @@ def _documents(app: App) -> "AccessDocuments":
 @json_option
 @api_command
 def show(app: App, version: int | None, as_json: bool) -> None:
-    """Print the document: a file that `apply` takes.
+    """Print the access document, in the format of `apply`.
 
-    What has its default is left out. `version` in it is the one that it was made of: `apply` refuses the file when
-    somebody else has changed the document since. Take the line away, and it is applied to whatever is there.
+    Fields with default values are left out. `version` in the output is the version it was read from: `apply` refuses
+    the file if the document was changed since. Remove that line to apply the file to any version.
     """
     changing.show(_documents(app), version, as_json=as_json)
 
@@ -69,15 +72,17 @@ def show(app: App, version: int | None, as_json: bool) -> None:
 @comment_option
 @yes_option
 @click.option(
-    "--force", is_flag=True, help="Even if nobody but root on the scheduler's host could change it again."
+    "--force",
+    is_flag=True,
+    help="Apply even if only root on the scheduler's host could change the rules afterwards.",
 )
 @json_option
 @api_command
 def apply(app: App, file: str, comment: str, yes: bool, force: bool, as_json: bool) -> None:
-    """Let the document be what a file says.
+    """Replace the access document by a file.
 
-    FILE is YAML or JSON, - for stdin. It is checked as a whole, and what it would change is printed before it is
-    asked whether to. Nobody gives rights that he has not himself.
+    FILE is YAML or JSON, - for stdin. It is checked as a whole, and its changes are printed before you are asked to
+    confirm them. You can give only rights that you have yourself.
     """
     documents = _documents(app)
     latest = documents.latest()
@@ -96,9 +101,9 @@ def _forced(force: bool) -> dict[str, str]:
 @api_command
 @click.pass_context
 def diff(ctx: click.Context, app: App, file: str, as_json: bool) -> None:
-    """Say what a file would change; nothing is changed.
+    """Show what a file would change, without changing it.
 
-    The exit code is that of diff: 0 for no difference, 1 for some, 2 for trouble.
+    Exit code as of diff: 0 without differences, 1 with differences, 2 on errors.
     """
     changing.diff(ctx, _documents(app), file, as_json=as_json)
 
@@ -108,19 +113,17 @@ def _right(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
         return text
     near = difflib.get_close_matches(text, BY_NAME, n=3, cutoff=0.5)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
-    raise click.BadParameter(f"there is no right {text!r}; {meant}They are in: mesos-gpu access rights")
+    raise click.BadParameter(f"no right is called {text!r}; {meant}list them with: mesos-gpu access rights")
 
 
 @click.command()
 @click.argument("name")
 @click.argument("right", callback=_right, metavar="RIGHT")
-@click.option("--group", "groups", multiple=True, help="Group that the name is in; may be repeated.")
-@click.option("--queue", default="", help="Queue of the job in question.")
-@click.option("--app", "path", default="", metavar="PATH", help="The app that it is about.")
-@click.option("--owner", default="", help="Owner of the job, app or token in question.")
-@click.option(
-    "--about", default="", metavar="PATH", help="Other object in question, as the path of a secret."
-)
+@click.option("--group", "groups", multiple=True, help="Group that NAME belongs to; may be repeated.")
+@click.option("--queue", default="", help="Queue of the job.")
+@click.option("--app", "path", default="", metavar="PATH", help="Path of the app.")
+@click.option("--owner", default="", help="Owner of the job, app or token.")
+@click.option("--about", default="", metavar="PATH", help="Path of another object, such as a secret.")
 @json_option
 @api_command
 @click.pass_context
@@ -136,17 +139,17 @@ def can(
     about: str,
     as_json: bool,
 ) -> None:
-    """Say whether a name may do something, and why.
+    """Show whether a user has a right, and why.
 
-    Without --queue, --app, --owner and --about: whether it may for all of the cluster. The exit code is 0 if it may,
-    else 1. `mesos-gpu access rights` lists the rights.
+    Without --queue, --app, --owner and --about: whether NAME has the right for the whole cluster. Exit code 0 if yes,
+    1 if no. `mesos-gpu access rights` lists the rights.
 
     \b
       mesos-gpu access can ann job:run --queue research
       mesos-gpu access can bob job:kill --owner ann
     """
     about_what = {"groups": list(groups), "queue": queue, "app": path, "owner": owner, "about": about}
-    question = {key: each for key, each in about_what.items() if each}
+    question = {key: value for key, value in about_what.items() if value}
     answer = _documents(app).check({"name": name, "right": right, **question})
     if as_json:
         output.document(answer)
@@ -156,9 +159,9 @@ def can(
             output.line(f"  {reason['reason']}")
     else:
         output.line(f"no: {answer['missing']}")
-        output.line(f"  to give it: {answer['remedy']}")
+        output.line(f"  to grant it: {answer['remedy']}")
     if not as_json and app.client().call("GET", "/v1/whoami", dict)["proof"] == "open":
-        output.note("this scheduler asks nobody who he is: what the document says has no effect yet")
+        output.note("this scheduler runs without authentication, so access rules have no effect yet")
     ctx.exit(0 if answer["allowed"] else 1)
 
 
@@ -169,7 +172,7 @@ _VERSIONS: Final = changing.versions_listing(("roles", "bindings"))
 @list_options(_VERSIONS)
 @api_command
 def versions(app: App, asked: "Asked[Shown, Shown]") -> None:
-    """List the latest versions of the document."""
+    """List the latest versions of the access document."""
     changing.versions(_documents(app), asked)
 
 
@@ -177,14 +180,16 @@ def versions(app: App, asked: "Asked[Shown, Shown]") -> None:
 @click.argument("version", type=click.IntRange(1))
 @yes_option
 @click.option(
-    "--force", is_flag=True, help="Even if nobody but root on the scheduler's host could change it again."
+    "--force",
+    is_flag=True,
+    help="Apply even if only root on the scheduler's host could change the rules afterwards.",
 )
 @json_option
 @api_command
 def rollback(app: App, version: int, yes: bool, force: bool, as_json: bool) -> None:
-    """Let the document be what an earlier version said.
+    """Apply an earlier version of the access document again.
 
-    That is a new version with the old one's words.
+    This creates a new version with the content of the old one.
     """
     documents = _documents(app)
     latest = documents.latest()
@@ -199,14 +204,14 @@ def _narrowed(right: Mapping[str, Any]) -> str:
 
 _RIGHTS: Final[Listing["Right", "Right"]] = Listing(
     columns=(
-        Col("RIGHT", lambda each: each["name"]),
+        Col("RIGHT", lambda right: right["name"]),
         Col("NARROWED BY", _narrowed),
-        Col("SCOPE", lambda each: each["scope"], wide=True),
-        Col("ALLOWS TO", lambda each: each["allows"]),
+        Col("SCOPE", lambda right: right["scope"], wide=True),
+        Col("ALLOWS TO", lambda right: right["allows"]),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
-    filters={By.NAME: lambda each: (each["name"],)},
+    id=lambda right: right["name"],
+    rows=lambda right: (right,),
+    filters={By.NAME: lambda right: (right["name"],)},
     fit=Fit(wrap=True),
 )
 
@@ -215,17 +220,19 @@ _RIGHTS: Final[Listing["Right", "Right"]] = Listing(
 @list_options(_RIGHTS)
 @api_command
 def rights(app: App, asked: "Asked[Right, Right]") -> None:
-    """List all rights, and the roles that are always there."""
+    """List all rights, and the built-in roles."""
     documents = _documents(app)
 
     def look() -> "Seen[Right]":
-        known = documents.rights()
+        catalogue = documents.rights()
 
         def below(_rights: object) -> None:
             click.echo()
-            given = [(role["name"], " ".join(role["rights"])) for role in known["roles"]]
+            given = [(role["name"], " ".join(role["rights"])) for role in catalogue["roles"]]
             output.table(("ROLE", "RIGHTS"), given, empty="", fit=Fit(wrap=True))
 
-        return Seen(known["rights"], "No such right.", lambda rights: {**known, "rights": rights}, below)
+        return Seen(
+            catalogue["rights"], "No such right.", lambda rights: {**catalogue, "rights": rights}, below
+        )
 
     show_list(asked, look)

@@ -1,4 +1,4 @@
-"""The document of roles and bindings at the command line."""
+"""Form of the access document in files of the command line."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -33,7 +33,7 @@ KIND: Final = Kept(
     "access",
     "/v1/access",
     "/v1/access/versions",
-    "root on the scheduler's host may do everything",
+    "only root on the scheduler's host has rights",
     _body,
     lambda shown: f"{counted(len(shown['roles']), 'role')} and {counted(len(shown['bindings']), 'binding')}",
 )

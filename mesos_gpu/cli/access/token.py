@@ -1,4 +1,4 @@
-"""`mesos-gpu token`: what proves a name to the scheduler, for programs."""
+"""`mesos-gpu token`: tokens, which are credentials for programs."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -32,17 +32,17 @@ TOKEN: Final = Ref("id", r"[0-9a-f]{1,64}", "the id of a token, as `mesos-gpu to
 
 class _Tokens(Table):
     table: ClassVar = {
-        "create": ("mesos_gpu.cli.access.token", "Make a token, and print it this once."),
-        "list": ("mesos_gpu.cli.access.token:list_tokens", "List tokens, the newest first."),
-        "revoke": ("mesos_gpu.cli.access.token", "Let tokens prove nothing any more."),
+        "create": ("mesos_gpu.cli.access.token", "Create a token and print it, once only."),
+        "list": ("mesos_gpu.cli.access.token:list_tokens", "List tokens, newest first."),
+        "revoke": ("mesos_gpu.cli.access.token", "Revoke tokens."),
     }
 
 
 @click.group(cls=_Tokens)
 def token() -> None:
-    """Tokens: what proves a name to the scheduler, for programs.
+    """Tokens: credentials for programs.
 
-    A token is good for no more than who makes it may do, for less where it says so, and for a time.
+    A token has at most the rights of its creator, optionally fewer, and expires.
     """
 
 
@@ -53,19 +53,26 @@ def _calls(app: App) -> "TokenCalls":
 
 
 @click.command()
-@click.option("--name", help="Whom it shall prove; default: who makes it. Another name is for admins.")
+@click.option("--name", help="User that the token stands for; default: you. Another user needs admin rights.")
+@click.option("--group", "groups", multiple=True, help="Group of the token; default: all your groups.")
 @click.option(
-    "--group", "groups", multiple=True, help="Group of the token; default: all groups of its maker."
+    "--right",
+    "rights",
+    multiple=True,
+    help="Right of the token, such as job:run or job:*; default: all your rights.",
 )
 @click.option(
-    "--right", "rights", multiple=True, help="Right of the token, as job:run or job:*; default: all rights."
+    "--queue", "queues", multiple=True, help="Queue or pattern that the token is valid for; default: all."
 )
-@click.option("--queue", "queues", multiple=True, help="Queue or pattern that it is good for; default: all.")
 @click.option(
-    "--app", "apps", multiple=True, metavar="PATH", help="App or pattern, as /shop/*; default: all."
+    "--app",
+    "apps",
+    multiple=True,
+    metavar="PATH",
+    help="App or pattern that the token is valid for, such as /shop/*; default: all.",
 )
-@click.option("--expires", type=DURATION, help="Lifetime; default: 30 days, or the longest that is allowed.")
-@click.option("--comment", default="", help="Purpose, for people.")
+@click.option("--expires", type=DURATION, help="Lifetime; default: 30 days, or the longest allowed time.")
+@click.option("--comment", default="", help="Description of its purpose.")
 @json_option
 @api_command
 def create(
@@ -79,30 +86,31 @@ def create(
     comment: str,
     as_json: bool,
 ) -> None:
-    """Make a token, and print it this once.
+    """Create a token and print it, once only.
 
-    The token alone is on stdout, for a file or a variable. The scheduler keeps a hash of it: nobody can show it again.
+    Only the token is printed on stdout, for a file or a variable. The scheduler stores a hash: it cannot be shown
+    again.
 
     \b
       mesos-gpu token create --name ann --expires 7d
       mesos-gpu token create --right job:run --queue research --comment CI > token
     """
-    asked = {"groups": list(groups), "rights": list(rights), "queues": list(queues), "apps": list(apps)}
-    request = {"name": name, **asked, "lifetime_s": expires, "comment": comment}
-    made = _calls(app).create({key: each for key, each in request.items() if each})
+    scope = {"groups": list(groups), "rights": list(rights), "queues": list(queues), "apps": list(apps)}
+    request = {"name": name, **scope, "lifetime_s": expires, "comment": comment}
+    made = _calls(app).create({key: value for key, value in request.items() if value})
     if as_json:
         output.document(made)
         return
     click.echo(made["secret"])
     shown = made["token"]
     until = output.stamp(shown["expires_at"])
-    output.note(f"token {shown['id']} proves {shown['name']} until {until}; it is not shown again")
+    output.note(f"token {shown['id']} for {shown['name']} is valid until {until}; it is not shown again")
     for warning in made["warnings"]:
         output.note(warning)
 
 
 def _good_for(token: "Token") -> str:
-    """What it is narrowed to."""
+    """Return the token's restrictions."""
     parts = [" ".join(token["rights"])]
     parts += [f"queues {' '.join(token['queues'])}"] if token["queues"] != ["*"] else []
     parts += [f"apps {' '.join(token['apps'])}"] if token["apps"] != ["/*"] else []
@@ -111,25 +119,25 @@ def _good_for(token: "Token") -> str:
 
 _TOKENS: Final[Listing["Token", "Token"]] = Listing(
     columns=(
-        Col("ID", lambda each: each["id"]),
-        Col("NAME", lambda each: each["name"]),
-        Col("GROUPS", lambda each: " ".join(each["groups"]), wide=True),
+        Col("ID", lambda record: record["id"]),
+        Col("NAME", lambda record: record["name"]),
+        Col("GROUPS", lambda record: " ".join(record["groups"]), wide=True),
         Col(
             "EXPIRES",
-            lambda each: output.expected(each["expires_at"]).replace("now", "expired"),
-            lambda each: each["expires_at"],
+            lambda record: output.expected(record["expires_at"]).replace("now", "expired"),
+            lambda record: record["expires_at"],
             moves=True,
         ),
-        aged("USED", lambda each: each["used_at"]),
-        Col("FROM", lambda each: each["used_from"]),
-        aged("AGE", lambda each: each["created_at"], wide=True),
-        Col("BY", lambda each: each["created_by"], wide=True),
+        aged("USED", lambda record: record["used_at"]),
+        Col("FROM", lambda record: record["used_from"]),
+        aged("AGE", lambda record: record["created_at"], wide=True),
+        Col("BY", lambda record: record["created_by"], wide=True),
         Col("GOOD FOR", _good_for),
-        Col("COMMENT", lambda each: each["comment"]),
+        Col("COMMENT", lambda record: record["comment"]),
     ),
-    id=lambda each: each["id"],
-    rows=lambda each: (each,),
-    filters={By.NAME: lambda each: (each["name"],)},
+    id=lambda record: record["id"],
+    rows=lambda record: (record,),
+    filters={By.NAME: lambda record: (record["name"],)},
     fit=Fit(cut=("COMMENT", "GOOD FOR", "NAME"), leave=("FROM", "USED", "COMMENT", "GOOD FOR")),
 )
 
@@ -138,12 +146,12 @@ _TOKENS: Final[Listing["Token", "Token"]] = Listing(
 @list_options(_TOKENS)
 @api_command
 def list_tokens(app: App, asked: "Asked[Token, Token]") -> None:
-    """List tokens, the newest first.
+    """List tokens, newest first.
 
-    Those that one may see: one's own, and all of them for admins.
+    You see your own tokens; admins see all.
     """
     calls = _calls(app)
-    empty = "No such token." if asked.filtered else "There is no token; make one with: mesos-gpu token create"
+    empty = "No such token." if asked.filtered else "No token; create one with: mesos-gpu token create"
     show(asked, lambda: Seen(calls.all(), empty, lambda tokens: {"tokens": tokens}))
 
 
@@ -153,16 +161,16 @@ def list_tokens(app: App, asked: "Asked[Token, Token]") -> None:
 @json_option
 @api_command
 def revoke(app: App, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Let tokens prove nothing any more.
+    """Revoke tokens.
 
-    Tokens that were made with one of them end with it.
+    Tokens that were created with one of them are revoked too.
     """
-    output.ask(f"Revoke {', '.join(ids)}, and the tokens that were made with them?", yes=yes)
+    output.ask(f"Revoke {', '.join(ids)}, and the tokens that were created with them?", yes=yes)
     calls = _calls(app)
     revoked = []
     for token_id in ids:
         revoked.append(calls.revoke(token_id))
         if not as_json:
-            output.line(f"{token_id} of {revoked[-1]['name']} is revoked")
+            output.line(f"{token_id} of {revoked[-1]['name']} was revoked")
     if as_json:
         output.document({"tokens": revoked})

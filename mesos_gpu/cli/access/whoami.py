@@ -1,4 +1,4 @@
-"""`mesos-gpu whoami`: who the scheduler takes one for."""
+"""`mesos-gpu whoami`: identity and rights of the caller."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,9 +15,9 @@ _PROOFS = {
     "socket": "the kernel of the scheduler's host",
     "token": "a token of the scheduler",
     "password": "a password",
-    "oidc": "a token of an issuer",
+    "oidc": "a token of an OpenID Connect issuer",
     "certificate": "a certificate",
-    "proxy": "a proxy that is trusted",
+    "proxy": "a trusted proxy",
 }
 
 
@@ -25,7 +25,7 @@ _PROOFS = {
 @json_option
 @api_command
 def whoami(app: App, as_json: bool) -> None:
-    """Say who you are to the scheduler, and what you may do."""
+    """Show who you are to the scheduler, and what you may do."""
     from mesos_gpu.api.spec.sessions import WhoAmI
 
     who = app.client().call("GET", "/v1/whoami", WhoAmI)
@@ -39,11 +39,12 @@ def whoami(app: App, as_json: bool) -> None:
 
 
 def _lines(who: "WhoAmI") -> Iterator[str]:
+    """Yield the lines about identity, groups, roles and restrictions of the caller."""
     if who["name"] is None:
         is_open = who["proof"] == "open"
-        yield "anybody: this scheduler asks nobody who he is" if is_open else "nobody: nothing proves a name"
+        yield "anonymous: this scheduler runs without authentication" if is_open else "not authenticated"
         if not is_open:
-            yield f"taken as a proof: {', '.join(who['proofs'])}; see: mesos-gpu login --help"
+            yield f"accepted: {', '.join(who['proofs'])}; log in with mesos-gpu login, see its --help"
         return
     yield f"{who['name']}, by {_PROOFS.get(who['proof'], who['proof'])}"
     if who["until"] is not None:
@@ -55,7 +56,7 @@ def _lines(who: "WhoAmI") -> Iterator[str]:
         yield f"jobs run as {who['unix_user']}"
     narrowing = who["narrowing"]
     if narrowing is not None and narrowing != {"rights": ["*"], "queues": ["*"], "apps": ["/*"]}:
-        yield "the proof is good for no more than:"
+        yield "this credential is restricted to:"
         for about, names in (
             ("rights", narrowing["rights"]),
             ("queues", narrowing["queues"]),
@@ -65,5 +66,5 @@ def _lines(who: "WhoAmI") -> Iterator[str]:
     yield (
         "may:"
         if who["rights"]
-        else "may do nothing here: no binding names it; have an admin bind a role to it (mesos-gpu access apply)"
+        else "no rights: no binding includes this user; ask an admin to bind a role to it (mesos-gpu access apply)"
     )

@@ -1,4 +1,4 @@
-"""Files of apps: what they hold, and the request that makes it so."""
+"""App files: their contents, and the requests that apply them."""
 
 import json
 import re
@@ -18,21 +18,21 @@ from mesos_gpu.wire.marathon.assign import unknown_fields
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of, steps_of
 
 Json = dict[str, Any]
-#: Of an app in a file: a directory that is sent along. The interface has `gpu.upload` instead.
+#: Field of an app in a file: a directory to upload. The REST interface has `gpu.upload` instead.
 WORKDIR: Final = "workdir"
-#: What Marathon's interface adds to a definition when it prints one: what was shown can be sent back.
+#: Fields that Marathon's interface adds when it prints a definition; they are dropped so that it can be sent back.
 PRINTED: Final = frozenset(
     ("version", "versionInfo", "tasks", "tasksStaged", "tasksRunning", "tasksHealthy", "tasksUnhealthy",
      "deployments", "lastTaskFailure", "readinessCheckResults", "taskStats", "ends", "warnings")
 )  # fmt: skip
 
 
-_INDEX: Final = re.compile(r"\((\d+)\)")  # of a list, in paths of Marathon's interface
-_NO_PODS: Final = "pods are not offered: make an app of each container, or a job of several tasks"
+_INDEX: Final = re.compile(r"\((\d+)\)")  # list index in paths of Marathon's interface
+_NO_PODS: Final = "pods are not supported: use an app for each container, or a job of several tasks"
 
 
 class BadAppFile(BadFile):
-    """The file does not hold apps; nothing was sent."""
+    """Error for a file that does not contain apps; nothing was sent."""
 
 
 def _no_line(_pointer: str) -> int | None:
@@ -41,29 +41,34 @@ def _no_line(_pointer: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a file says: an app, several of them, or a group. A group's lists are all that it shall have.
+    """Contents of an app file: an app, a list of apps, or a group, whose lists are complete.
 
-    The root group of a file, as `GET /v2/groups` of Marathon prints it, is read as the list of its apps: other apps of
-    the cluster stay.
+    The root group, as `GET /v2/groups` of Marathon prints it, is read as the list of its apps: other apps of the
+    cluster stay.
+
+    Attributes:
+        single: Whether the file contains one app that is not in a list.
+        line_of: Function from JSON pointers to line numbers of the file.
+        places: JSON pointer of each app in the root group of the file; empty for other files.
+        pods: Ids of pods, which are left out.
     """
 
     apps: Sequence[Json] = ()
     group: Json | None = None
-    single: bool = False  # one app, not in a list
-    line_of: Lines = _no_line  # of the file, by JSON pointers to what it says
-    places: Sequence[
-        str
-    ] = ()  # JSON pointer of each app in the root group of the file; empty for other files
-    pods: Sequence[str] = ()  # ids of pods, which are left out
+    single: bool = False
+    line_of: Lines = _no_line
+    places: Sequence[str] = ()
+    pods: Sequence[str] = ()
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """What the scheduler refuses of it is told with the file's lines."""
+        """Add the file's lines to the problems of a refusal that is raised in the body."""
         try:
             yield
         except Refused as error:
             error.problems = tuple(
-                {"path": self._named(each["path"]), "reason": each["reason"]} for each in error.problems
+                {"path": self._named(problem["path"]), "reason": problem["reason"]}
+                for problem in error.problems
             )
             error.line_of = lambda path: self.line_of(self._pointer(path))
             raise
@@ -82,14 +87,14 @@ class Wanted:
         return _INDEX.sub(r"/\1", path)
 
     def with_code(self, sent: Callable[[Path], str], file: str) -> None:
-        """In place of each directory of an app its archive; what `sent` says of it stands there.
+        """Upload the directory of each app, and replace its path by the uploaded archive's reference.
 
         Args:
-            sent: Has a directory's archive where it is to be.
-            file: The file, from which paths of directories begin; "-": from here.
+            sent: Function that uploads a directory and returns the reference of its archive.
+            file: Path of the app file, to which directories are relative; "-" for the current directory.
 
         Raises:
-            BadAppFile: It is no directory's path, or comes with an archive.
+            BadAppFile: A directory is not a path, or is given together with an archive.
         """
         base = Path() if file == "-" else Path(file).parent
         for app in (*self.apps, *_apps_of(self.group)):
@@ -97,12 +102,14 @@ class Wanted:
                 continue
             directory, options = app.pop(WORKDIR), app.get("gpu") or {}
             if not isinstance(directory, str) or not directory or not isinstance(options, dict):
-                raise BadAppFile(f"{app['id']}: {WORKDIR} must be a directory's path", remedy="write it")
+                raise BadAppFile(
+                    f"{app['id']}: {WORKDIR} must be the path of a directory", remedy="correct the field"
+                )
             app["gpu"] = {**options, "upload": sent(base / directory)}
 
     @property
     def put(self) -> tuple[str, object]:
-        """Path and body of the PUT that makes it so."""
+        """Path and body of the PUT request that applies the file."""
         if self.group is not None:
             return f"/v2/groups{self.group_id}", self.group
         if self.single:
@@ -111,25 +118,25 @@ class Wanted:
 
     @property
     def ids(self) -> list[str]:
-        """The absolute ids of the apps; empty for a group."""
+        """Absolute ids of the apps; empty for a group."""
         return [absolute(app["id"]) for app in self.apps]
 
     @property
     def names(self) -> str:
-        """The names in words."""
+        """Ids as text for messages."""
         return self.group_id if self.group or self.places else " ".join(self.ids)
 
     @property
     def group_id(self) -> str:
-        """Absolute; the root's if it is no group."""
+        """Absolute id of the group; that of the root for apps."""
         return absolute(self.group["id"]) if self.group else ROOT
 
 
 def read_file(file: str) -> Wanted:
-    """What a file holds, JSON or YAML; `-` is stdin. Pods, and what is no field of an app, are noted on stderr.
+    """Read a file of apps in JSON or YAML, `-` for stdin; note ignored pods and unknown fields on stderr.
 
     Raises:
-        BadAppFile: It holds no apps.
+        BadAppFile: The file contains no apps.
     """
     name = "stdin" if file == "-" else file
     with click.open_file(file, "rb") as stream:
@@ -138,17 +145,15 @@ def read_file(file: str) -> Wanted:
     before = _before(value)
     apps = replace(wanted(value, name), line_of=lambda pointer: line_of(before + pointer))
     for pod in apps.pods:
-        output.note(f"{name}: pod {pod} is left out: {_NO_PODS}")
+        output.note(f"{name}: pod {pod} is ignored: {_NO_PODS}")
     for app in (*apps.apps, *_apps_of(apps.group)):
         if unknown := unknown_fields({key: value for key, value in app.items() if key != WORKDIR}):
-            output.note(
-                f"{name}: {app.get('id', '?')}: no field of an app, and ignored: {', '.join(unknown)}"
-            )
+            output.note(f"{name}: {app.get('id', '?')}: unknown fields are ignored: {', '.join(unknown)}")
     return apps
 
 
 def _before(value: Any) -> str:
-    """The pointer to what answers of the scheduler, which can be sent back, have around their apps."""
+    """Return the pointer to the apps in a scheduler's answer, which can be sent back; "" for other documents."""
     if not isinstance(value, dict):
         return ""
     if set(value) == {"app"}:
@@ -157,10 +162,10 @@ def _before(value: Any) -> str:
 
 
 def wanted(value: Any, name: str) -> Wanted:
-    """Read apps, or a group, from a value that was parsed.
+    """Read apps or a group from a parsed value.
 
     Raises:
-        BadAppFile: It holds no apps.
+        BadAppFile: The value contains no apps.
     """
     if before := _before(value):  # an answer of GET /v2/apps/{id}, or of GET /v2/apps
         value = value[before[1:]]
@@ -169,33 +174,35 @@ def wanted(value: Any, name: str) -> Wanted:
             return _of_root(value, name)
         pods = [absolute(pod, base) for base, pod in _pods_of(_with_id(value, "", name))]
         return Wanted(group=_group(value), pods=pods)
-    each = value if isinstance(value, list) else [value]
-    if not each:
+    apps_in = value if isinstance(value, list) else [value]
+    if not apps_in:
         raise BadAppFile(f"{name} holds no app", remedy="write an app, a list of apps, or a group")
-    places = [f"({i})" if isinstance(value, list) else "" for i in range(len(each))]
-    apps = [definition(_with_id(app, place, name)) for app, place in zip(each, places, strict=True)]
+    places = [f"({i})" if isinstance(value, list) else "" for i in range(len(apps_in))]
+    apps = [definition(_with_id(app, place, name)) for app, place in zip(apps_in, places, strict=True)]
     return Wanted(apps, single=not isinstance(value, list))
 
 
 def _with_id(value: Any, place: str, name: str) -> Json:
     if not isinstance(value, dict):
-        held = "nothing" if value is None else json.dumps(value, default=str)[:60]
-        what = f"{name} holds no app{' at ' + place if place else ''}, but {held}"
+        content = "nothing" if value is None else json.dumps(value, default=str)[:60]
+        what = f"{name}: expected an app{' at ' + place if place else ''}, got {content}"
         raise BadAppFile(what, remedy="write an app, a list of apps, or a group, each an object")
     if isinstance(value.get("containers"), list):
-        raise BadAppFile(f"{name}: {place}/ is a pod, and {_NO_PODS}", remedy="write an app")
+        raise BadAppFile(f"{name}: {place}/ is a pod, and {_NO_PODS}", remedy="replace it by an app")
     if not isinstance(value.get("id"), str) or not value["id"].strip("/ "):
-        raise BadAppFile(f"{name}: {place}/id: is missing", remedy='write the id, as "id": "/shop/db"')
+        raise BadAppFile(f"{name}: {place}/id: is missing", remedy='add an id, for example "id": "/shop/db"')
     if ".." in steps_of(id := absolute(value["id"])):
-        raise BadAppFile(f"{name}: {place}/id: {problem_of(id)}", remedy='write the id, as "id": "/shop/db"')
+        raise BadAppFile(
+            f"{name}: {place}/id: {problem_of(id)}", remedy='correct the id, for example "id": "/shop/db"'
+        )
     return value
 
 
 def _of_root(group: Json, name: str) -> Wanted:
-    """Read the apps of a root group; those of an empty one are none.
+    """Read the apps of a root group.
 
     Raises:
-        BadAppFile: A group or an app of it has no id, or there is no app.
+        BadAppFile: There is no app, or a group or an app lacks its id.
     """
     placed = list(_below(group, ROOT, "", (), name))
     pods = [absolute(pod, base) for base, pod in _pods_of(group)]
@@ -205,7 +212,7 @@ def _of_root(group: Json, name: str) -> Wanted:
 
 
 def _below(group: Json, id: str, place: str, needed: Sequence[str], name: str) -> Iterator[tuple[str, Json]]:
-    """Yield each app of a group with its JSON pointer: its ids are absolute, and it needs what its groups need."""
+    """Yield each app of a group with its JSON pointer, with absolute ids and the dependencies of its groups added."""
     needed = [*needed, *_absolute_all(group.get("dependencies"), id)]
     for i, app in enumerate(_list_of(group, "apps", place, name)):
         at = f"{place}/apps/{i}"
@@ -221,18 +228,18 @@ def _below(group: Json, id: str, place: str, needed: Sequence[str], name: str) -
 def _list_of(group: Json, key: str, place: str, name: str) -> list[Any]:
     inner = group.get(key) or []
     if not isinstance(inner, list):
-        raise BadAppFile(f"{name}: {place}/{key}: must be a list", remedy="write a list")
+        raise BadAppFile(f"{name}: {place}/{key}: must be a list", remedy="make it a list")
     return inner
 
 
 def _absolute_all(paths: Any, base: str) -> list[Any]:
-    """Return the ids of a list as absolute ones; what is no text stays, and the scheduler refuses it."""
+    """Return the ids of a list as absolute ones; values that are no text stay for the scheduler to refuse."""
     listed = paths if isinstance(paths, list) else [] if paths is None else [paths]
     return [absolute(path, base) if isinstance(path, str) else path for path in listed]
 
 
 def _pods_of(group: Any, base: str = ROOT) -> Iterator[tuple[str, str]]:
-    """Yield each pod of a group and of those below it: its group's id, and its own."""
+    """Yield (id of the group, id of the pod) for each pod of a group and of the groups below it."""
     if not isinstance(group, dict):
         return
     id = absolute(str(group.get("id") or ""), base)
@@ -243,7 +250,7 @@ def _pods_of(group: Any, base: str = ROOT) -> Iterator[tuple[str, str]]:
 
 
 def _apps_of(group: Any) -> Iterator[Json]:
-    """All of a group, as far as it has the form of one."""
+    """Yield all apps of a group and below it, as far as the value has the form of a group."""
     if isinstance(group, dict):
         yield from (app for app in group.get("apps") or () if isinstance(app, dict))
         for inner in group.get("groups") or ():
@@ -251,14 +258,14 @@ def _apps_of(group: Any) -> Iterator[Json]:
 
 
 def definition(value: Json) -> Json:
-    """An app without what is only printed."""
+    """Return an app without the fields that are only printed."""
     return {key: item for key, item in value.items() if key not in PRINTED}
 
 
 def _group(value: Json) -> Json:
-    """The group without its pods and what is printed, also in what is below it."""
+    """Return a group without pods and fields that are only printed, recursively."""
     group = {key: item for key, item in value.items() if key not in ("version", "pods")}
     for key, inner in (("apps", definition), ("groups", _group)):
         if isinstance(group.get(key), list):
-            group[key] = [inner(each) if isinstance(each, dict) else each for each in group[key]]
+            group[key] = [inner(item) if isinstance(item, dict) else item for item in group[key]]
     return group

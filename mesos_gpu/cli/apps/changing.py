@@ -1,4 +1,4 @@
-"""What the commands that change apps share: their options, and how they tell of the change."""
+"""Options of the commands that change apps, and reports of their deployments."""
 
 import functools
 import time
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Marathon, Preview
 
 _PATIENCE_S: Final = 600.0
-_LOSSES: Final = 5  # that a question names
+_LOSSES: Final = 5  # losses named in a question
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a change is made and told. `timeout_s` counts from `began_at` (`time.monotonic()`)."""
+    """Options of how to make and report a change. `timeout_s` counts from `began_at` (`time.monotonic()`)."""
 
     force: bool
     wait: bool
@@ -33,13 +33,13 @@ class Manner:
     def tell(
         self, marathon: "Marathon", what: str, change: Mapping[str, Any] | None, *, undoes: bool = False
     ) -> None:
-        """Say on which deployment it is, and wait for its end if that is wanted.
+        """Report the deployment of a change, and wait for its end with --wait.
 
         Args:
-            marathon: Where the change was asked for.
-            what: Names it, as "/shop/web".
-            change: The answer; None: no deployment came of it.
-            undoes: It undoes another deployment.
+            marathon: Interface that the change was requested from.
+            what: Name of the changed apps, such as "/shop/web".
+            change: Answer to the request; None if no deployment began.
+            undoes: Whether the deployment undoes another one.
 
         Raises:
             TimedOut, Conflict: See `follow`.
@@ -48,7 +48,7 @@ class Manner:
 
         id = change["deploymentId"] if change else None
         if id is None or (begun := find(marathon, id)) is None:
-            self._line(f"{what}: done, nothing is left to do")
+            self._line(f"{what}: done, no deployment is needed")
             return
         self._line(f"{what}: deployment {id}")
         if self.wait:
@@ -69,39 +69,42 @@ class Manner:
 
 
 def losses_question(preview: "Preview") -> str:
-    """Ask whether a change may delete apps and end instances that it wants no more; "" if it does neither."""
+    """Return a question whether a change may delete apps or end instances; "" if it does neither."""
     losses = []
-    for each in preview["changes"]:
-        before, after = each["before"], each["after"]
+    for difference in preview["changes"]:
+        before, after = difference["before"], difference["after"]
         had = before["instances"] if before else 0
         if after is None:
-            losses.append(f"delete {each['id']} and its {counted(had, 'instance')}")
+            losses.append(f"delete {difference['id']} and its {counted(had, 'instance')}")
         elif after["instances"] < had:
             fewer = counted(had - after["instances"], "instance")
-            losses.append(f"end {fewer} of {each['id']}, which then has {after['instances']}")
+            losses.append(f"end {fewer} of {difference['id']}, which then has {after['instances']}")
     text = "; ".join(losses[:_LOSSES]) + (f"; and {len(losses) - _LOSSES} more" if losses[_LOSSES:] else "")
     return f"{text[:1].upper()}{text[1:]}?" if text else ""
 
 
 def change_command(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --force, --wait, --timeout, --json and --url, and a `Manner` as its second argument."""
+    """Add --force, --wait, --timeout, --json and --url to a command, and pass a `Manner` as its second argument."""
 
     @functools.wraps(function)
     def command(app: Any, force: bool, wait: bool, timeout: float | None, as_json: bool, **rest: Any) -> None:
         if timeout is not None and not wait:
-            raise click.UsageError("--timeout goes with --wait")
+            raise click.UsageError("--timeout needs --wait")
         function(app, Manner(force, wait, _PATIENCE_S if timeout is None else timeout, as_json), **rest)
 
     options = (
         click.option(
-            "--force", is_flag=True, help="End the deployments that are in the way, where they are."
+            "--force", is_flag=True, help="Abort other deployments of these apps, which stay half done."
         ),
-        click.option("--wait", is_flag=True, help="Wait until it is done, and show how far it is."),
+        click.option(
+            "--wait", is_flag=True, help="Wait until the deployment is done, and show its progress."
+        ),
         click.option(
             "--timeout",
             type=DURATION,
-            help="With --wait: give up after that time (default: 10m), with the reason and exit code 124; the "
-            "deployment goes on.",
+            help="With --wait: give up after this time (default: 10m) with the reason and exit code 124; the "
+            "deployment "
+            "continues.",
         ),
         json_option,
     )

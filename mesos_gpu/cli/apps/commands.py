@@ -1,4 +1,4 @@
-"""`mesos-gpu app`: services, and what changes them."""
+"""`mesos-gpu app`: apps, and commands that change them."""
 
 import os
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 class _App(Table):
     table: ClassVar = {
         "list": ("mesos_gpu.cli.apps.listing:list_apps", "List the apps."),
-        "show": ("mesos_gpu.cli.apps.listing", "Show all there is to know about one app."),
-        "tasks": ("mesos_gpu.cli.apps.listing", "List the tasks of an app, and where they are."),
+        "show": ("mesos_gpu.cli.apps.listing", "Show all details of an app."),
+        "tasks": ("mesos_gpu.cli.apps.listing", "List the tasks of an app and their hosts."),
         "versions": ("mesos_gpu.cli.apps.listing", "List the versions of an app, the latest first."),
         "create": ("mesos_gpu.cli.apps.commands", "Create the apps of a file."),
-        "update": ("mesos_gpu.cli.apps.commands", "Change apps after a file, or some fields of one."),
-        "scale": ("mesos_gpu.cli.apps.commands", "Change how many instances an app has."),
+        "update": ("mesos_gpu.cli.apps.commands", "Change apps from a file, or some fields of one app."),
+        "scale": ("mesos_gpu.cli.apps.commands", "Change the number of instances of an app."),
         "restart": (
             "mesos_gpu.cli.apps.commands",
-            "Start every instance of apps anew, as their upgrade strategy says.",
+            "Restart all instances of apps, following their upgrade strategies.",
         ),
-        "rollback": ("mesos_gpu.cli.apps.commands", "Bring an earlier version of an app back."),
-        "delete": ("mesos_gpu.cli.apps.commands", "Delete apps: their tasks end."),
+        "rollback": ("mesos_gpu.cli.apps.commands", "Go back to an earlier version of an app."),
+        "delete": ("mesos_gpu.cli.apps.commands", "Delete apps and end their tasks."),
     }
 
 
 @click.group("app", cls=_App)
 def app_group() -> None:
-    """Apps: services that are kept up, and how they change.
+    """Apps: services that are kept running.
 
-    An ID is a path, as /shop/db; the first slash may be left out. A change is made by a deployment, which goes on
-    by itself; with --wait the command stays until it is over.
+    An ID is a path such as /shop/db; the first slash may be left out. A change starts a deployment, which continues
+    without the command; with --wait the command follows it to its end.
     """
 
 
-_NAMED = 20  # apps that a question names
+_NAMED = 20  # apps named in a question
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 
 
@@ -55,9 +55,9 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 def create(app: App, manner: Manner, file: str) -> None:
     """Create the apps of a file.
 
-    FILE is JSON or YAML in Marathon's form; `-` reads stdin. It holds an app, a list of apps, or a group with all
-    its apps and groups. All of it is created by one deployment, or nothing: if an app is there already, or one is
-    wrong, everything that is wrong is said.
+    FILE is JSON or YAML in Marathon's format; `-` reads stdin. It contains an app, a list of apps, or a group with its
+    apps and groups. One deployment creates all of them, or none: if an app exists already or is wrong, every problem is
+    reported.
 
     \b
       mesos-gpu app create web.json --wait
@@ -98,11 +98,11 @@ def _send_code(marathon: "Marathon", wanted: "Wanted", file: str) -> None:
 
 
 def _refuse_known(marathon: "Marathon", wanted: "Wanted") -> None:
-    known = {app["id"] for app in marathon.apps()} & set(wanted.ids)
-    if known:
+    existing = {app["id"] for app in marathon.apps()} & set(wanted.ids)
+    if existing:
         raise Conflict(
-            f"there already: {', '.join(sorted(known))}; nothing was created",
-            remedy="change them with `mesos-gpu app update`, or take them out of the file",
+            f"these apps exist already: {', '.join(sorted(existing))}; nothing was created",
+            remedy="change them with `mesos-gpu app update`, or remove them from the file",
         )
 
 
@@ -110,8 +110,8 @@ def _refuse_known(marathon: "Marathon", wanted: "Wanted") -> None:
 @click.argument("target", metavar="FILE|ID")
 @click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
 @click.option("--unset", "unset", multiple=True, metavar="KEY",
-              help="Remove that field, or that part of one, as env.LANG; may be repeated.")  # fmt: skip
-@click.option("--replace", is_flag=True, help="With FILE: fields that are not in it get their defaults.")
+              help="Remove a field or a part of one, such as env.LANG; may be repeated.")  # fmt: skip
+@click.option("--replace", is_flag=True, help="With FILE: reset fields that are not in it to their defaults.")
 @yes_option
 @change_command
 def update(
@@ -123,13 +123,13 @@ def update(
     replace: bool,
     yes: bool,
 ) -> None:
-    """Change apps after a file, or some fields of one.
+    """Change apps from a file, or some fields of one app.
 
-    FILE is as that of `create`, and names apps that are there; `mesos-gpu diff FILE` says before what it would
-    change. Fields that it does not have stay as they are, unless --replace is given. A group gets the apps that the
-    file lists, and no others. On a terminal it asks before apps are deleted, or have fewer instances.
+    FILE is as for `create`, with apps that exist; `mesos-gpu diff FILE` shows beforehand what it would change. Fields
+    that are not in the file stay, unless --replace is given. A group gets exactly the apps in the file. On a terminal
+    it asks before apps are deleted or get fewer instances.
 
-    With an ID, KEY is a field of Marathon's app; what is inside follows a dot, a number names an item of a list:
+    With an ID, KEY is a field of Marathon's app; dots lead to inner fields, and a number is the index in a list:
 
     \b
       mesos-gpu app update /shop/web instances=3 env.LANG=C
@@ -139,12 +139,12 @@ def update(
     marathon = app.marathon()
     if assignments or unset:
         if replace:
-            raise click.UsageError("--replace goes with a FILE: KEY=VALUE changes nothing else")
+            raise click.UsageError("--replace needs a FILE: KEY=VALUE changes only that field")
         _update_fields(marathon, manner, APP.convert(target, None, None), assignments, unset, yes=yes)
         return
     if target != "-" and not os.path.exists(target):
         raise click.UsageError(
-            f"{target[:80]!r} is no file; to change an app of that ID say what, as instances=3"
+            f"{target[:80]!r} is not a file; to change an app with that ID, add KEY=VALUE, for example instances=3"
         )
     _update_file(marathon, manner, target, replace=replace, yes=yes)
 
@@ -158,12 +158,13 @@ def _update_fields(
     *,
     yes: bool,
 ) -> None:
+    """Change single fields of an app: with PATCH, or with PUT of the whole app if a field becomes null."""
     from mesos_gpu.cli.apps.appfile import definition
     from mesos_gpu.wire.marathon.assign import WrongAssignment, assigned, assignment_of, path_of, without
 
-    pairs = [each.partition("=") for each in assignments]
+    pairs = [text.partition("=") for text in assignments]
     if bad := [key for key, equals, _ in pairs if not equals or not key]:
-        raise click.UsageError(f"{bad[0]!r} is not of the form KEY=VALUE, as instances=3")
+        raise click.UsageError(f"{bad[0]!r} is not KEY=VALUE, for example instances=3")
     try:
         wanted = [assignment_of(key, value) for key, _, value in pairs]
         removed = [path_of(key) for key in unset]
@@ -174,7 +175,7 @@ def _update_fields(
     except WrongAssignment as err:
         raise click.UsageError(str(err)) from err
     url = f"/v2/apps{id}"
-    if None in patch.values():  # for a patch that is as if it were not said
+    if None in patch.values():  # a PATCH ignores null values, so send the whole app
         whole = {**now, **patch}
         change = _change(marathon, "PUT", url, whole, manner, yes=yes, partialUpdate=False)
     else:
@@ -185,12 +186,13 @@ def _update_fields(
 def _change(
     marathon: "Marathon", verb: str, path: str, body: object, manner: Manner, *, yes: bool, **flags: bool
 ) -> Any:
-    """Ask for a change, after a question if it deletes apps or ends instances that it wants no more."""
+    """Make a change, after a question if it deletes apps or ends instances."""
     output.ask(lambda: losses_question(marathon.preview(verb, path, body, **flags)), yes=yes)
     return marathon.change(verb, path, body, force=manner.force, **flags)
 
 
 def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bool, yes: bool) -> None:
+    """Change the apps of a file, after checking that all of them exist."""
     from mesos_gpu.cli.apps.appfile import read_file
 
     wanted = read_file(file)
@@ -202,7 +204,7 @@ def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bo
     with wanted.told():
         if wanted.group is None:
             preview: Preview = marathon.preview("PUT", path, body, **flags)
-            if new := [each["id"] for each in preview["changes"] if each["before"] is None]:
+            if new := [difference["id"] for difference in preview["changes"] if difference["before"] is None]:
                 raise _missing(new)
         change = _change(marathon, "PUT", path, body, manner, yes=yes, **flags)
     _told(manner, marathon, wanted.names, change, change)
@@ -210,7 +212,7 @@ def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bo
 
 def _missing(ids: list[str]) -> NotFound:
     return NotFound(
-        f"not there: {', '.join(ids)}; nothing was changed", remedy="create with `mesos-gpu app create`"
+        f"not found: {', '.join(ids)}; nothing was changed", remedy="create them with `mesos-gpu app create`"
     )
 
 
@@ -227,20 +229,22 @@ class _Instances(click.ParamType[tuple[str, int]]):
         sign, digits = (value[0], value[1:]) if value[:1] in ("+", "-") else ("", value)
         if not (digits.isascii() and digits.isdecimal()):
             self.fail(
-                f"{value!r} is not a number of instances, as 3, nor a change of it, as +1 or -1", param, ctx
+                f"{value!r} is not a number of instances, such as 3, or a change of it, such as +1 or -1",
+                param,
+                ctx,
             )
         return sign, int(digits)
 
 
-@click.command(context_settings={"ignore_unknown_options": True})  # -1 is no option
+@click.command(context_settings={"ignore_unknown_options": True})  # accepts -1 as an argument
 @click.argument("app_id", metavar="ID", type=APP)
 @click.argument("instances", metavar="N|+N|-N", type=_Instances())
 @yes_option
 @change_command
 def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int], yes: bool) -> None:
-    """Change how many instances an app has.
+    """Change the number of instances of an app.
 
-    N is the number that there shall be; +N and -N change it by so many. On a terminal it asks before instances end.
+    N is the new number; +N and -N change the current one. On a terminal it asks before instances end.
 
     \b
       mesos-gpu app scale /shop/web 5
@@ -252,7 +256,7 @@ def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int], yes
         now = marathon.app(app_id)["instances"]
         if sign == "-" and count > now:
             raise Conflict(
-                f"{app_id} has {now} instances, which is less than {count}",
+                f"{app_id} has only {now} instances, fewer than {count}",
                 remedy=f"to end all of them: mesos-gpu app scale {app_id} 0",
             )
         count = now + count if sign == "+" else now - count
@@ -264,7 +268,7 @@ def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int], yes
 @click.argument("app_ids", metavar="ID...", nargs=-1, required=True, type=APP)
 @change_command
 def restart(app: App, manner: Manner, app_ids: tuple[str, ...]) -> None:
-    """Start every instance of apps anew, as their upgrade strategy says."""
+    """Restart all instances of apps, following their upgrade strategies."""
     marathon = app.marathon()
     _each(
         marathon,
@@ -280,16 +284,15 @@ def restart(app: App, manner: Manner, app_ids: tuple[str, ...]) -> None:
     "--version",
     type=VERSION,
     metavar="VERSION",
-    help="Which one, as `app versions` lists it; default: the one before.",
+    help="Version to go back to, as listed by `app versions`; default: the previous one.",
 )
 @yes_option
 @change_command
 def rollback(app: App, manner: Manner, app_id: str, version: str | None, yes: bool) -> None:
-    """Bring an earlier version of an app back.
+    """Go back to an earlier version of an app.
 
-    Without --version that is the latest one before this one that differs from what the app is now. What comes of it
-    is a new version, so the next rollback undoes this one. A deployment that is under way is undone by
-    `mesos-gpu deployment stop` instead.
+    The default is the latest earlier version that differs from the current definition. The result is a new version, so
+    the next rollback undoes this one. A deployment in progress is undone by `mesos-gpu deployment stop` instead.
     """
     marathon = app.marathon()
     chosen = version or _before(marathon, app_id)
@@ -304,21 +307,24 @@ def rollback(app: App, manner: Manner, app_id: str, version: str | None, yes: bo
 def _before(marathon: "Marathon", id: str) -> str:
     current = marathon.app(id)["version"]
     now = {**marathon.version(id, current), "version": None}
-    for version in marathon.versions(id):  # as text they are in order
+    for version in marathon.versions(id):  # newest first; versions compare as text
         if version < current and {**marathon.version(id, version), "version": None} != now:
             return version
-    raise NotFound(f"{id} has no earlier version that differs from what it is", remedy="see `app versions`")
+    raise NotFound(
+        f"{id} has no earlier version that differs from the current one",
+        remedy="see `mesos-gpu app versions`",
+    )
 
 
 @click.command()
 @click.argument("app_ids", metavar="ID...", nargs=-1, required=True, type=APP)
-@click.option("-r", "--recursive", is_flag=True, help="The IDs are of groups: delete all that is below them.")
+@click.option("-r", "--recursive", is_flag=True, help="The IDs are groups: delete all apps below them.")
 @yes_option
 @change_command
 def delete(app: App, manner: Manner, app_ids: tuple[str, ...], recursive: bool, yes: bool) -> None:
-    """Delete apps: their tasks end.
+    """Delete apps and end their tasks.
 
-    On a terminal it asks before. An ID that is refused does not save the others.
+    On a terminal it asks first. If one ID is refused, the others are deleted all the same.
     """
     marathon = app.marathon()
 
@@ -329,7 +335,8 @@ def delete(app: App, manner: Manner, app_ids: tuple[str, ...], recursive: bool, 
         except MesosGpuError as err:
             if not recursive and err.exit_code == NotFound.exit_code and marathon.has_group(id):
                 raise NotFound(
-                    f"{id} is a group, not an app", remedy=f"delete all below it with: app delete -r {id}"
+                    f"{id} is a group, not an app",
+                    remedy=f"delete all apps below it with: mesos-gpu app delete -r {id}",
                 ) from err
             raise
 
@@ -338,26 +345,26 @@ def delete(app: App, manner: Manner, app_ids: tuple[str, ...], recursive: bool, 
 
 
 def _deletion(marathon: "Marathon", ids: tuple[str, ...], *, recursive: bool) -> str:
-    """Ask whether apps may be deleted; of groups, all that is below them is named."""
+    """Return a question whether apps may be deleted, naming all apps below groups."""
     apps = [app["id"] for id in ids for app in marathon.apps(id)] if recursive else list(ids)
     named = ", ".join(apps[:_NAMED]) + (f" and {len(apps) - _NAMED} more" if len(apps) > _NAMED else "")
     return f"Delete {counted(len(apps), 'app')}: {named}?" if apps else f"Delete {', '.join(ids)}?"
 
 
 def _each(marathon: "Marathon", manner: Manner, ids: tuple[str, ...], change: Any) -> None:
-    """Change all, then wait for all; what is refused is said at the end, and does not keep the others from it."""
-    made: dict[str, Any] = {}
+    """Change all apps, then wait for all; errors are reported at the end and do not stop the others."""
+    answers: dict[str, Any] = {}
     failures: list[MesosGpuError] = []
     for id in dict.fromkeys(ids):
         try:
-            made[id] = change(id)
+            answers[id] = change(id)
         except MesosGpuError as err:
             failures.append(err)
             if err.exit_code == 69:
-                break  # nothing is there to answer for the next one
+                break  # the scheduler cannot be reached for the others either
     if manner.as_json:
-        output.document([{"id": id, **answer} for id, answer in made.items()])
-    for id, answer in made.items():
+        output.document([{"id": id, **answer} for id, answer in answers.items()])
+    for id, answer in answers.items():
         try:
             manner.tell(marathon, id, answer)
         except MesosGpuError as err:

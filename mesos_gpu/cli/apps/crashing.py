@@ -1,6 +1,6 @@
-"""Instances of an app that end by themselves: their number, the next start, the latest end, its output.
+"""Crashing apps: number of crashes, next start, latest exit and its output.
 
-Every command reads the scheduler's `ends` of an app, and shows it by these functions.
+All commands show the scheduler's `ends` of an app by these functions.
 """
 
 import time
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Json, Marathon
 
 _LINES: Final = 5  # of stderr
-_TAIL: Final = 4096  # bytes of it that are read
+_TAIL: Final = 4096  # bytes of stderr to read
 _MAX_APPS: Final = 3  # apps below a list, each with a request for its output
 
 
 def crashing(app: "Json") -> "Json | None":
-    """Return `ends` of an app whose instances still end by themselves, or None if they run."""
+    """Return `ends` of an app whose instances keep ending by themselves; None if they run."""
     ends: Json | None = app.get("ends")
     if not ends:
         return None
-    recovered = app["tasksRunning"] >= app["instances"]  # as of a scheduler that does not say it
+    recovered = app["tasksRunning"] >= app["instances"]  # for schedulers that do not report `crashing`
     return ends if ends.get("crashing", not (recovered and ends["inARow"] == 1)) else None
 
 
 def ends_words(app: "Json") -> str:
-    """Return how an app's instances end by themselves, or "" if they run."""
+    """Return a description of an app's crashes; "" if its instances run."""
     ends = crashing(app)
     return words_of(ends) if ends else ""
 
 
 def words_of(ends: "Json") -> str:
-    """Say how often instances ended, how the last one did, and when the next one starts."""
+    """Return a description of how often instances ended, how the last one did, and when the next one starts."""
     at, in_a_row = _on(ends["last"]), ends["inARow"]
     ago = output.age(ended_at(ends))
     left_s = next_in_s(ends)
@@ -42,7 +42,7 @@ def words_of(ends: "Json") -> str:
     if in_a_row == 1:
         return f"an instance ended by itself{at} {ago} ago: {exit_words(ends)}{after}"
     return (
-        f"its instances end again and again, {in_a_row} times in a row, the last{at} {ago} ago: "
+        f"its instances keep crashing, {in_a_row} times in a row, last{at} {ago} ago: "
         f"{exit_words(ends)}{after}"
     )
 
@@ -83,25 +83,23 @@ def facts(app: "Json") -> list[tuple[str, object]]:
 
 
 def show_crashing(marathon: "Marathon", apps: "Sequence[Json]") -> None:
-    """Say on stderr how instances of the first crashing apps end, and what the latest of each wrote to stderr."""
+    """Print to stderr how instances of the first crashing apps ended, and their last lines of stderr."""
     crashes = [app for app in apps if crashing(app)]
     for app in crashes[:_MAX_APPS]:
         output.note(f"{app['id']}: {ends_words(app)}")
         show_last_words(marathon, app)
     if len(crashes) > _MAX_APPS:
-        output.note(
-            f"{len(crashes) - _MAX_APPS} more apps whose instances end; see each with: mesos-gpu why ID"
-        )
+        output.note(f"{len(crashes) - _MAX_APPS} more crashing apps; see each with: mesos-gpu why ID")
 
 
 def show_last_words(marathon: "Marathon", app: "Json") -> None:
-    """Print on stderr what the instance that ended last wrote to its stderr at the end."""
+    """Print the last lines of stderr of the instance that ended last."""
     for line in last_words(marathon, app):
         output.note(f"  stderr: {line}")
 
 
 def last_words(marathon: "Marathon", app: "Json") -> list[str]:
-    """Return the last lines of stderr of the instance that ended last; why they cannot be read, if so."""
+    """Return the last lines of stderr of the instance that ended last, or one line that tells why it is unreadable."""
     return list(_read(marathon, app["ends"]["last"])) if app.get("ends") else []
 
 

@@ -1,4 +1,4 @@
-"""`mesos-gpu deployment`: changes of apps that are under way."""
+"""`mesos-gpu deployment`: changes of apps in progress."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -25,21 +25,21 @@ class _Deployment(Table):
     table: ClassVar = {
         "list": (
             "mesos_gpu.cli.apps.deployments:list_deployments",
-            "List the deployments that are under way.",
+            "List the deployments in progress.",
         ),
         "show": ("mesos_gpu.cli.apps.deployments", "Show the steps of a deployment, and what it waits for."),
         "stop": (
             "mesos_gpu.cli.apps.deployments",
-            "Undo a deployment; with --force, leave its apps as they are.",
+            "Undo a deployment; with --force, abort it and leave its apps half changed.",
         ),
     }
 
 
 @click.group(cls=_Deployment)
 def deployment() -> None:
-    """Deployments: changes of apps that are under way.
+    """Deployments: changes of apps in progress.
 
-    Wherever an ID is asked for, the start of it is enough. One that is over is not listed any more.
+    An ID may be shortened to its start. A deployment that is over is no longer listed.
     """
 
 
@@ -57,16 +57,16 @@ def _began(deployment: "Deployment") -> float:
 
 _DEPLOYMENTS: Final[Listing["Deployment", "Deployment"]] = Listing(
     columns=(
-        Col("ID", lambda each: each["id"]),
+        Col("ID", lambda record: record["id"]),
         aged("AGE", _began),
-        Col("STEP", lambda each: f"{each['currentStep']}/{each['totalSteps']}"),
-        Col("APPS", lambda each: " ".join(each["affectedApps"]), wide=True),
+        Col("STEP", lambda record: f"{record['currentStep']}/{record['totalSteps']}"),
+        Col("APPS", lambda record: " ".join(record["affectedApps"]), wide=True),
         Col("DOES", _does),
-        Col("WAITING", lambda each: _waiting(each)),
+        Col("WAITING", lambda record: _waiting(record)),
     ),
-    id=lambda each: each["id"],
-    rows=lambda each: (each,),
-    filters={By.APP: lambda each: each["affectedApps"]},
+    id=lambda record: record["id"],
+    rows=lambda record: (record,),
+    filters={By.APP: lambda record: record["affectedApps"]},
     fit=Fit(cut=("WAITING", "DOES"), leave=("AGE", "WAITING", "DOES"), ids=("ID",)),
 )
 
@@ -75,9 +75,9 @@ _DEPLOYMENTS: Final[Listing["Deployment", "Deployment"]] = Listing(
 @list_options(_DEPLOYMENTS)
 @api_command
 def list_deployments(app: App, asked: "Asked[Deployment, Deployment]") -> None:
-    """List the deployments that are under way."""
+    """List the deployments in progress."""
     marathon = app.marathon()
-    empty = "No such deployment is under way." if asked.filtered else "No deployment is under way."
+    empty = "No such deployment is in progress." if asked.filtered else "No deployment is in progress."
     show_list(asked, lambda: Seen(marathon.deployments(), empty))
 
 
@@ -100,7 +100,7 @@ def show(app: App, deployment_id: str, as_json: bool) -> None:
     if as_json:
         output.document(deployment)
         return
-    told = (
+    facts = (
         ("id", deployment["id"]),
         ("began", output.stamp(moment(deployment["version"]))),
         ("apps", " ".join(deployment["affectedApps"])),
@@ -108,7 +108,7 @@ def show(app: App, deployment_id: str, as_json: bool) -> None:
         ("undoes", deployment.get("undoes")),
         ("why", reason_of(marathon, deployment)),
     )
-    output.pairs([(name, value) for name, value in told if value])
+    output.pairs([(name, value) for name, value in facts if value])
     click.echo()
     current = deployment["currentStep"]
     rows = [
@@ -123,10 +123,10 @@ def show(app: App, deployment_id: str, as_json: bool) -> None:
 @yes_option
 @change_command
 def stop(app: App, manner: Manner, deployment_id: str, yes: bool) -> None:
-    """Undo a deployment; with --force, leave its apps as they are.
+    """Undo a deployment; with --force, abort it and leave its apps half changed.
 
-    Undoing is another deployment, which brings the apps back to what they were. With --force there is none: apps
-    that are half changed are brought to what they shall be now without the steps of the deployment.
+    Undoing starts another deployment that restores the apps. With --force nothing is restored: apps that are half
+    changed are brought to their new definitions, without the steps of the deployment.
     """
     marathon = app.marathon()
     chosen = _chosen(marathon, deployment_id)
@@ -137,19 +137,19 @@ def stop(app: App, manner: Manner, deployment_id: str, yes: bool) -> None:
     if manner.as_json:
         output.document(change or {"deploymentId": None})
     else:
-        output.line(f"{id}: stopped" + ("; its apps are not brought back" if change is None else ""))
+        output.line(f"{id}: stopped" + ("; its apps are not restored" if change is None else ""))
     if change is not None:
         manner.tell(marathon, "undoing it", change, undoes=True)
 
 
 def _chosen(marathon: "Marathon", start: str) -> "Deployment":
-    """The only one whose id begins so."""
-    matching = [each for each in marathon.deployments() if each["id"].startswith(start)]
+    """Return the only deployment whose id begins with `start`."""
+    matching = [deployment for deployment in marathon.deployments() if deployment["id"].startswith(start)]
     if not matching:
         raise NotFound(
-            f"no deployment {start} is under way", remedy="`mesos-gpu deployment list` lists those that are"
+            f"no deployment {start} is in progress", remedy="list deployments with: mesos-gpu deployment list"
         )
     if len(matching) > 1:
-        ids = ", ".join(each["id"] for each in matching)
-        raise Conflict(f"{start} is the start of several: {ids}", remedy="write more of it")
+        ids = ", ".join(deployment["id"] for deployment in matching)
+        raise Conflict(f"several deployments begin with {start}: {ids}", remedy="give more of the ID")
     return matching[0]

@@ -1,4 +1,4 @@
-"""`mesos-gpu diff`: what a file of apps would change."""
+"""`mesos-gpu diff`: changes that an app file would make."""
 
 import json
 import os
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Difference, Preview, Warned
 
 _DIFFERENT, _TROUBLE = 1, 2
-_MAX: Final = 1 << 40  # bytes of an archive; how many may be sent, the scheduler says when they are
-_MODELS: Final = "/gpu/models"  # path of a warning that instances wait
+_MAX: Final = 1 << 40  # bytes of an archive; the scheduler enforces its limit when it is sent
+_MODELS: Final = "/gpu/models"  # path of the warning that no node has the GPU model
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
-@click.option("--replace", is_flag=True, help="Fields that are not in the file get their defaults.")
+@click.option("--replace", is_flag=True, help="Reset fields that are not in the file to their defaults.")
 @json_option
 @api_command
 @click.pass_context
 def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) -> None:
-    """Say what a file of apps would change; nothing is changed.
+    """Show what an app file would change, without changing it.
 
-    FILE is as that of `app create` and `app update`, with the same meaning. The scheduler itself says what it would
-    make of it, defaults included, and checks it. Each field that would be another is a line: + new, - gone, ~ changed.
+    FILE is as for `app create` and `app update`. The scheduler checks it and computes the result, defaults included.
+    Each line is a changed field: + new, - removed, ~ changed.
 
-    The exit code is that of diff: 0 for no difference, 1 for some, 2 for trouble.
+    Exit code as of diff: 0 without differences, 1 with differences, 2 on errors.
     """
     from mesos_gpu.cli.apps.appfile import read_file
 
@@ -54,14 +54,14 @@ def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) 
 
 
 def tell_warnings(warnings: "Iterable[Warned]") -> None:
-    """Note on stderr what of apps and groups is accepted and has no effect, or which models no node has."""
-    for each in warnings:
-        effect = "" if each["path"] == _MODELS else " has no effect"
-        output.note(f"{each['id']}: {each['path']}{effect}: {each['message']}")
+    """Note on stderr settings of apps and groups that have no effect, and GPU models that no node has."""
+    for warning in warnings:
+        effect = "" if warning["path"] == _MODELS else " has no effect"
+        output.note(f"{warning['id']}: {warning['path']}{effect}: {warning['message']}")
 
 
 def _digest_of(directory: Path) -> str:
-    """What is said of its archive, which is not sent."""
+    """Return the reference that a directory's archive would get, without sending it."""
     from mesos_gpu.cli.code.archive import find, pack
 
     with open(os.devnull, "wb") as nowhere:
@@ -70,10 +70,10 @@ def _digest_of(directory: Path) -> str:
 
 def _show(preview: "Preview") -> None:
     actions = {act["app"]: act["action"] for step in preview["steps"] for act in step["actions"]}
-    for each in preview["changes"]:
-        output.line(f"{each['id']} {_effect(each, actions.get(each['id'], ''))}")
-        if each["before"] is not None and each["after"] is not None:
-            for change in changes("", each["before"], each["after"]):
+    for difference in preview["changes"]:
+        output.line(f"{difference['id']} {_effect(difference, actions.get(difference['id'], ''))}")
+        if difference["before"] is not None and difference["after"] is not None:
+            for change in changes("", difference["before"], difference["after"]):
                 _line(change)
 
 
@@ -84,10 +84,10 @@ def _effect(each: "Difference", action: str) -> str:
     if after is None:
         return f"would be deleted, with its {_instances(before)}"
     if action == "RestartApplication":
-        return f"would change: {_instances(after)} would start anew"
+        return f"would change: {_instances(after)} would restart"
     if before["instances"] != after["instances"]:
         return f"would change: from {before['instances']} to {_instances(after)}"
-    return "would change: no instance would start anew"
+    return "would change: no instance would restart"
 
 
 def _instances(app: Any) -> str:
@@ -96,7 +96,7 @@ def _instances(app: Any) -> str:
 
 
 class Change(NamedTuple):
-    """A change of a field: `sign` is "+", "-" or "~"."""
+    """A change of a field; `sign` is "+", "-" or "~"."""
 
     sign: str
     path: str
@@ -105,7 +105,7 @@ class Change(NamedTuple):
 
 
 def changes(path: str, before: Any, after: Any) -> Iterator[Change]:
-    """Every field that differs, as far down as both sides have the same shape; paths as `app update` takes them."""
+    """Yield each differing field, as deep as both sides have the same structure; paths are those of `app update`."""
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):

@@ -1,4 +1,4 @@
-"""`mesos-gpu app list`, `show`, `tasks` and `versions`: apps as they are, and why one is not as it shall be."""
+"""`mesos-gpu app list`, `show`, `tasks` and `versions`, with reasons why an app is not fully running."""
 
 import json
 import shlex
@@ -87,20 +87,22 @@ _APPS: Final[Listing["Json", "Json"]] = Listing(
 
 @click.command("list")
 @click.argument("group", required=False, type=APP)
-@click.option("--label", metavar="SELECTOR", help="Only with these labels, as 'tier==web,team in (a,b)'.")
+@click.option(
+    "--label", metavar="SELECTOR", help="Only apps with these labels, such as 'tier==web,team in (a,b)'."
+)
 @list_options(_APPS)
 @api_command
 def list_apps(app: App, group: str | None, label: str | None, asked: "Asked[Json, Json]") -> None:
     """List the apps.
 
-    With GROUP, as /shop, only those below it. If instances of an app end by themselves, further columns say how often
-    in a row (RESTARTS), when the next one starts, and how the last one ended; its last lines of stderr follow.
+    With GROUP, such as /shop, only apps below it. If instances of an app crash, columns show how often in a row
+    (RESTARTS), when the next one starts and how the last one ended; its last lines of stderr follow.
     """
     if group and label:
-        raise click.UsageError("GROUP and --label do not go together")
+        raise click.UsageError("GROUP and --label exclude each other")
     marathon = app.marathon()
     chosen = group or label or asked.filtered
-    empty = "No such app." if chosen else "No app; `mesos-gpu app create FILE` makes one."
+    empty = "No such app." if chosen else "No apps; create one with: mesos-gpu app create FILE"
 
     def look() -> "Seen[Json]":
         apps = marathon.apps(group, label=label)
@@ -110,7 +112,7 @@ def list_apps(app: App, group: str | None, label: str | None, asked: "Asked[Json
 
 
 def _of_crash(app: "Json", fact: "Callable[[Json], Any]") -> Any:
-    """Return a fact of how the instances of a crashing app end; None of another one."""
+    """Return a fact computed from `ends` of a crashing app; None for other apps."""
     ends = crashing(app)
     return None if ends is None else fact(ends)
 
@@ -156,15 +158,18 @@ def _runs(app: "Json") -> str:
 @click.command()
 @click.argument("app_id", metavar="ID", type=APP)
 @click.option(
-    "--version", type=VERSION, metavar="VERSION", help="The definition as it was, as `app versions` lists it."
+    "--version",
+    type=VERSION,
+    metavar="VERSION",
+    help="Show the definition of this version, as listed by `app versions`.",
 )
 @json_option
 @api_command
 def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
-    """Show all there is to know about one app.
+    """Show all details of an app.
 
-    Of the less known fields only those are shown that differ from their defaults. With --json: all, as Marathon's
-    interface has it, which `app create` and `app update` take as well.
+    Of the less common fields only those that differ from their defaults are shown. --json prints all, in the format
+    of Marathon's interface, which `app create` and `app update` accept.
     """
     marathon = app.marathon()
     definition = marathon.version(app_id, version) if version else marathon.app(app_id)
@@ -172,8 +177,8 @@ def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
         output.document(definition)
         return
     now = [] if version else _now(marathon, definition)
-    told = (("id", definition["id"]), *now, *_definition(definition))
-    output.pairs([(name, value) for name, value in told if value not in (None, "")])
+    pairs = (("id", definition["id"]), *now, *_definition(definition))
+    output.pairs([(name, value) for name, value in pairs if value not in (None, "")])
     if version:
         return
     if definition["tasks"]:
@@ -184,6 +189,7 @@ def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
 
 
 def _now(marathon: "Marathon", app: "Json") -> list[tuple[str, object]]:
+    """Return labels and values about the current state of an app: instances, deployment, last failure, changes."""
     counts = [f"{app['tasksRunning']} of {app['instances']} running"]
     counts += [f"{app['tasksStaged']} starting"] if app["tasksStaged"] else []
     if app.get("healthChecks"):
@@ -210,14 +216,14 @@ def _on(host: str) -> str:
 
 def _deploying(marathon: "Marathon", id: str) -> list[str]:
     return [
-        f"{each['id']} {each['waiting'].get(id, '')}".strip()
-        for each in marathon.deployments()
-        if id in each["affectedApps"]
+        f"{deployment['id']} {deployment['waiting'].get(id, '')}".strip()
+        for deployment in marathon.deployments()
+        if id in deployment["affectedApps"]
     ]
 
 
 def _definition(app: "Json") -> list[tuple[str, object]]:
-    """The fields of an app for people; of those that have no name here, the ones that differ from their defaults."""
+    """Return an app's fields for display; fields without a display name only if they differ from their defaults."""
     from mesos_gpu.cli.apps.appfile import PRINTED
     from mesos_gpu.model.apps.app import App as Definition
     from mesos_gpu.wire.marathon.app import app_to_json
@@ -248,7 +254,7 @@ _SHOWN = frozenset(
 
 
 def _gpus(app: Mapping[str, Any]) -> float:
-    """GPUs of each instance; a label says what of one it asks for, by clients that know whole numbers only."""
+    """Return the GPUs of each instance; for clients that know whole numbers only, a label holds the share of a GPU."""
     from mesos_gpu.model.apps.app import GPU_SHARE
 
     gpus: float = app["gpus"]
@@ -257,12 +263,12 @@ def _gpus(app: Mapping[str, Any]) -> float:
 
 
 def _counted(app: Mapping[str, Any]) -> object:
-    """GPUs of each instance as limits count them: of an exact share its part of them."""
+    """Return the GPUs of each instance as limits count them; an exact share counts as a part of its GPUs."""
     return gpus_counted(_gpus(app), (app.get("gpu") or {}).get("compute_pct"))
 
 
 def _words(value: object) -> str:
-    """JSON for people."""
+    """Return a JSON value as text for display."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {_words(inner)}" for key, inner in value.items() if inner not in ({}, []))
     if isinstance(value, list):
@@ -281,7 +287,7 @@ def _healthy(task: "Json") -> str | None:
 
 
 def _checked(task: "Json") -> str | None:
-    """Return the latest result of the app's check in words, or None before the first result."""
+    """Return the latest result of the app's check as text; None before the first result."""
     for kind, values in task.get("checkResult", {}).items():
         if kind == "tcp":
             return "tcp connected" if values["succeeded"] else "tcp refused"
@@ -298,7 +304,7 @@ def _current(task: "Json") -> str | None:
     return _YES[task.get(_IS_CURRENT)]
 
 
-_IS_CURRENT: Final = "current"  # of a task, beside what the scheduler says
+_IS_CURRENT: Final = "current"  # key added to tasks for display
 _TASKS: Final[Listing["Json", "Json"]] = Listing(
     columns=(
         Col("TASK", lambda task: task["id"]),
@@ -324,10 +330,10 @@ _TASKS: Final[Listing["Json", "Json"]] = Listing(
 @list_options(_TASKS)
 @api_command
 def tasks(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
-    """List the tasks of an app, and where they are.
+    """List the tasks of an app and their hosts.
 
-    Below them it says why those wait that have no place yet. With --json: Marathon's tasks, each with its GPUs as
-    `gpuIds`.
+    Below the list it explains why instances without a task wait. --json prints Marathon's tasks, each with its GPUs
+    as `gpuIds`.
     """
     marathon = app.marathon()
 
@@ -335,8 +341,10 @@ def tasks(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
         definition = marathon.app(app_id)
         return Seen(
             _tasks(marathon, definition),
-            "No such task." if asked.filtered else "It has no task.",
-            lambda tasks: [{key: each for key, each in task.items() if key != _IS_CURRENT} for task in tasks],
+            "No such task." if asked.filtered else "The app has no task.",
+            lambda tasks: [
+                {key: value for key, value in task.items() if key != _IS_CURRENT} for task in tasks
+            ],
             lambda _tasks: _tell_missing(marathon, definition),
         )
 
@@ -344,7 +352,7 @@ def tasks(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
 
 
 def _tasks(marathon: "Marathon", app: "Json") -> "list[Json]":
-    """Tasks with their GPUs, and whether each is of the current version; the oldest first."""
+    """Return tasks with their GPUs and whether each is of the current version; oldest first."""
     held, current = _held(marathon, app), app["versionInfo"]["lastConfigChangeAt"]
     return [
         {**task, "gpuIds": held.get(task["id"], []), _IS_CURRENT: task.get("version") == current}
@@ -353,12 +361,12 @@ def _tasks(marathon: "Marathon", app: "Json") -> "list[Json]":
 
 
 def _tell_missing(marathon: "Marathon", definition: "Json") -> None:
-    """Why instances have no task, and why they end."""
+    """Note why instances have no task, and why they end."""
     ends = ends_words(definition)
     missing = definition["instances"] - len(definition["tasks"])
     if missing > 0:
         why = ends or short_gpus(_why_missing(marathon, definition))
-        output.note(f"{missing} of {definition['instances']} have no task: {why}")
+        output.note(f"{missing} of {definition['instances']} instances have no task: {why}")
     elif ends:
         output.note(ends)
     if ends:
@@ -366,11 +374,11 @@ def _tell_missing(marathon: "Marathon", definition: "Json") -> None:
 
 
 def why_of(marathon: "Marathon", id: str) -> "tuple[str, Why | None]":
-    """Why an app is not as it shall be, and why the first of its instances waits that have no place."""
+    """Return why an app is not fully running, and the explanation for one of its waiting instances if any."""
     definition = marathon.app(id)
-    reasons = [f"deployment {each}" for each in _deploying(marathon, id)]
+    reasons = [f"deployment {deployment}" for deployment in _deploying(marathon, id)]
     if reasons and not definition.get("ends") and (failure := definition.get("lastTaskFailure")):
-        reasons.append(f"the last one that failed{_on(failure['host'])}: {failure['message']}")
+        reasons.append(f"the last failed instance{_on(failure['host'])}: {failure['message']}")
     waiting = [job for job in marathon.client.jobs(states=["pending"]) if job["app"] == id]
     if ends := ends_words(definition):
         reasons.append(ends)
@@ -379,7 +387,7 @@ def why_of(marathon: "Marathon", id: str) -> "tuple[str, Why | None]":
 
 
 def _held(marathon: "Marathon", app: "Json") -> Mapping[str, list[str]]:
-    """GPUs by task, be they held whole or in shares."""
+    """Return the GPUs of each task, held whole or in shares."""
     held: dict[str, list[str]] = {}
     for gpu in marathon.client.gpus() if app.get("gpus") else ():
         for task_id in {gpu["task_id"] or "", *(share["task_id"] for share in gpu["shares"])}:
@@ -390,18 +398,18 @@ def _held(marathon: "Marathon", app: "Json") -> Mapping[str, list[str]]:
 def _why_missing(marathon: "Marathon", app: "Json") -> str:
     for entry in marathon.blocked():
         if entry["app"]["id"] == app["id"]:
-            return entry["processedOffersSummary"].get("why", "they wait for a place")
-    return "; ".join(_deploying(marathon, app["id"])) or "they are about to be started"
+            return entry["processedOffersSummary"].get("why", "they wait for free capacity")
+    return "; ".join(_deploying(marathon, app["id"])) or "they are about to start"
 
 
 _VERSIONS: Final[Listing["Json", "Json"]] = Listing(
     columns=(
-        Col("VERSION", lambda each: each["version"]),
-        aged("AGE", lambda each: _moment(each["version"])),
-        Col("NOW", lambda each: "yes" if each["now"] else None),
+        Col("VERSION", lambda record: record["version"]),
+        aged("AGE", lambda record: _moment(record["version"])),
+        Col("NOW", lambda record: "yes" if record["now"] else None),
     ),
-    id=lambda each: each["version"],
-    rows=lambda each: (each,),
+    id=lambda record: record["version"],
+    rows=lambda record: (record,),
     filters={},
 )
 
@@ -415,8 +423,8 @@ def versions(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
     marathon = app.marathon()
 
     def look() -> "Seen[Json]":
-        known, now = marathon.versions(app_id), marathon.app(app_id)["version"]
-        records = [{"version": each, "now": each == now} for each in known]
-        return Seen(records, "", lambda listed: [each["version"] for each in listed])
+        version_ids, now = marathon.versions(app_id), marathon.app(app_id)["version"]
+        records = [{"version": version, "now": version == now} for version in version_ids]
+        return Seen(records, "", lambda listed: [record["version"] for record in listed])
 
     show_list(asked, look)

@@ -1,4 +1,4 @@
-"""Staying with a deployment until it is over: a bar on a terminal, else a line for whatever changes."""
+"""Following a deployment until it is over: a progress bar on a terminal, else a line for each change."""
 
 import sys
 import time
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Deployment, Json, Marathon
 
 _FIRST_PAUSE_S, _PAUSE_S = 0.05, 0.5
-_MAX_ASKED: Final = 10  # apps of one step that are looked at, each with a request
+_MAX_ASKED: Final = 10  # apps of one step that are examined, with one request each
 _BAR: Final = 1000
-_LOOK_S: Final = 2.0  # so long instances without health checks are watched when a deployment is over
-_STILL_S: Final = 15.0  # after which a line says again how far it is, and why
+_LOOK_S: Final = 2.0  # time to watch instances without health checks after a deployment
+_STILL_S: Final = 15.0  # after which an unchanged line is repeated with the reason
 _VERBS: Final = {
     "StartApplication": "add",
     "ScaleApplication": "scale",
@@ -31,14 +31,14 @@ _VERBS: Final = {
 
 
 class TimedOut(MesosGpuError):
-    """The deployment goes on, but nobody waits any more."""
+    """Waiting for a deployment timed out; the deployment continues."""
 
     exit_code = 124
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How far a deployment is. `share`: 0 to 1 of all of it; `up`: the instances of the step in hand."""
+    """Progress of a deployment. `share` is 0 to 1 of the whole; `up` describes the instances of the current step."""
 
     step: str
     up: str
@@ -55,13 +55,13 @@ def follow(
     to_stderr: bool,
     undoes: bool,
 ) -> None:
-    """Wait until a deployment that has begun is over; `deadline` is `timeout_s` after the beginning.
+    """Wait until a deployment in progress is over; `deadline` is `timeout_s` after the beginning.
 
-    What `undoes` another one brings versions back, so that nothing can be said of its apps when it is over.
+    A deployment that undoes another (`undoes`) restores versions, so its apps are not compared with it afterwards.
 
     Raises:
-        TimedOut: It is not, at `deadline` (`time.monotonic()`); with the reason.
-        Conflict: It is, but its apps are not as it wanted them: it was undone, or another change came.
+        TimedOut: The deployment is not over at `deadline` (`time.monotonic()`); with the reason.
+        Conflict: The deployment is over, but its apps are not as planned: it was undone, or another change was made.
     """
     marathon.client.patience_s = PATIENCE_S
     id, last = begun["id"], begun
@@ -73,8 +73,8 @@ def follow(
             screen.show(stand)
             if time.monotonic() >= deadline:
                 raise TimedOut(
-                    f"deployment {id} is not over after {timeout_s:g} s: {reason_of(marathon, deployment)}",
-                    remedy=f"it goes on: mesos-gpu deployment show {id}; to undo it: mesos-gpu deployment stop {id}",
+                    f"deployment {id} is not finished after {timeout_s:g} s: {reason_of(marathon, deployment)}",
+                    remedy=f"it continues: mesos-gpu deployment show {id}; to undo it: mesos-gpu deployment stop {id}",
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S)
@@ -85,8 +85,8 @@ def follow(
 
 
 def find(marathon: "Marathon", id: str) -> "Deployment | None":
-    """A deployment that is under way."""
-    return next((each for each in marathon.deployments() if each["id"] == id), None)
+    """Return a deployment in progress; None if it is over."""
+    return next((deployment for deployment in marathon.deployments() if deployment["id"] == id), None)
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def _kept(id: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        output.note(f"deployment {id} goes on; to undo it: mesos-gpu deployment stop {id}")
+        output.note(f"deployment {id} continues; to undo it: mesos-gpu deployment stop {id}")
         raise
 
 
@@ -107,17 +107,17 @@ def _check(marathon: "Marathon", over: "Deployment") -> None:
         as_wanted = app is None if id in stopped else app is not None and app["version"] == over["version"]
         if not as_wanted:
             raise Conflict(
-                f"deployment {over['id']} is over, but {id} is not as it wanted it: it was undone, or {id} was "
+                f"deployment {over['id']} is over, but {id} is not in the planned state: it was undone, or {id} was "
                 "changed again",
-                remedy=f"see mesos-gpu app show {id}",
+                remedy=f"look at it with: mesos-gpu app show {id}",
             )
 
 
 def _look_after(marathon: "Marathon", over: "Deployment") -> None:
-    """Look at what came up without health checks, which counts as soon as it runs: some end right after that.
+    """Watch new instances without health checks, which count as up as soon as they run: some crash right after.
 
     Raises:
-        Conflict: An instance of what the deployment brought has ended by itself.
+        Conflict: An instance of the deployment has ended by itself.
     """
     apps = [app for id in over["affectedApps"][:_MAX_ASKED] if (app := app_if_any(marathon, id))]
     new = [
@@ -141,7 +141,7 @@ def _look_after(marathon: "Marathon", over: "Deployment") -> None:
 
 
 def app_if_any(marathon: "Marathon", id: str) -> "Json | None":
-    """An app; None: there is none."""
+    """Return an app; None if it does not exist."""
     try:
         return marathon.app(id)
     except Refused as err:
@@ -154,7 +154,7 @@ def app_if_any(marathon: "Marathon", id: str) -> "Json | None":
 
 
 def stand_of(marathon: "Marathon", deployment: "Deployment") -> Stand:
-    """How far a deployment is."""
+    """Return the progress of a deployment."""
     actions = deployment["currentActions"]
     counts = []
     for action in actions[:_MAX_ASKED]:
@@ -169,7 +169,7 @@ def stand_of(marathon: "Marathon", deployment: "Deployment") -> Stand:
 
 
 def what(actions: Sequence[Any]) -> str:
-    """Actions in words."""
+    """Return a description of actions."""
     words: dict[str, list[str]] = {}
     for action in actions:
         words.setdefault(_VERBS.get(action["action"], action["action"]), []).append(action["app"])
@@ -181,28 +181,28 @@ def _some(apps: list[str], most: int = 3) -> str:
 
 
 def _count(app: "Json") -> tuple[int, int, int]:
-    """Instances of the new version that are up, those wanted, and those with all that have to go first."""
-    new = [each for each in app["tasks"] if each.get("version") == app["versionInfo"]["lastConfigChangeAt"]]
-    up, wanted = sum(is_up(app, each) for each in new), app["instances"]
+    """Return the running instances of the new version, the planned number, and that number plus those to be removed."""
+    new = [task for task in app["tasks"] if task.get("version") == app["versionInfo"]["lastConfigChangeAt"]]
+    up, wanted = sum(is_up(app, task) for task in new), app["instances"]
     going = len(app["tasks"]) - len(new) + max(0, len(new) - wanted)
     return min(up, wanted), wanted, wanted + going
 
 
 def is_up(app: "Json", task: "Json") -> bool:
-    """Whether a task runs and its checks, if there are any, say that it is healthy."""
+    """Return whether a task runs and is healthy by its checks, if it has any."""
     return task["state"] == "TASK_RUNNING" and (not app.get("healthChecks") or healthy(task) is True)
 
 
 def healthy(task: "Json") -> bool | None:
-    """What the checks say; None: nothing yet."""
+    """Return the result of all checks; None if there is no result yet."""
     results = task["healthCheckResults"]
-    return all(each["alive"] for each in results) if results else None
+    return all(result["alive"] for result in results) if results else None
 
 
 def reason_of(marathon: "Marathon", deployment: "Deployment") -> str:
-    """Why it is not over yet: what each app waits for, what keeps its instances from a place, how they failed."""
+    """Return why a deployment is not over: what each app waits for, why instances are not placed, how they failed."""
     blocked = {
-        each["app"]["id"]: each["processedOffersSummary"].get("why", "") for each in marathon.blocked()
+        entry["app"]["id"]: entry["processedOffersSummary"].get("why", "") for entry in marathon.blocked()
     }
     reasons = []
     for id in sorted({action["app"] for action in deployment["currentActions"]})[:_MAX_ASKED]:
@@ -212,17 +212,17 @@ def reason_of(marathon: "Marathon", deployment: "Deployment") -> str:
         parts = ["" if waiting in blocked.get(id, "") else waiting, blocked.get(id, "")]
         if failure and failure["timestamp"] >= deployment["version"]:
             at = f" on {failure['host']}" if failure["host"] else ""
-            parts.append(f"the last one that failed{at}: {failure['message']}")
+            parts.append(f"the last failed instance{at}: {failure['message']}")
         reasons += [f"{id} " + "; ".join(filter(None, parts))] if any(parts) else []
-    return ". ".join(reasons) or "nothing is said to be in its way"
+    return ". ".join(reasons) or "no reason is known"
 
 
-# --- what is seen of it
+# --- display
 
 
 class _Screen(Protocol):
     def show(self, stand: Stand) -> None:
-        """How far it is now."""
+        """Display the progress."""
 
     def done(self) -> None:
         """End the display: the deployment is over."""
@@ -248,7 +248,7 @@ def _cut(stand: Stand) -> str:
     import shutil
 
     text = output.clean(", ".join(filter(None, (stand.step, stand.up, stand.reason))))
-    room = shutil.get_terminal_size().columns - 35  # the bar and its percents
+    room = shutil.get_terminal_size().columns - 35  # room for the bar and its percentage
     return text if len(text) <= room else text[: max(0, room - 1)] + "…"
 
 
@@ -259,7 +259,7 @@ class _Bar:
     def show(self, stand: Stand) -> None:
         self._bar.current_item = stand
         self._bar.update(max(0, round(_BAR * stand.share) - self._bar.pos))  # a bar never goes back
-        self._bar.render_progress()  # which update does not, if the bar stays
+        self._bar.render_progress()  # `update` does not redraw an unchanged bar
 
     def done(self) -> None:
         self._bar.current_item = Stand("done", "", 1.0, "")
@@ -281,4 +281,4 @@ class _Lines:
         self._say(f"{text}: {stand.reason}" if stands_still and stand.reason else text)
 
     def done(self) -> None:
-        """The command says it."""
+        """Do nothing: the command reports the end."""

@@ -42,32 +42,38 @@ NAME: Final = Ref(
 
 
 class Weight(click.ParamType[tuple[str, int]]):
-    """APP=WEIGHT."""
+    """A command-line argument of the form APP=WEIGHT."""
 
     name = "app=weight"
 
     def convert(
         self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int]:
-        """The app's id is made absolute."""
+        """Return the absolute id of the app, and its weight."""
         if isinstance(value, tuple):
             return value
         id, equals, weight = value.rpartition("=")
         if not equals or not (weight.isascii() and weight.isdigit()):
-            self.fail(f"{value!r} is not of the form APP=WEIGHT, as /shop/web=90", param, ctx)
+            self.fail(f"{value!r} is not APP=WEIGHT, for example /shop/web=90", param, ctx)
         return APP.convert(id, param, ctx), int(weight)
 
 
 class _Service(Table):
     table: ClassVar = {
-        "list": ("mesos_gpu.cli.apps.service:list_services", "List services and where their requests go."),
-        "show": ("mesos_gpu.cli.apps.service", "Show a service, its apps and the tasks that serve."),
-        "split": ("mesos_gpu.cli.apps.service", "Make a service, or split its requests anew."),
-        "unsplit": ("mesos_gpu.cli.apps.service", "Forget a service; its apps run on."),
-        "shift": ("mesos_gpu.cli.apps.service", "Move a service from one app to another, step by step."),
+        "list": (
+            "mesos_gpu.cli.apps.service:list_services",
+            "List services and the apps that their requests go to.",
+        ),
+        "show": ("mesos_gpu.cli.apps.service", "Show a service, its apps and the tasks that serve it."),
+        "split": ("mesos_gpu.cli.apps.service", "Create a service, or replace the weights of its apps."),
+        "unsplit": ("mesos_gpu.cli.apps.service", "Remove a service; its apps keep running."),
+        "shift": (
+            "mesos_gpu.cli.apps.service",
+            "Move a service's requests from one app to another, step by step.",
+        ),
         "export": (
             "mesos_gpu.cli.apps.service_export",
-            "Write what a load balancer needs, and keep it up to date.",
+            "Write a load balancer's configuration, and keep it up to date.",
         ),
     }
 
@@ -76,7 +82,7 @@ class _Service(Table):
 def service() -> None:
     """Services: names whose requests are split over apps.
 
-    A load balancer serves them, HAProxy or Traefik: `mesos-gpu service export` tells it what to do.
+    HAProxy or Traefik serves them as load balancer, with the configuration of `mesos-gpu service export`.
     """
 
 
@@ -88,33 +94,38 @@ def _services(app: App) -> "Services":
 
 _SERVICES: Final[Listing["Service", "Service"]] = Listing(
     columns=(
-        Col("NAME", lambda each: each["name"]),
-        Col("MODE", lambda each: each["mode"]),
-        Col("PORT", lambda each: each["port"]),
-        Col("HOSTS", lambda each: ",".join(each["hosts"])),
-        Col("BALANCE", lambda each: each["balance"], wide=True),
-        Col("SERVERS", lambda each: len(each["servers"])),
-        Col("EXPORT", lambda each: "left out" if each["left_out"] else "yes"),
-        Col("APPS", lambda each: " ".join(f"{share['id']}={share['weight']}" for share in each["apps"])),
+        Col("NAME", lambda record: record["name"]),
+        Col("MODE", lambda record: record["mode"]),
+        Col("PORT", lambda record: record["port"]),
+        Col("HOSTS", lambda record: ",".join(record["hosts"])),
+        Col("BALANCE", lambda record: record["balance"], wide=True),
+        Col("SERVERS", lambda record: len(record["servers"])),
+        Col("EXPORT", lambda record: "left out" if record["left_out"] else "yes"),
+        Col("APPS", lambda record: " ".join(f"{share['id']}={share['weight']}" for share in record["apps"])),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
+    id=lambda record: record["name"],
+    rows=lambda record: (record,),
     filters={
-        By.NAME: lambda each: (each["name"],),
-        By.APP: lambda each: [share["id"] for share in each["apps"]],
+        By.NAME: lambda record: (record["name"],),
+        By.APP: lambda record: [share["id"] for share in record["apps"]],
     },
     fit=Fit(cut=("APPS", "HOSTS"), leave=("MODE", "HOSTS", "PORT")),
 )
 
 
 @click.command("list")
-@click.option("--group", "groups", multiple=True, help="Also what apps' labels HAPROXY_GROUP say; * for all.")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    help="Also services from apps' labels HAPROXY_GROUP with this value; * for all.",
+)
 @list_options(_SERVICES)
 @api_command
 def list_services(app: App, groups: tuple[str, ...], asked: "Asked[Service, Service]") -> None:
-    """List services and where their requests go."""
+    """List services and the apps that their requests go to."""
     services = _services(app)
-    nothing = "There is no service; make one with: mesos-gpu service split NAME /app=100"
+    nothing = "No service; create one with: mesos-gpu service split NAME /app=100"
     empty = "No such service." if asked.filtered else nothing
 
     def look() -> "Seen[Service]":
@@ -125,12 +136,15 @@ def list_services(app: App, groups: tuple[str, ...], asked: "Asked[Service, Serv
 
 
 def left_out(services: "Iterable[Service]", form: str = "") -> list[str]:
-    """Return which services are in no export, or not in that of a load balancer, `form`, and why."""
+    """Return a note for each service that is left out of exports, or of that for the load balancer `form`, with why."""
     reasons = [
-        (each["name"], each["left_out"] or (each["left_out_of_traefik"] if form == "traefik" else None))
-        for each in services
+        (
+            service["name"],
+            service["left_out"] or (service["left_out_of_traefik"] if form == "traefik" else None),
+        )
+        for service in services
     ]
-    return [f"service {name} is left out of exports: {why}" for name, why in reasons if why]
+    return [f"service {name} is not exported: {why}" for name, why in reasons if why]
 
 
 @click.command()
@@ -138,11 +152,12 @@ def left_out(services: "Iterable[Service]", form: str = "") -> list[str]:
 @json_option
 @api_command
 def show(app: App, name: str, as_json: bool) -> None:
-    """Show a service, its apps and the tasks that serve."""
+    """Show a service, its apps and the tasks that serve it."""
     _show(_services(app).one(name), as_json)
 
 
 def _show(service: "Service", as_json: bool) -> None:
+    """Print a service, its apps with their shares of requests, and the tasks that serve it."""
     if as_json:
         output.document(service)
         return
@@ -166,7 +181,10 @@ def _show(service: "Service", as_json: bool) -> None:
     click.echo()
     output.table(
         ("TASK", "AT", "WEIGHT"),
-        [(each["task_id"], f"{each['host']}:{each['port']}", each["weight"]) for each in service["servers"]],
+        [
+            (server["task_id"], f"{server['host']}:{server['port']}", server["weight"])
+            for server in service["servers"]
+        ],
         empty="No task serves.",
     )
     for problem in (*left_out([service]), *service["problems"]):
@@ -174,10 +192,10 @@ def _show(service: "Service", as_json: bool) -> None:
 
 
 def _clients(service: "Service") -> str:
-    """Return what the load balancer asks of clients, in words; "" if nothing."""
-    asked = ["TLS"] if service["https_only"] else []
-    asked += ["a name and a password"] if service["login"] else []
-    return f"need {' and '.join(asked)}" if asked else ""
+    """Return what the load balancer requires of clients; "" if nothing."""
+    needs = ["TLS"] if service["https_only"] else []
+    needs += ["a name and a password"] if service["login"] else []
+    return f"need {' and '.join(needs)}" if needs else ""
 
 
 def _row(share: "Share") -> tuple[object, ...]:
@@ -195,9 +213,9 @@ def _row(share: "Share") -> tuple[object, ...]:
     "--port-index",
     type=click.IntRange(0, 99),
     metavar="N",
-    help="Which port of the apps' tasks serves; first: 0.",
+    help="Index of the apps' port that serves; the first is 0.",
 )
-@click.option("--host", "hosts", multiple=True, help="A virtual host that it answers to; may be repeated.")
+@click.option("--host", "hosts", multiple=True, help="Virtual host of the service; may be repeated.")
 @click.option("--mode", type=click.Choice(["http", "tcp"]), help="Protocol of the traffic.")
 @json_option
 @api_command
@@ -211,28 +229,28 @@ def split(
     mode: str | None,
     as_json: bool,
 ) -> None:
-    """Make a service, or split its requests anew.
+    """Create a service, or replace the weights of its apps.
 
-    Each app gets what its weight is of all weights: /a=90 /b=10, or /a=9 /b=1. The weights are replaced as a whole;
-    options that are not given stay as they were, and at first are as labels of the apps say.
+    Each app gets requests in proportion to its weight: /a=90 /b=10, or /a=9 /b=1. The given weights replace all former
+    ones. Options that are not given stay; a new service takes them from labels of the apps.
 
     \b
       mesos-gpu service split chat /chat-a=90 /chat-b=10 --port 10080
     """
     services = _services(app)
-    asked = _asked(services, name)
-    asked["apps"] = dict(weights)
-    asked["port"] = port or asked["port"]
-    asked["port_index"] = asked["port_index"] if port_index is None else port_index
-    asked["hosts"] = list(hosts) or asked["hosts"]
-    asked["mode"] = mode or asked["mode"]
-    _show(services.put(name, asked), as_json)
+    request = _asked(services, name)
+    request["apps"] = dict(weights)
+    request["port"] = port or request["port"]
+    request["port_index"] = request["port_index"] if port_index is None else port_index
+    request["hosts"] = list(hosts) or request["hosts"]
+    request["mode"] = mode or request["mode"]
+    _show(services.put(name, request), as_json)
 
 
 def _asked(services: "Services", name: str) -> "SplitAsked":
-    """What is asked for now; an empty request, if there is no such service."""
-    known = {each["name"]: each["asked"] for each in services.all()}
-    return known.get(name) or {"apps": {}, "port_index": 0, "port": None, "hosts": [], "mode": None}
+    """Return the current request for a service; an empty request for a new service."""
+    requests = {service["name"]: service["asked"] for service in services.all()}
+    return requests.get(name) or {"apps": {}, "port_index": 0, "port": None, "hosts": [], "mode": None}
 
 
 @click.command()
@@ -241,32 +259,32 @@ def _asked(services: "Services", name: str) -> "SplitAsked":
 @json_option
 @api_command
 def unsplit(app: App, name: str, yes: bool, as_json: bool) -> None:
-    """Forget a service; its apps run on."""
-    output.ask(f"Forget service {name}?", yes=yes)
+    """Remove a service; its apps keep running."""
+    output.ask(f"Remove service {name}?", yes=yes)
     service = _services(app).drop(name)
     if as_json:
         output.document(service)
         return
-    output.line(f"service {name} is forgotten; its apps run on")
+    output.line(f"service {name} was removed; its apps keep running")
 
 
 @click.command()
 @click.argument("name", type=NAME)
-@click.option("--from", "old", type=APP, required=True, help="The app whose weight goes.")
-@click.option("--to", "new", type=APP, required=True, help="The app that gets it.")
+@click.option("--from", "old", type=APP, required=True, help="App that loses weight.")
+@click.option("--to", "new", type=APP, required=True, help="App that gains the weight.")
 @click.option(
     "--step",
     default=20,
     show_default=True,
     type=click.IntRange(1, 100),
     metavar="N",
-    help="Percent of both a step.",
+    help="Percent of the weight of both apps to move in each step.",
 )
 @click.option("--interval", type=DURATION, default="30s", show_default=True, help="Time between two steps.")
 @json_option
 @api_command
 def shift(app: App, name: str, old: str, new: str, step: int, interval: float, as_json: bool) -> None:
-    """Move a service from one app to another, step by step.
+    """Move a service's requests from one app to another, step by step.
 
     It stops, and leaves the weights as they are, as soon as an instance of the new app does not serve.
 
@@ -274,7 +292,7 @@ def shift(app: App, name: str, old: str, new: str, step: int, interval: float, a
       mesos-gpu service shift chat --from /chat-a --to /chat-b --step 10 --interval 1m
     """
     if old == new:
-        raise click.UsageError("--from and --to are the same app")
+        raise click.UsageError("--from and --to name one app; give two")
     from mesos_gpu.cli.apps.splits import Services
     from mesos_gpu.cli.waiting import be_patient
 
@@ -285,7 +303,7 @@ def shift(app: App, name: str, old: str, new: str, step: int, interval: float, a
     total = sum(_weight(service, id) for id in (old, new))
     if not _weight(service, old):
         raise Conflict(
-            f"{old} has no weight in service {name}", remedy=f"see it with: mesos-gpu service show {name}"
+            f"{old} has no weight in service {name}", remedy=f"look at it with: mesos-gpu service show {name}"
         )
     while _weight(service, old):
         _must_serve(service, old, new)
@@ -312,20 +330,20 @@ def _moved(services: "Services", service: "Service", old: str, new: str, by: int
 
 
 def _watched(services: "Services", service: "Service", old: str, new: str, interval_s: float) -> "Service":
-    """The service after that time."""
+    """Watch the service for `interval_s`, check that the new app serves, and return the service."""
     end = time.monotonic() + interval_s
     while (left_s := end - time.monotonic()) > 0:
         time.sleep(min(left_s, _LOOK_S))
         now = services.one(service["name"])
         if now["asked"] != service["asked"]:
-            what = f"somebody else has changed service {service['name']}"
-            raise Conflict(what, remedy=f"see it with: mesos-gpu service show {service['name']}")
+            what = f"service {service['name']} was changed by another user or command"
+            raise Conflict(what, remedy=f"look at it with: mesos-gpu service show {service['name']}")
         _must_serve(now, old, new)
     return service
 
 
 def _must_serve(service: "Service", old: str, new: str) -> None:
-    share = next((each for each in service["apps"] if each["id"] == new), None)
+    share = next((share_of_app for share_of_app in service["apps"] if share_of_app["id"] == new), None)
     if share is None or share["serving"] >= max(share["instances"], 1):
         return
     what = f"stopped: {share['serving']} of {share['instances']} instances of {new} serve"

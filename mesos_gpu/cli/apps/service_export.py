@@ -1,4 +1,4 @@
-"""`mesos-gpu service export`: a file for a load balancer, and a command that makes it read it."""
+"""`mesos-gpu service export`: a configuration file for a load balancer, and a command to reload it."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from mesos_gpu.errors import MesosGpuError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_EXEC_S: Final = 60.0  # a command that takes longer has failed
+_EXEC_S: Final = 60.0  # timeout of the command
 
 
 @click.command()
@@ -27,14 +27,16 @@ _EXEC_S: Final = 60.0  # a command that takes longer has failed
     "form",
     type=click.Choice(["haproxy", "traefik", "json"]),
     required=True,
-    help="For whom: HAProxy's configuration, Traefik's dynamic configuration, or plain JSON.",
+    help="Format: HAProxy's configuration, Traefik's dynamic configuration, or plain JSON.",
 )
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="The file; default: stdout.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="File to write; default: stdout."
+)
 @click.option(
     "--group",
     "groups",
     multiple=True,
-    help="Also what apps' labels HAPROXY_GROUP say; * for all. May be repeated.",
+    help="Also services from apps' labels HAPROXY_GROUP with this value; * for all. May be repeated.",
 )
 @click.option(
     "--http-port",
@@ -44,15 +46,15 @@ _EXEC_S: Final = 60.0  # a command that takes longer has failed
     metavar="N",
     help="Port at which HAProxy routes requests by virtual host.",
 )
-@click.option("--follow", is_flag=True, help="Stay, and write again whenever something has changed.")
+@click.option("--follow", is_flag=True, help="Keep running, and write the file again after each change.")
 @click.option(
     "--interval",
     type=DURATION,
     default="1s",
     show_default=True,
-    help="Interval of --follow; shortest time between two commands.",
+    help="Interval of checks with --follow, and minimum time between two commands.",
 )
-@click.option("--exec", "command", help="A shell command that is run after each change of the file.")
+@click.option("--exec", "command", help="Shell command to run after each change of the file.")
 @api_command
 def export(
     app: App,
@@ -65,22 +67,22 @@ def export(
     interval: float,
     command: str | None,
 ) -> None:
-    """Write what a load balancer needs, and keep it up to date.
+    """Write a load balancer's configuration, and keep it up to date.
 
-    All services, or the one of that NAME; for HAProxy the latter is its backend alone. The file is replaced as a whole
-    and only when it changes. With --follow, while the scheduler is away the file stays as it was, and a command that
+    Exports all services, or only NAME; for HAProxy that is its backend alone. The file is replaced atomically, and only
+    when it changes. With --follow, the file stays as it is while the scheduler is unreachable, and a command that
     failed is run again.
     """
     from mesos_gpu.cli.apps.splits import Services
 
     services = Services(app.client())
-    told: list[str] = []
+    last_notes: list[str] = []
 
     def read() -> bytes:
         notes = left_out([services.one(name)] if name else services.all(groups), form)
-        for note in notes if notes != told else ():
+        for note in notes if notes != last_notes else ():
             output.note(note)
-        told[:] = notes
+        last_notes[:] = notes
         return services.text(form, name, groups, http_port)
 
     if out is None:
@@ -94,26 +96,30 @@ def export(
 
 
 def _follow(read: "Callable[[], bytes]", out: Path, command: str | None, pause: "Callable[[], None]") -> None:
-    said, owed = "", True  # whether the command must run: an earlier process may have ended before it did
+    """Write the file again and run the command after each change, and note errors on stderr; does not return."""
+    last_trouble, is_owed = (
+        "",
+        True,
+    )  # run at the start, as an earlier process may have ended before its command
     while True:
         trouble = ""
         try:
-            owed |= _write(out, read())
-            if owed and command:
+            is_owed |= _write(out, read())
+            if is_owed and command:
                 _run(command)
-            owed = False
+            is_owed = False
         except MesosGpuError as error:
             if error.http_status < 500 and not out.exists():
-                raise  # wrong from the beginning
+                raise  # the first attempt failed by the user's mistake
             trouble = error.what
-        if trouble != said:
-            output.note(f"{trouble}; {out} stays as it is" if trouble else "all is well again")
-        said = trouble
+        if trouble != last_trouble:
+            output.note(f"{trouble}; {out} stays as it is" if trouble else "the service export works again")
+        last_trouble = trouble
         pause()
 
 
 def _write(path: Path, body: bytes) -> bool:
-    """Replace a file at once; whether it was another one before."""
+    """Replace a file atomically; return whether its content changed."""
     if path.exists() and path.read_bytes() == body:
         return False
     beside = path.with_name(f".{path.name}.new")
@@ -130,8 +136,8 @@ def _run(command: str) -> None:
         )
         code = str(done.returncode)
     except subprocess.TimeoutExpired:
-        code = f"none within {_EXEC_S:g} s"
+        code = f"none, it ran longer than {_EXEC_S:g} s"
     if code != "0":
         raise MesosGpuError(
-            f"exit code of {command!r}: {code}", remedy="run it by hand, and correct what it reports"
+            f"exit code of {command!r}: {code}", remedy="run it by hand, and fix what it reports"
         )

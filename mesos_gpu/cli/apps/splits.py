@@ -1,4 +1,4 @@
-"""Services as Python calls: what the commands of `mesos-gpu service` ask the scheduler."""
+"""Requests of `mesos-gpu service` to the scheduler."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -8,7 +8,7 @@ from mesos_gpu.cli.client import Client
 
 
 class Asked(TypedDict):
-    """A service as a user wants it; null: as labels of its apps say."""
+    """A requested service; null values are taken from labels of its apps."""
 
     apps: dict[str, int]
     port_index: int
@@ -18,7 +18,7 @@ class Asked(TypedDict):
 
 
 class Share(TypedDict):
-    """An app of a service: its weight, and the share of the requests that it gets now, 0 to 1."""
+    """An app of a service: its weight, and the share of requests that it gets now, 0 to 1."""
 
     id: str
     weight: int
@@ -29,7 +29,7 @@ class Share(TypedDict):
 
 
 class Server(TypedDict):
-    """A task that serves."""
+    """A task that serves requests."""
 
     task_id: str
     app: str
@@ -39,7 +39,7 @@ class Server(TypedDict):
 
 
 class Service(TypedDict):
-    """A service as load balancers are told of it; `asked` is null if labels alone made it."""
+    """A service in the form for load balancers; `asked` is null if only labels define it."""
 
     name: str
     mode: str
@@ -65,30 +65,29 @@ class _Listing(TypedDict):
 
 
 class Services:
-    """The services of a scheduler. Raises what `Client` does."""
+    """Requests for the scheduler's services, with an open client; they raise what `Client` raises."""
 
     def __init__(self, client: Client) -> None:
-        """Use a client that somebody else closes."""
         self._client = client
 
     def all(self, groups: Sequence[str] = ()) -> list[Service]:
-        """List services with names, and those of labels in any of `groups`."""
+        """Return services that were requested by name, and those from labels in any of `groups`."""
         return self._client.call("GET", "/v1/services", _Listing, {"group": list(groups)})["services"]
 
     def one(self, name: str) -> Service:
-        """Read a service by its name."""
+        """Return a service by its name."""
         return self._client.call("GET", _path(name), Service)
 
     def put(self, name: str, asked: Asked) -> Service:
-        """Make it, or replace it as a whole."""
+        """Create a service, or replace it as a whole."""
         return self._client.call("PUT", _path(name), Service, body=asked)
 
     def drop(self, name: str) -> Service:
-        """Forget it; its apps stay."""
+        """Remove a service; its apps stay."""
         return self._client.call("DELETE", _path(name), Service)
 
     def text(self, form: str, name: str | None, groups: Sequence[str], http_port: int) -> bytes:
-        """All of them, or one, as `form` (json, haproxy, traefik) has it."""
+        """Return all services, or one, in the format `form` (json, haproxy, traefik)."""
         query = {"format": form, "group": list(groups), "http_port": http_port}
         return self._client.call("GET", _path(name) if name else "/v1/services", bytes, query)
 

@@ -1,4 +1,4 @@
-"""`mesos-gpu template`: definitions of apps for Marathon, to start from."""
+"""`mesos-gpu template`: ready-made app definitions for Marathon."""
 
 from typing import Any, ClassVar, Final
 
@@ -21,10 +21,10 @@ from mesos_gpu.wire.marathon.template import render as rendered
 class _Template(Table):
     table: ClassVar = {
         "list": ("mesos_gpu.cli.apps.template:list_templates", "List the templates."),
-        "show": ("mesos_gpu.cli.apps.template", "Show what a template is for, and what can be set."),
+        "show": ("mesos_gpu.cli.apps.template", "Show the purpose and the parameters of a template."),
         "render": (
             "mesos_gpu.cli.apps.template",
-            "Print a template with values of your own, ready for Marathon.",
+            "Print a template with your values, ready for Marathon.",
         ),
     }
 
@@ -33,7 +33,7 @@ class _Template(Table):
 def template() -> None:
     """Templates: apps for Marathon, ready to send.
 
-    Each is a definition that Marathon takes as it is; `render` puts values in their places and checks what comes out.
+    Each is a complete Marathon definition; `render` inserts parameter values and checks the result.
     """
 
 
@@ -45,7 +45,7 @@ class _Name(click.ParamType[str]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """All that begin so."""
+        """Return the names that begin with the typed text."""
         return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
 
 
@@ -54,14 +54,14 @@ _json_option: Final = click.option("--json", "as_json", is_flag=True, help="Prin
 
 _TEMPLATES: Final[Listing[dict[str, Any], dict[str, Any]]] = Listing(
     columns=(
-        Col("NAME", lambda each: each["name"]),
-        Col("KIND", lambda each: each["kind"]),
-        Col("ROUTE", lambda each: each["route"], wide=True),
-        Col("ABOUT", lambda each: each["about"]),
+        Col("NAME", lambda summary: summary["name"]),
+        Col("KIND", lambda summary: summary["kind"]),
+        Col("ROUTE", lambda summary: summary["route"], wide=True),
+        Col("ABOUT", lambda summary: summary["about"]),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
-    filters={By.NAME: lambda each: (each["name"],)},
+    id=lambda summary: summary["name"],
+    rows=lambda summary: (summary,),
+    filters={By.NAME: lambda summary: (summary["name"],)},
 )
 
 
@@ -69,14 +69,16 @@ _TEMPLATES: Final[Listing[dict[str, Any], dict[str, Any]]] = Listing(
 @list_options(_TEMPLATES)
 def list_templates(asked: "Asked[dict[str, Any], dict[str, Any]]") -> None:
     """List the templates."""
-    show_list(asked, lambda: Seen([summary_of(each) for each in load_all()], "No such template."))
+    show_list(
+        asked, lambda: Seen([summary_of(each_template) for each_template in load_all()], "No such template.")
+    )
 
 
 @click.command()
 @click.argument("name", type=_Name())
 @_json_option
 def show(name: str, as_json: bool) -> None:
-    """Show what a template is for, and what can be set."""
+    """Show the purpose and the parameters of a template."""
     template = load(name)
     if as_json:
         output.document({**described(template), "document": dict(template.document)})
@@ -85,8 +87,11 @@ def show(name: str, as_json: bool) -> None:
     for note in template.notes:
         output.line(f"- {note}")
     output.line("")
-    rows = [(each.name, each.kind, _default(each), each.description) for each in template.parameters]
-    output.table(("PARAMETER", "TYPE", "DEFAULT", "WHAT"), rows, empty="There is nothing to set.")
+    rows = [
+        (parameter.name, parameter.kind, _default(parameter), parameter.description)
+        for parameter in template.parameters
+    ]
+    output.table(("PARAMETER", "TYPE", "DEFAULT", "WHAT"), rows, empty="The template has no parameters.")
 
 
 @click.command()
@@ -97,13 +102,15 @@ def show(name: str, as_json: bool) -> None:
     "values",
     type=Pair(r"[^=\s]+", "gpus=2"),
     multiple=True,
-    help="Give a parameter its value; `template show` lists them. A list has commas.",
+    help="Set a parameter, see `template show`; separate list items with commas.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Only the JSON, without the line on where to send it.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print only the JSON, without the note on where to send it."
+)
 def render(name: str, values: tuple[tuple[str, str], ...], as_json: bool) -> None:
-    """Print a template with values of your own, ready for Marathon.
+    """Print a template with your values, ready for Marathon.
 
-    What comes out is checked as Marathon would; all that is wrong is said at once (exit code 2).
+    The result is checked like Marathon does; all problems are reported at once (exit code 2).
 
     \b
       mesos-gpu template render vllm -s gpus=2 --json > vllm.json
@@ -111,17 +118,17 @@ def render(name: str, values: tuple[tuple[str, str], ...], as_json: bool) -> Non
     given = [key for key, _ in values]
     twice = sorted({key for key in given if given.count(key) > 1})
     if twice:
-        raise WrongValues(f"set twice: {', '.join(twice)}", remedy="set each once")
+        raise WrongValues(f"parameters are set twice: {', '.join(twice)}", remedy="set each parameter once")
     template = load(name)
     output.document(rendered(template, dict(values)))
     if not as_json:
-        output.note(f"start it with `mesos-gpu app create FILE`, or send it to URL{template.route}")
+        output.note(f"start it with `mesos-gpu app create FILE`, or POST it to URL{template.route}")
 
 
-def _default(each: Parameter) -> str | None:
-    if each.required:
+def _default(parameter: Parameter) -> str | None:
+    if parameter.required:
         return "(required)"
-    return ",".join(each.default) if isinstance(each.default, list) else _text(each.default)
+    return ",".join(parameter.default) if isinstance(parameter.default, list) else _text(parameter.default)
 
 
 def _text(value: object) -> str | None:

@@ -1,1 +1,1 @@
-"""Commands about bookings."""
+"""Commands for bookings."""

@@ -1,4 +1,4 @@
-"""`mesos-gpu reserve`: GPUs that a queue has from one time to another."""
+"""`mesos-gpu reserve`: bookings of GPUs for a queue for given times."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -25,10 +25,10 @@ _MODULE: Final = "mesos_gpu.cli.bookings.commands"
 
 class _Reserve(Table):
     table: ClassVar = {
-        "list": ("mesos_gpu.cli.bookings.listing:list_bookings", "List what is booked, the next first."),
-        "show": (_MODULE, "Show a booking, and when it is there."),
-        "move": (_MODULE, "Move a booking, or change it; what is not given stays."),
-        "cancel": (_MODULE, "Cancel bookings; what runs on them has its notice."),
+        "list": ("mesos_gpu.cli.bookings.listing:list_bookings", "List bookings, the next first."),
+        "show": (_MODULE, "Show a booking and its next times."),
+        "move": (_MODULE, "Move a booking or change it; options that are not given stay."),
+        "cancel": (_MODULE, "Cancel bookings; jobs that run on them are ended with notice."),
     }
 
 
@@ -36,26 +36,29 @@ _OPTIONS: Final = (
     click.option("--gpus", type=click.IntRange(1, 1024), metavar="N", help="GPUs on each node."),
     click.option("--nodes", type=click.IntRange(1, 10_000), metavar="N", help="Number of nodes; default: 1."),
     click.option("--model", "models", multiple=True, metavar="MODEL",
-        help="Model of the GPUs; may be repeated: any of these; default: any."),
+        help="GPU model; may be repeated to accept several models; default: any."),
     click.option("--from", "begins", metavar="TIME",
-        help="When it begins: 2026-12-01T09:00, 'Tue 09:00', 'tomorrow 9:00', 14:30, now; local time of --zone, or "
-        "with an offset, as +01:00."),
-    click.option("--for", "lasts_s", type=DURATION, metavar="DURATION", help="Duration of each time, as 4h."),
-    click.option("--queue", metavar="PATH", help="For whose jobs, with those of queues below it."),
-    click.option("--users", metavar="NAME,...", help="Users whose jobs may use it; default: all users of the queue."),
-    click.option("--repeat", type=click.Choice([each.value for each in Repeat]), help="Repetition; default: once."),
-    click.option("--until", metavar="DAY", help="The last local day on which it may begin, as 2027-01-31."),
-    click.option("--zone", metavar="ZONE", help="Time zone, as Europe/Vienna; default: this machine's."),
-    click.option("--pool", metavar="NAME", help="The pool of its nodes; default: default."),
-    click.option("--name", metavar="NAME", help="Name for jobs (--booking); default: name of the queue."),
+        help="Begin: 2026-12-01T09:00, 'Tue 09:00', 'tomorrow 9:00', 14:30 or now; local time of --zone, or with "
+        "an offset such as +01:00."),
+    click.option("--for", "lasts_s", type=DURATION, metavar="DURATION",
+        help="Duration of each occurrence, such as 4h."),
+    click.option("--queue", metavar="PATH", help="Queue whose jobs may use the booking, with all queues below it."),
+    click.option("--users", metavar="NAME,...",
+        help="Users whose jobs may use the booking; default: all users of the queue."),
+    click.option("--repeat", type=click.Choice([choice.value for choice in Repeat]), help="Repetition; default: once."),
+    click.option("--until", metavar="DAY", help="Last local day on which an occurrence may begin, such as 2027-01-31."),
+    click.option("--zone", metavar="ZONE", help="Time zone, such as Europe/Vienna; default: this machine's."),
+    click.option("--pool", metavar="NAME", help="Pool of the nodes; default: the pool named default."),
+    click.option("--name", metavar="NAME",
+        help="Name of the booking, for `run --booking`; default: last part of the queue's path."),
     click.option("--overrun/--no-overrun", default=None,
-        help="Preemptible jobs go on after its end, as those that borrow; else they have their notice."),
+        help="Let preemptible jobs continue after its end as borrowers; otherwise they are ended with notice."),
     click.option("--from-guarantee/--no-from-guarantee", default=None,
-        help="Use the guarantee of the queue."),
+        help="Take the GPUs out of the queue's guarantee."),
     click.option("--purge-after", "purge_after_s", type=DEADLINE, metavar="DURATION",
-        help="Unused for so long it is given back; 0: never; default: 15m."),
-    click.option("--charge", type=click.Choice([each.value for each in Charge]),
-        help="Charge of the queue for booked GPUs that no job used; default: none."),
+        help="Return the booking if it is unused for this long; 0: never; default: 15m."),
+    click.option("--charge", type=click.Choice([choice.value for choice in Charge]),
+        help="Charge the queue's budget for booked GPUs that no job used; default: none."),
 )  # fmt: skip
 
 
@@ -71,11 +74,11 @@ def _booking_options(function: _F) -> _F:
 @api_command
 @click.pass_context
 def reserve(ctx: click.Context, /, app: App, as_json: bool, **asked: Any) -> None:
-    """Book GPUs for a queue, from one time to another.
+    """Book GPUs for a queue for a period of time.
 
-    Before it begins only work is started on its nodes that ends in time by its time limit, or is preemptible and gets
-    its notice. Jobs of the queue, and of the users that are named, run on it while it lasts; with `run --booking NAME`
-    they run nowhere else. If it does not fit beside what is booked and guaranteed, the nearest times that do are named.
+    Before it begins, only work that ends in time by its time limit, or that is preemptible, starts on its nodes. While
+    it lasts, jobs of the queue and of the given users run on it; jobs of `run --booking NAME` run nowhere else. If the
+    booking does not fit beside other bookings and guarantees, the nearest times that fit are shown.
 
     \b
       mesos-gpu reserve --gpus 8 --model A100-80GB --from "Tue 09:00" --for 4h --queue exam
@@ -98,7 +101,7 @@ def reserve(ctx: click.Context, /, app: App, as_json: bool, **asked: Any) -> Non
 @json_option
 @api_command
 def show(app: App, name: str, as_json: bool) -> None:
-    """Show a booking, and when it is there."""
+    """Show a booking and its next times."""
     _print(app, "GET", path_of(name), as_json)
 
 
@@ -108,13 +111,13 @@ def show(app: App, name: str, as_json: bool) -> None:
 @json_option
 @api_command
 def move(app: App, booking: str, as_json: bool, **asked: Any) -> None:
-    """Move a booking, or change it; what is not given stays.
+    """Move a booking or change it; options that are not given stay.
 
-    One that has begun may be made longer or shorter; it keeps its nodes.
+    A booking that has begun can be extended or shortened; it keeps its nodes.
     """
     request = _request(asked)
     if not request:
-        raise click.UsageError("Name what shall be another, as --from 'Wed 09:00'.")
+        raise click.UsageError("Give an option to change, for example --from 'Wed 09:00'.")
     _print(app, "PUT", path_of(booking), as_json, request)
 
 
@@ -124,31 +127,31 @@ def move(app: App, booking: str, as_json: bool, **asked: Any) -> None:
 @json_option
 @api_command
 def cancel(app: App, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Cancel bookings; what runs on them has its notice."""
+    """Cancel bookings; jobs that run on them are ended with notice."""
     from mesos_gpu.api.spec.cluster.bookings import Booking
 
-    output.ask(f"Cancel {', '.join(names)}, and end what runs there after its notice?", yes=yes)
+    output.ask(f"Cancel {', '.join(names)}, and end the jobs that run there, with notice?", yes=yes)
     gone = []
     for name in names:
         gone.append(app.client().call("DELETE", path_of(name), Booking))
         if not as_json:
-            output.line(f"booking {gone[-1]['id']} is cancelled")
+            output.line(f"booking {gone[-1]['id']} was cancelled")
     if as_json:
         output.document(gone)
 
 
 def path_of(name: str) -> str:
-    """The route of a booking."""
+    """Return the API path of a booking."""
     return f"/v1/bookings/{quote(name, safe='')}"
 
 
 def moment(each: "Booking", at: float) -> str:
-    """A moment in the zone of a booking: Tue 2026-12-01 09:00."""
+    """Return a time in the booking's zone, for example Tue 2026-12-01 09:00."""
     return datetime.fromtimestamp(at, ZoneInfo(each["zone"])).strftime("%a %Y-%m-%d %H:%M")
 
 
 def amount(each: "Booking") -> str:
-    """What is booked, as 2x8 A100."""
+    """Return the booked GPUs as text, for example 2x8 A100."""
     nodes = f"{each['nodes']}x" if each["nodes"] > 1 else ""
     return f"{nodes}{each['gpus']} {' '.join(each['gpu_model'])}".rstrip()
 
@@ -162,37 +165,41 @@ def _request(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(app: App, verb: str, path: str, as_json: bool, body: dict[str, Any] | None = None) -> None:
+    """Send a request about a booking, and print the booking in the answer."""
     from mesos_gpu.api.spec.cluster.bookings import Booking
 
-    each = app.client().call(verb, path, Booking, body=body)
+    booking = app.client().call(verb, path, Booking, body=body)
     if as_json:
-        output.document(each)
+        output.document(booking)
         return
     output.pairs(
         [
-            ("booking", each["id"]),
-            ("name", each["name"]),
-            ("queue", each["queue"]),
-            ("users", " ".join(each["users"]) or "all of the queue"),
-            ("GPUs", amount(each)),
-            ("pool", each["pool"]),
-            ("begins", f"{moment(each, each['begins'])} ({each['zone']})"),
-            ("ends", f"{moment(each, each['ends'])}, after {output.span(each['for_s'])}"),
-            ("repeat", each["repeat"] + (f" until {each['until']}" if each["until"] else "")),
-            ("then", "jobs that can borrow go on" if each["overrun"] else "jobs have their notice"),
-            ("out of", "its queue's guarantee" if each["from_guarantee"] else "what nobody is guaranteed"),
-            ("unused", _unused(each)),
-            ("state", each["state"]),
-            ("message", each["message"]),
-            ("nodes", "; ".join(_place(place) for place in each["places"]) or None),
-            ("made", f"{output.stamp(each['made_at'])}{each['by'] and ' by ' + each['by']}"),
-            ("times", _times(each)),
+            ("booking", booking["id"]),
+            ("name", booking["name"]),
+            ("queue", booking["queue"]),
+            ("users", " ".join(booking["users"]) or "all of the queue"),
+            ("GPUs", amount(booking)),
+            ("pool", booking["pool"]),
+            ("begins", f"{moment(booking, booking['begins'])} ({booking['zone']})"),
+            ("ends", f"{moment(booking, booking['ends'])}, after {output.span(booking['for_s'])}"),
+            ("repeat", booking["repeat"] + (f" until {booking['until']}" if booking["until"] else "")),
+            ("then", "preemptible jobs continue" if booking["overrun"] else "jobs are ended with notice"),
+            (
+                "out of",
+                "its queue's guarantee" if booking["from_guarantee"] else "GPUs beyond all guarantees",
+            ),
+            ("unused", _unused(booking)),
+            ("state", booking["state"]),
+            ("message", booking["message"]),
+            ("nodes", "; ".join(_place(place) for place in booking["places"]) or None),
+            ("made", f"{output.stamp(booking['made_at'])}{booking['by'] and ' by ' + booking['by']}"),
+            ("times", _times(booking)),
         ]
     )
 
 
 def _times(each: Any) -> str | None:
-    """When it is there; None: no more, or not in the days that are looked at."""
+    """Return the next times of a booking; None if it is over, or has none within the listed days."""
     coming = () if each["ended_at"] is not None else each["times"][:6]
     return "; ".join(moment(each, time["begins"]) for time in coming) or None
 

@@ -20,29 +20,33 @@ if TYPE_CHECKING:
 
 _BOOKINGS: Final[Listing["Booking", "Booking"]] = Listing(
     columns=(
-        Col("ID", lambda each: each["id"], wide=True),
-        Col("NAME", lambda each: each["name"]),
-        Col("QUEUE", lambda each: each["queue"]),
-        Col("GPUS", amount, lambda each: each["gpus"] * each["nodes"]),
-        Col("BEGINS", lambda each: moment(each, each["begins"]), lambda each: each["begins"]),
-        Col("FOR", lambda each: output.span(each["for_s"]), lambda each: each["for_s"]),
-        Col("REPEAT", lambda each: None if each["repeat"] == "none" else each["repeat"], telling=True),
-        Col("STATE", lambda each: each["state"]),
-        Col("USERS", lambda each: " ".join(each["users"]) or None, telling=True),
-        Col("ZONE", lambda each: each["zone"], wide=True),
-        Col("POOL", lambda each: each["pool"], wide=True),
-        Col("BY", lambda each: each["by"] or None, wide=True),
-        Col("NODES", lambda each: " ".join(place["node"] for place in each["places"]) or None, wide=True),
-        Col("MESSAGE", lambda each: each["message"], wide=True),
+        Col("ID", lambda booking: booking["id"], wide=True),
+        Col("NAME", lambda booking: booking["name"]),
+        Col("QUEUE", lambda booking: booking["queue"]),
+        Col("GPUS", amount, lambda booking: booking["gpus"] * booking["nodes"]),
+        Col("BEGINS", lambda booking: moment(booking, booking["begins"]), lambda booking: booking["begins"]),
+        Col("FOR", lambda booking: output.span(booking["for_s"]), lambda booking: booking["for_s"]),
+        Col(
+            "REPEAT", lambda booking: None if booking["repeat"] == "none" else booking["repeat"], telling=True
+        ),
+        Col("STATE", lambda booking: booking["state"]),
+        Col("USERS", lambda booking: " ".join(booking["users"]) or None, telling=True),
+        Col("ZONE", lambda booking: booking["zone"], wide=True),
+        Col("POOL", lambda booking: booking["pool"], wide=True),
+        Col("BY", lambda booking: booking["by"] or None, wide=True),
+        Col(
+            "NODES", lambda booking: " ".join(place["node"] for place in booking["places"]) or None, wide=True
+        ),
+        Col("MESSAGE", lambda booking: booking["message"], wide=True),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
+    id=lambda booking: booking["name"],
+    rows=lambda booking: (booking,),
     filters={
-        By.NAME: lambda each: (each["name"],),
-        By.QUEUE: lambda each: (each["queue"],),
-        By.USER: lambda each: (each["by"],),
-        By.STATE: lambda each: (each["state"],),
-        By.NODE: lambda each: tuple(place["node"] for place in each["places"]),
+        By.NAME: lambda booking: (booking["name"],),
+        By.QUEUE: lambda booking: (booking["queue"],),
+        By.USER: lambda booking: (booking["by"],),
+        By.STATE: lambda booking: (booking["state"],),
+        By.NODE: lambda booking: tuple(place["node"] for place in booking["places"]),
     },
     fit=Fit(
         cut=("USERS", "MESSAGE"), leave=("USERS", "FOR", "REPEAT", "STATE", "GPUS", "QUEUE"), paths=("QUEUE",)
@@ -56,18 +60,18 @@ _BOOKINGS: Final[Listing["Booking", "Booking"]] = Listing(
 @list_options(_BOOKINGS)
 @api_command
 def list_bookings(app: App, past: bool, asked: "Asked[Booking, Booking]") -> None:
-    """List what is booked, the next first.
+    """List bookings, the next first.
 
-    Times are local ones of the booking's zone.
+    Times are local to the booking's zone.
     """
     from mesos_gpu.api.spec.cluster.bookings import Bookings
 
     client = app.client()
-    empty = "No such booking." if asked.filtered else "Nothing is booked; book with: mesos-gpu reserve"
+    empty = "No such booking." if asked.filtered else "No bookings; create one with: mesos-gpu reserve"
 
     def look() -> "Seen[Booking]":
         query = "?past=true" if past else ""
-        known = client.call("GET", f"/v1/bookings{query}", Bookings)
-        return Seen(known["bookings"], empty, lambda bookings: {**known, "bookings": bookings})
+        answer = client.call("GET", f"/v1/bookings{query}", Bookings)
+        return Seen(answer["bookings"], empty, lambda bookings: {**answer, "bookings": bookings})
 
     show_list(asked, look)

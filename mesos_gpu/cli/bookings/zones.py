@@ -1,4 +1,4 @@
-"""The zone whose local time this machine shows."""
+"""Time zone of this machine."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ _NAME: Final = Path("/etc/timezone")
 
 
 def local_zone(link: Path = _LINK, name: Path = _NAME) -> str:
-    """The name of that zone in IANA's database: of TZ, else by /etc/localtime, else by /etc/timezone, else UTC."""
+    """Return the IANA name of the local zone: from TZ, else /etc/localtime, else /etc/timezone, else UTC."""
     if zone := os.environ.get("TZ", "").removeprefix(":"):
         return zone if find_zone(zone) else "UTC"
     where = os.path.realpath(link)
@@ -21,6 +21,6 @@ def local_zone(link: Path = _LINK, name: Path = _NAME) -> str:
             return zone
     try:
         zone = name.read_text("utf-8").strip()
-    except OSError:  # a system that has none
+    except OSError:  # a system without that file
         return "UTC"
     return zone if find_zone(zone) else "UTC"

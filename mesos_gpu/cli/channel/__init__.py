@@ -1,1 +1,1 @@
-"""Commands that reach into running jobs."""
+"""Commands that open channels into running jobs: exec, port-forward, interactive runs."""

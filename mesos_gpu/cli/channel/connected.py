@@ -1,4 +1,4 @@
-"""A connection to the scheduler, by the way in which it is reached, before anything is said."""
+"""A socket connected to the scheduler, by its transport (Unix socket, TCP or TLS)."""
 
 import socket
 from typing import Final
@@ -10,24 +10,24 @@ CONNECT_S: Final = 10.0
 
 
 def netloc(reach: Reach) -> str:
-    """What a `Host` says: no name and no password that stand in the address."""
+    """Return the value of the `Host` header, without credentials of the URL."""
     return "localhost" if reach.socket else urlsplit(reach.url).netloc.rpartition("@")[2]
 
 
 def path_at(reach: Reach, path: str) -> str:
-    """Where a route is, at a scheduler whose address may have a path, as behind a proxy."""
+    """Return the request path of a route, below the path of the scheduler's URL if a proxy adds one."""
     return path if reach.socket else urlsplit(reach.url).path + path
 
 
 def connected(reach: Reach) -> socket.socket:
-    """Connect, and see who is there where that can be seen.
+    """Connect to the scheduler, and verify its identity where the transport allows it.
 
     Raises:
-        OSError: Nobody is, or somebody else.
-        BadConfiguration: A file of certificates cannot be used.
+        OSError: The scheduler does not answer, or its identity is wrong.
+        BadConfiguration: A certificate file cannot be used.
     """
     if reach.socket:
-        from mesos_gpu.cli.reach import unix_http  # brings requests
+        from mesos_gpu.cli.reach import unix_http  # imports requests
 
         return unix_http.connect(reach.socket, CONNECT_S)
     port = urlsplit(reach.url).port or (443 if reach.is_tls else 80)

@@ -1,8 +1,8 @@
-"""`mesos-gpu run -it`: a job whose command has this stdin, or this terminal.
+"""`mesos-gpu run -it`: a job whose command uses this stdin or terminal.
 
-The job's own command waits for a session, and ends with it; the command that is asked for is run in it through a
-channel, as `exec` does. So it is the same for programs of the host and of any image, what it reads and writes keeps its
-bytes, and a connection that is lost leaves no job that holds GPUs for nobody.
+The job's own command waits for a session, and ends with it; the requested command runs in the session through a
+channel, like `exec`. This works equally for host programs and any image, preserves all bytes, and a lost connection
+leaves no job that holds GPUs without a user.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ from mesos_gpu.wire.plain import clean
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
 
-WAITING_S: Final = 5.0  # until it is asked again why it waits
-COME_S: Final = 120  # for the session; then the job ends
-_SHOWN: Final = 200  # characters of the command
-_OF: Final = ": session of: "  # what the command of such a job begins with
+WAITING_S: Final = 5.0  # interval of requests for the reason of waiting
+COME_S: Final = 120  # seconds to wait for the session before the job ends
+_SHOWN: Final = 200  # characters of the command in the job's description
+_OF: Final = ": session of: "  # prefix of the command of such a job
 _PLACE: Final = 'f="${MESOS_SANDBOX:-${MESOS_DIRECTORY:-.}}/.session"'
-#: The job's command: waits for the session, and ends with its exit code, or as by SIGHUP if it has left none.
+#: Command of the job: it waits for the session and ends with its exit code, or as by SIGHUP if there is no code.
 _HOLDS: Final = (
     f'{_PLACE}; n=0; until [ -s "$f" ]; do n=$((n+1)); [ $n -le {COME_S} ] || '
-    "{ echo 'nobody came to the session' >&2; exit 1; }; sleep 1; done; "
+    "{ echo 'no session connected in time' >&2; exit 1; }; sleep 1; done; "
     'read -r pid < "$f"; while [ -d "/proc/$pid" ]; do sleep 1; done; '
     'code=129; [ ! -s "$f.code" ] || read -r code < "$f.code"; exit "$code"'
 )
-#: What runs the command that is asked for: signals are for that one.
+#: Wrapper of the requested command, which ignores signals because they are for the command.
 _RUNS: Final = (
     f'{_PLACE}; trap : INT QUIT TERM USR1 USR2; echo $$ > "$f"; '
     '"$@"; code=$?; echo $code > "$f.code"; exit $code'
@@ -41,26 +41,26 @@ _RUNS: Final = (
 
 
 def held(request: dict[str, Any]) -> list[str]:
-    """Make a request that of a job that holds a session; the words of the command that it asked for."""
+    """Turn a request into that of a job that holds a session; return the arguments of the requested command."""
     argv = request.pop("argv", None) or []
     if line := request.pop("command", None):
         argv = ["/bin/sh", "-c", line]
     argv = argv or ["/bin/sh"]
-    # What it is for is seen in `show`. The job's shell must take it as one word, and run nothing that stands in it.
+    # Shows in `show` what the session is for. The job's shell must take it as one word without running any of it.
     request["command"] = f"{_OF}{shlex.quote(clean(shlex.join(argv))[:_SHOWN])}; {_HOLDS}"
     return ["/bin/sh", "-c", _RUNS, "sh", *argv]
 
 
 def is_session(job: "Job") -> bool:
-    """Whether a job holds a session: what its command writes goes to who runs it, and is not in its logs."""
+    """Return whether a job holds a session: its output goes to the session's user, not to its logs."""
     return (job["command"] or "").startswith(_OF)
 
 
 def run_interactively(app: App, request: dict[str, Any], *, stdin: bool, tty: bool) -> int:
-    """Submit a job, wait until it runs, and be its command's terminal or files until that ends; its exit code.
+    """Submit a job, wait until it runs, connect this terminal or files to it; return its command's exit code.
 
     Raises:
-        Conflict, Unreachable, BadAnswer, BrokenPipeError: As of `Session.run`; the job has been asked to end.
+        Conflict, Unreachable, BadAnswer, BrokenPipeError: Raised by `Session.run`; the job has been asked to end.
     """
     from mesos_gpu.cli.channel.commands import in_task
 
@@ -76,16 +76,16 @@ def run_interactively(app: App, request: dict[str, Any], *, stdin: bool, tty: bo
 def with_job(
     client: Client, request: dict[str, Any], serve: "Callable[[Job], int]", *, names_it: bool
 ) -> int:
-    """Submit a job that is there for this process alone: whatever ends this, the job is asked to end, too.
+    """Submit a job that lives as long as this process: whatever ends this process also ends the job.
 
     Args:
-        client: Submits it, and looks whether it runs.
-        request: What is submitted.
-        serve: Does what the job is for, when it runs; gives an exit code.
-        names_it: Whether its ID is told on stderr.
+        client: Client that submits the job and polls its state.
+        request: Request to submit.
+        serve: Function that uses the running job, and returns an exit code.
+        names_it: Whether to print the job's ID on stderr.
 
     Returns:
-        An exit code: of `serve`; of the job, if it ended before it ran; or of the signal that ended this.
+        The exit code of `serve`; of the job, if it ended before it ran; or for the signal that ended this process.
     """
     with terminated():
         job: Job | None = None
@@ -93,7 +93,7 @@ def with_job(
             with held_interrupt():
                 job = client.submit(request)
             if names_it:
-                kept = ": what it writes comes here, and is not in its logs" if is_session(job) else ""
+                kept = ": its output is shown here, not stored in its logs" if is_session(job) else ""
                 output.note(f"job {job['id']}{kept}")
             job = running(client, job, show_waiting(client))
             output.status_line.clear()  # the job's own output may follow on this terminal
@@ -102,7 +102,7 @@ def with_job(
             end_job(client, job)
             return KILLED if isinstance(signal, Terminated) else INTERRUPTED
         except BaseException:
-            if job is not None:  # else the error says what became of the submission
+            if job is not None:  # otherwise the error tells what happened to the submission
                 end_job(client, job)
             raise
         finally:
@@ -110,13 +110,13 @@ def with_job(
 
 
 def told_end(job: "Job") -> int:
-    """Say how a job ended; its exit code."""
+    """Print how a job ended; return its exit code."""
     output.note(outcome(job))
     return exit_code_of(job)
 
 
 def running(client: Client, job: "Job", waiting: "Callable[[Job], None]") -> "Job":
-    """The job when it runs, or has ended."""
+    """Wait until a job runs or has ended; return it."""
     while not ended(job) and job["state"] != "running":
         waiting(job)
         job = client.job(job["id"], after_version=job["version"], timeout_s=WAITING_S)
@@ -124,9 +124,9 @@ def running(client: Client, job: "Job", waiting: "Callable[[Job], None]") -> "Jo
 
 
 def end_job(client: Client, job: "Job | None") -> None:
-    """Ask for its end, as its session has one; None: it is not known whether it was submitted."""
+    """Ask the scheduler to end the job; with None, warn that it may have been submitted."""
     if job is None:
         output.note(UNSURE)
         return
-    with contextlib.suppress(MesosGpuError):  # it ends by itself when its session has
+    with contextlib.suppress(MesosGpuError):  # the job also ends by itself with its session
         client.kill(job["id"])

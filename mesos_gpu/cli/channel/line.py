@@ -1,4 +1,4 @@
-"""A connection to a channel, by the way in which the scheduler is reached."""
+"""WebSocket connection of a channel, by the transport to the scheduler."""
 
 import socket
 import ssl
@@ -17,14 +17,14 @@ from mesos_gpu.wire.channel.frames import MAX_FRAME
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.tasks.channel import Channel
 
-PING_S: Final = 20.0  # between two signs of life, and until one is missed
+PING_S: Final = 20.0  # interval of pings, and timeout of the answer
 
 
 def open_line(reach: Reach, channel: "Channel") -> ClientConnection:
-    """Connect, with the proof of the channel.
+    """Connect to a channel, with its proof.
 
     Raises:
-        Unreachable: Nobody answers there.
+        Unreachable: The scheduler does not answer.
     """
     try:
         return connect(
@@ -40,10 +40,10 @@ def open_line(reach: Reach, channel: "Channel") -> ClientConnection:
             max_queue=64,
         )
     except (OSError, WebSocketException) as error:
-        what = f"the scheduler at {reach.url} opens no channel: {error}"
-        raise Unreachable(what, remedy=f"a proxy before it must let WebSockets through; {REMEDY}") from error
+        what = f"the scheduler at {reach.url} could not open a channel: {error}"
+        raise Unreachable(what, remedy=f"a proxy in front of it must allow WebSockets; {REMEDY}") from error
 
 
 def _shared(line: socket.socket) -> socket.socket:
-    """Return a connection for the thread that reads and those that write, which take turns in writing."""
+    """Return a connection that one thread reads and others write; TLS needs a lock for that."""
     return cast(socket.socket, SharedTls(line)) if isinstance(line, ssl.SSLSocket) else line

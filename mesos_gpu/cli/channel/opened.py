@@ -1,9 +1,9 @@
-"""How a channel is opened: by one request, made with next to nothing, as a prompt waits for it.
+"""Opening of a channel by a single lightweight request, because a user waits for the prompt.
 
-The client of all other commands brings libraries and types that take longer to load than a command in a task to begin.
-It says what a refusal means, which is not asked for again: each is on record, and wrong proofs are counted. Nor is what
-was sent and not answered: it may have opened a channel. Where nothing could be sent, or the answer says when to come
-back, that client asks.
+The full client imports libraries that take longer to load than a command in a task to begin. It is used only for
+refusals' texts; a refused request is not repeated, because each refusal is recorded and wrong credentials are
+counted. A request that was sent without an answer is not repeated either, as it may have opened a channel. If nothing
+could be sent, or the answer asks to retry later, the full client sends the request.
 """
 
 import http.client
@@ -21,13 +21,13 @@ from mesos_gpu.errors import MesosGpuError
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.tasks.channel import Channel
 
-_MAX: Final = 1 << 16  # bytes of an answer
-_ANSWER_S: Final = 30.0  # for it
+_MAX: Final = 1 << 16  # maximum bytes of an answer
+_ANSWER_S: Final = 30.0  # timeout of an answer
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 
 class _Answer(NamedTuple):
-    """An answer to the request. `showed`: whether that had a token."""
+    """Answer to the request; `showed` is whether the request had a token."""
 
     status: int
     reason: str
@@ -36,10 +36,10 @@ class _Answer(NamedTuple):
 
 
 def open_channel(app: App, path: str, order: Mapping[str, object]) -> "Channel":
-    """Ask for a channel by the route of `path`.
+    """Request a channel from the route `path`.
 
     Raises:
-        MesosGpuError: What `Client.call` raises.
+        MesosGpuError: Raised by `Client.call`.
     """
     reach = app.reach()
     answer = None if _is_behind_proxy(reach) else _asked(reach, path, order)
@@ -48,7 +48,7 @@ def open_channel(app: App, path: str, order: Mapping[str, object]) -> "Channel":
     if isinstance(answer, Exception):
         from mesos_gpu.cli.reach.why import unanswered
 
-        again = "" if reach.is_tls else "try again: nothing has begun in the task"
+        again = "" if reach.is_tls else "try again: nothing was started in the task"
         raise unanswered(reach, answer, again) from answer
     if answer is None or answer.status == http.client.TOO_MANY_REQUESTS:
         from mesos_gpu.api.spec.tasks.channel import Channel
@@ -63,7 +63,7 @@ def _is_behind_proxy(reach: Reach) -> bool:
 
 
 def _asked(reach: Reach, path: str, order: Mapping[str, object]) -> _Answer | Exception | None:
-    """What is answered; an error: nothing is, to what was sent; None: nobody is there."""
+    """Return the answer; the error if a request was sent without an answer; None if connecting failed."""
     token = reach.renew() if reach.renew else reach.token
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if token:
@@ -85,19 +85,19 @@ def _asked(reach: Reach, path: str, order: Mapping[str, object]) -> _Answer | Ex
 
 
 def _channel_of(answer: _Answer) -> "Channel | None":
-    """The channel that it opens; None: it opens none."""
+    """Return the channel that was opened; None if the answer is no such channel."""
     try:
-        said = json.loads(answer.body) if answer.status == http.client.CREATED else None
+        body = json.loads(answer.body) if answer.status == http.client.CREATED else None
     except ValueError:
         return None
     names = ("path", "proof", "task_id")
-    if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in names):
+    if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in names):
         return None
-    return {"path": said["path"], "proof": said["proof"], "task_id": said["task_id"]}
+    return {"path": body["path"], "proof": body["proof"], "task_id": body["task_id"]}
 
 
 def _failure(url: str, path: str, answer: _Answer) -> MesosGpuError:
-    """What the client says of an answer that it did not ask for itself."""
+    """Return the error that the full client would raise for this answer."""
     import requests
 
     from mesos_gpu.cli.reach.said import error_of

@@ -1,4 +1,4 @@
-"""A command in a task from here: what it writes is written here, and what is typed or piped in here goes to it."""
+"""A command in a task, connected to this process's stdin, stdout and stderr."""
 
 import contextlib
 import os
@@ -19,12 +19,20 @@ from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.wire.channel.frames import LAST, MAX_AHEAD, MAX_DATA, WINDOW, Frame, Kind, decode, encode
 
 _PASSED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-#: For a thread to end once the line is closed: one may wait for a terminal that others read, too.
+#: Time for a thread to end once the connection is closed; one may be waiting for input from a shared terminal.
 _END_S: Final = 1.0
 
 
 class Session:
-    """A channel, and this process' files. One thread hears, one tells, and the thread of `run` writes."""
+    """A channel with this process's files: one thread receives, one sends, and the thread of `run` writes output.
+
+    Args:
+        line: Connection of the channel.
+        stdin: File descriptor to send; None to send nothing.
+        tty: Whether the command has a terminal, whose size follows this one's.
+        stdout: File descriptor for the command's output.
+        passes_signals: Whether signals of this process are passed to the command.
+    """
 
     def __init__(
         self,
@@ -35,39 +43,30 @@ class Session:
         stdout: int = 1,
         passes_signals: bool = True,
     ) -> None:
-        """Nothing is carried yet.
-
-        Args:
-            line: The channel.
-            stdin: What to send; None: nothing.
-            tty: Whether the command has a terminal, whose size is this one's.
-            stdout: Where its output goes.
-            passes_signals: Whether signals of this process go to the command.
-        """
         self._line, self._stdin, self._tty = line, stdin, tty
         self._outputs: Mapping[Kind, int] = {Kind.STDOUT: stdout, Kind.STDERR: 2}
         self._passed = _PASSED if passes_signals else ()
         self._credit, self._lock = WINDOW, threading.Lock()
-        self._unwritten = 0  # bytes that came
+        self._unwritten = 0  # bytes received and not written yet
         self._heard: queue.SimpleQueue[Frame | MesosGpuError] = (
             queue.SimpleQueue()
-        )  # a window of them at most
-        self._woken, self._wake = os.pipe()  # of what tells: a signal, or credit
+        )  # at most a window of data
+        self._woken, self._wake = os.pipe()  # pipe that wakes the sender for a signal or credit
         os.set_blocking(self._wake, False)
         self._ended = threading.Event()
         self._signals: list[int] = []
 
     def run(self) -> int:
-        """Carry to the end; the command's exit code.
+        """Transfer data until the command ends; return its exit code.
 
         Raises:
-            Conflict: It could not be started.
-            Unreachable: The connection was lost, to the scheduler or to the task.
-            BadAnswer: What comes is no frame.
-            BrokenPipeError: Nobody reads our output any more.
+            Conflict: The command could not be started.
+            Unreachable: The connection to the scheduler or the task was lost.
+            BadAnswer: Invalid data was received.
+            BrokenPipeError: The reader of the output has gone.
         """
         with self._threads() as threads, self._heard_signals(), self._line:
-            for thread in threads:  # the line is not used before it is entered
+            for thread in threads:  # started only after entering the connection's context
                 thread.start()
             while True:
                 frame = self._heard.get()
@@ -77,13 +76,15 @@ class Session:
                     return frame.numbers[0]
                 if frame.kind is Kind.FAILED:
                     what = frame.data.decode(errors="replace")
-                    raise Conflict(what, remedy="see what runs there: mesos-gpu show JOB")
+                    raise Conflict(what, remedy="check the job with: mesos-gpu show JOB")
                 self._write(frame)
 
     @contextlib.contextmanager
     def _threads(self) -> Iterator[list[threading.Thread]]:
-        """Make a thread that hears and one that tells, and wait for those that were started. Neither uses a file after
-        its end, which may be another one's by then."""
+        """Create the receiving and the sending thread, and wait for those that were started.
+
+        The pipe is closed only after they ended: its descriptors may then be reused.
+        """
         threads = [
             threading.Thread(target=work, name="channel", daemon=True) for work in (self._hear, self._tell)
         ]
@@ -105,23 +106,24 @@ class Session:
             view = view[os.write(self._outputs[frame.kind], view) :]
         with self._lock:
             self._unwritten -= len(frame.data)
-        with contextlib.suppress(ConnectionClosed):  # the one who hears says so
+        with contextlib.suppress(ConnectionClosed):  # the receiving thread reports it
             self._line.send(encode(Frame(Kind.CREDIT, numbers=(len(frame.data),))))
 
     def _keep(self, frame: Frame) -> None:
-        """Have it written, if there is anything to it: frames without data would be without number.
+        """Queue a frame for writing; empty frames are dropped, since their number is not limited by credit.
 
         Raises:
-            ValueError: There is more than may come.
+            ValueError: More data arrived than was permitted.
         """
         with self._lock:
             self._unwritten += len(frame.data)
             if self._unwritten > MAX_AHEAD:
-                raise ValueError(f"more than {MAX_AHEAD} bytes came ahead")
+                raise ValueError(f"more than {MAX_AHEAD} bytes were sent without permission")
         if frame.data:
             self._heard.put(frame)
 
     def _hear(self) -> None:
+        """Receive frames until the last one, on a thread; errors are queued for `run`."""
         try:
             while True:
                 message = self._line.recv()
@@ -136,17 +138,20 @@ class Session:
                 elif frame.kind in self._outputs:
                     self._keep(frame)
         except ConnectionClosed:
-            what = "the connection to the command was lost, and it is ended"
-            self._heard.put(Unreachable(what, remedy="see whether its job runs: mesos-gpu show JOB"))
+            what = "the connection to the command was lost, so the command is ended"
+            self._heard.put(Unreachable(what, remedy="check whether its job runs: mesos-gpu show JOB"))
         except ValueError as error:
-            what = f"what comes from the task cannot be read: {error}"
-            self._heard.put(BadAnswer(what, remedy="use the client of the scheduler's release"))
+            what = f"data from the task is invalid: {error}"
+            self._heard.put(BadAnswer(what, remedy="use a client of the scheduler's release"))
 
     def _tell(self) -> None:
+        """Send signals and stdin as far as credit allows, on a thread."""
         with contextlib.suppress(ConnectionClosed):
             while not self._ended.is_set():
                 with self._lock:
-                    most = MAX_DATA if self._credit >= MAX_DATA else 0  # else ever smaller frames would go
+                    most = (
+                        MAX_DATA if self._credit >= MAX_DATA else 0
+                    )  # waits for a full frame, otherwise frames would get ever smaller
                 given = [self._stdin] if self._stdin is not None and most else []
                 ready = select.select([self._woken, *given], [], [])[0]
                 if self._ended.is_set():
@@ -160,7 +165,7 @@ class Session:
     def _send_stdin(self, stdin: int, most: int) -> None:
         try:
             data = os.read(stdin, most)
-        except OSError:  # of a terminal that is gone
+        except OSError:  # the terminal has gone
             data = b""
         if not data:
             self._stdin = None
@@ -180,7 +185,7 @@ class Session:
 
     @contextlib.contextmanager
     def _heard_signals(self) -> Iterator[None]:
-        """Signals of this process go to the command."""
+        """Pass signals of this process to the command, while the body runs."""
 
         def take(number: int, _frame: FrameType | None) -> None:
             self._signals.append(number)
@@ -195,5 +200,5 @@ class Session:
                 signal.signal(number, handler)
 
     def _rouse(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is awake then
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes it too
             os.write(self._wake, b".")

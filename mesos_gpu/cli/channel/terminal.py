@@ -1,4 +1,4 @@
-"""The user's terminal while a command in a task has it."""
+"""Control of the user's terminal while a command in a task uses it."""
 
 import os
 import termios
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 def size_of(descriptor: int) -> tuple[int, int]:
-    """Rows and columns; 24 by 80 where it is no terminal."""
+    """Return rows and columns of a terminal; 24 by 80 if the descriptor is not a terminal."""
     try:
         columns, rows = os.get_terminal_size(descriptor)
     except OSError:
@@ -18,9 +18,9 @@ def size_of(descriptor: int) -> tuple[int, int]:
 
 @contextmanager
 def raw(descriptor: int) -> Iterator[None]:
-    """Every key goes to the command, Ctrl-C too; what was set before is set again at the end."""
+    """Put the terminal into raw mode, so that every key (Ctrl-C too) goes to the command; restore it at the end."""
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed before goes to the command, too
+    tty.setraw(descriptor, termios.TCSADRAIN)  # keeps input that was typed before
     try:
         yield
     finally:

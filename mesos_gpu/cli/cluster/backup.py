@@ -1,4 +1,4 @@
-"""`mesos-gpu backup` and `restore`: the scheduler's state and webhooks as files, and those brought back."""
+"""`mesos-gpu backup` and `restore`: copies of the scheduler's state and webhooks."""
 
 from pathlib import Path
 from typing import Final
@@ -11,9 +11,9 @@ from mesos_gpu.cli.local.up import directory
 from mesos_gpu.cli.records.on_host import recorded
 
 _OF_SEVERAL: Final = (
-    "it was the state of several schedulers (--ha), whose log in ZooKeeper has what happened since: stop all of them, "
-    "name another path in --ha for each, start this one first, and give each of the others, in place of its state, "
-    "what mesos-gpu backup writes here then"
+    "it was the state of several schedulers (--ha), whose log in ZooKeeper has later changes: stop all of them, "
+    "give each another path in --ha, start this one first, and replace the state of each of the others by "
+    "the file that mesos-gpu backup then writes here"
 )
 
 
@@ -30,11 +30,11 @@ state_option = click.option(
 @state_option
 @json_option
 def backup(file: Path, state: Path | None, as_json: bool) -> None:
-    """Copy the scheduler's state to a file, also while it runs.
+    """Back up the scheduler's state to a file, even while it runs.
 
-    FILE is new, and only its owner can read it: it holds what users submitted, secrets in environments included.
-    FILE.hooks beside it has the webhooks, their secrets, and what waits for them.
-    `mesos-gpu restore FILE` brings both back.
+    FILE must not exist. Only its owner can read it: it contains what users submitted, including secrets in
+    environments. FILE.hooks beside it contains the webhooks, their secrets and pending deliveries. `mesos-gpu restore
+    FILE` restores both.
     """
     from mesos_gpu.adapters.sqlite.copies import backup as write
 
@@ -47,8 +47,8 @@ def backup(file: Path, state: Path | None, as_json: bool) -> None:
         output.document({"file": str(file), "bytes": size, "state": str(state), "hooks": beside})
         return
     output.line(f"{file}: {size} bytes, of {state}")
-    for each in hooks:
-        output.line(f"{each}: {each.stat().st_size} bytes, its webhooks")
+    for hook_file in hooks:
+        output.line(f"{hook_file}: {hook_file.stat().st_size} bytes, its webhooks")
 
 
 @click.command()
@@ -57,18 +57,19 @@ def backup(file: Path, state: Path | None, as_json: bool) -> None:
 @yes_option
 @json_option
 def restore(file: Path, state: Path | None, yes: bool, as_json: bool) -> None:
-    """Put a backup in place of the scheduler's state, while no scheduler runs on it.
+    """Restore the scheduler's state from a backup, while the scheduler is stopped.
 
-    FILE is what `mesos-gpu backup` wrote, with FILE.hooks beside it. It is read whole before anything changes. What
-    was there is kept beside, as STATE.replaced-TIME.
-    The next scheduler asks the master what runs before it launches anything; running tasks that the backup does not
-    know are held: mesos-gpu tasks unknown list.
+    FILE was written by `mesos-gpu backup`, with FILE.hooks beside it. It is read completely before anything changes.
+    The replaced state is kept as STATE.replaced-TIME.
+
+    The next scheduler asks the master for running tasks before it launches any; tasks that the backup does not know
+    keep running: mesos-gpu tasks unknown list.
     """
     from mesos_gpu.adapters.sqlite_store import restore as place
 
     state = state or directory() / "scheduler" / "state.sqlite"
     if state.exists():
-        output.ask(f"Put {file} in place of {state}?", yes=yes)
+        output.ask(f"Replace {state} by {file}?", yes=yes)
     with recorded("restore", f"state:{state}", f"file:{file}"):
         placed, followed = place(file, state)
     if as_json:
@@ -83,10 +84,10 @@ def restore(file: Path, state: Path | None, yes: bool, as_json: bool) -> None:
             }
         )
         return
-    output.line(f"{state} is what {file} has; start the scheduler")
+    output.line(f"{state} was restored from {file}; start the scheduler")
     if placed.kept:
-        output.line(f"{placed.kept} is what was there")
+        output.line(f"the replaced state is kept as {placed.kept}")
     if not placed.has_hooks:
-        output.note("the backup has no webhooks: there are none now")
+        output.note("the backup contains no webhooks, so none are configured now")
     if followed:
         output.note(_OF_SEVERAL)

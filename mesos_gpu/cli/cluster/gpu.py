@@ -1,4 +1,4 @@
-"""`mesos-gpu gpu`: cards as operators see and treat them."""
+"""`mesos-gpu gpu`: GPUs for operators: health, drains and resets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
@@ -34,11 +34,17 @@ if TYPE_CHECKING:
 
 class _Gpu(Table):
     table: ClassVar = {
-        "list": ("mesos_gpu.cli.cluster.gpu:list_gpus", "List the GPUs, how they stand, and who holds them."),
-        "health": ("mesos_gpu.cli.cluster.gpu", "Tell the story of a GPU, or how each one stands."),
+        "list": (
+            "mesos_gpu.cli.cluster.gpu:list_gpus",
+            "List the GPUs with their health and the jobs that hold them.",
+        ),
+        "health": (
+            "mesos_gpu.cli.cluster.gpu",
+            "Show the health history of a GPU, or the health of each GPU.",
+        ),
         "drain": ("mesos_gpu.cli.cluster.gpu", "Keep new work off GPUs."),
-        "undrain": ("mesos_gpu.cli.cluster.gpu", "Give drained GPUs back."),
-        "reset": ("mesos_gpu.cli.cluster.gpu", "Ask its node to reset a GPU."),
+        "undrain": ("mesos_gpu.cli.cluster.gpu", "End the drain of GPUs, so that new work may use them."),
+        "reset": ("mesos_gpu.cli.cluster.gpu", "Request the reset of a GPU from its node."),
     }
 
 
@@ -46,24 +52,24 @@ class _Gpu(Table):
 def gpu() -> None:
     """GPUs: their health and its history, drains, resets.
 
-    GPU is a UUID, the start of one, or HOST:INDEX, with the first part of a host's name where that is unique. A
-    drain holds over restarts of the scheduler and of nodes.
+    GPU is a UUID, the start of one, or HOST:INDEX; the first part of a host's name is enough if it is unique. A drain
+    outlives restarts of the scheduler and of nodes.
     """
 
 
 class Row(NamedTuple):
-    """A GPU, and the part of it that a row is about."""
+    """A GPU, and the part of it that a row of the list shows."""
 
     gpu: "Gpu"
     part: Part
 
 
-#: What GPUs can be listed by.
+#: Filters of GPU lists.
 GPU_FILTERS: Final[Mapping[By, "Callable[[Gpu], Iterable[str]]"]] = {
     By.STATE: lambda gpu: (gpu["health"],),
     By.NODE: lambda gpu: (gpu["hostname"], gpu["agent_id"]),
     By.NAME: lambda gpu: [
-        name for each in (gpu, *gpu["shares"]) if (name := each["job_name"] or each["job_id"])
+        name for holder in (gpu, *gpu["shares"]) if (name := holder["job_name"] or holder["job_id"])
     ],
 }
 _LIST: Final[Listing["Gpu", Row]] = Listing(
@@ -113,7 +119,7 @@ _HEALTH: Final[Listing["Gpu", "Gpu"]] = Listing(
 @list_options(_LIST)
 @api_command
 def list_gpus(app: App, asked: "Asked[Gpu, Row]") -> None:
-    """List the GPUs, how they stand, and who holds them."""
+    """List the GPUs with their health and the jobs that hold them."""
     client, empty = app.client(), "No such GPU." if asked.filtered else "No node has reported a GPU."
     show(asked, lambda: Seen(client.gpus(), empty))
 
@@ -123,26 +129,28 @@ def list_gpus(app: App, asked: "Asked[Gpu, Row]") -> None:
 @list_options(_HEALTH)
 @api_command
 def health(app: App, gpu: str | None, asked: "Asked[Gpu, Gpu]") -> None:
-    """Tell the story of a GPU, or how each one stands.
+    """Show the health history of a GPU, or the health of each GPU.
 
-    The story is every change of its health with time and reason, newest last: what its node found, drains,
-    jobs that were ended for it, resets. A line whose health stays is a note.
+    The history has every change of health with time and reason, newest last: findings of the node, drains, jobs that
+    were ended for it, resets. A line without a change of health is a note.
     """
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
     client = app.client()
     if gpu is not None:
         as_json = refuse_of_one(asked, "GPU")
-        one = OperatorCalls(client).gpu(gpu)
-        changes = changes_of(client, "gpus", one["uuid"])
-        output.document({**one, "changes": changes}) if as_json else _tell(one, lines(changes))
+        gpu_with_history = OperatorCalls(client).gpu(gpu)
+        changes = changes_of(client, "gpus", gpu_with_history["uuid"])
+        output.document({**gpu_with_history, "changes": changes}) if as_json else _tell(
+            gpu_with_history, lines(changes)
+        )
         return
     empty = "No such GPU." if asked.filtered else "No node has reported a GPU."
     show(asked, lambda: Seen(client.gpus(), empty))
 
 
 def _reason(gpu: "Gpu") -> str:
-    """Why it stands as it does, and what is worth a look."""
+    """Return the reason of the GPU's health, with warnings."""
     return "; ".join([*filter(None, [gpu["reason"]]), *(f"warning: {text}" for text in gpu["warnings"])])
 
 
@@ -155,10 +163,11 @@ def _shares(gpu: "Gpu") -> list[Part]:
 
 
 def _tell(gpu: "GpuWithHistory", changed: Sequence[tuple[str, object]]) -> None:
+    """Print a GPU with its health, drain, reset, shares and history."""
     node = gpu["node_health"] + (f": {gpu['node_reason']}" if gpu["node_reason"] else "")
     reset = gpu["reset"]
-    asked = (
-        f"{reset['request']}, asked for {output.age(reset['since'])} ago: {reset['reason']}"
+    reset_text = (
+        f"{reset['request']}, requested {output.age(reset['since'])} ago: {reset['reason']}"
         if reset
         else None
     )
@@ -175,7 +184,7 @@ def _tell(gpu: "GpuWithHistory", changed: Sequence[tuple[str, object]]) -> None:
             ("node says", node),
             ("warnings", "; ".join(gpu["warnings"])),
             ("drain", sentence(gpu["drain"]) if gpu["drain"] else None),
-            ("reset", asked),
+            ("reset", reset_text),
             ("job", gpu["job_id"]),
             *(("share", " ".join(filter(None, part))) for part in _shares(gpu)),
             *changed,
@@ -188,7 +197,7 @@ def _tell(gpu: "GpuWithHistory", changed: Sequence[tuple[str, object]]) -> None:
             (output.stamp(change["at"]), change["old"], change["new"], change["reason"])
             for change in gpu["history"]
         ],
-        empty="Nothing has happened to it yet.",
+        empty="No changes of its health are recorded.",
         fit=Fit(leave=(), wrap=True),
     )
 
@@ -205,8 +214,8 @@ def drain(
 ) -> None:
     """Keep new work off GPUs.
 
-    A job that holds one runs on; with --deadline, one that still runs then is ended and starts elsewhere, and
-    no attempt of it is used up. Drained again, a GPU gets the new reason and deadline.
+    Jobs that hold one continue; with --deadline, jobs that still run then are ended and restarted elsewhere, which uses
+    up no attempt. Draining a GPU again sets a new reason and deadline.
 
     \b
       mesos-gpu gpu drain node7:3 --reason "fan" --deadline 2h
@@ -217,11 +226,11 @@ def drain(
         output.ask(ends_question(gpus, deadline), yes=yes)
     calls, drained = OperatorCalls(app.client()), []
     for name in gpus:
-        for each in told(name, calls.drain_gpu(name, reason, by=user(), deadline_s=deadline)):
-            drained.append(each)
-            held = f", held by {each['job_id']}" if each["job_id"] else ""
+        for drained_gpu in told(name, calls.drain_gpu(name, reason, by=user(), deadline_s=deadline)):
+            drained.append(drained_gpu)
+            held = f", held by {drained_gpu['job_id']}" if drained_gpu["job_id"] else ""
             if not as_json:
-                output.line(f"{each['uuid']} {sentence(each['drain'])}{held}")
+                output.line(f"{drained_gpu['uuid']} {sentence(drained_gpu['drain'])}{held}")
     if as_json:
         output.document(drained)
 
@@ -231,15 +240,18 @@ def drain(
 @json_option
 @api_command
 def undrain(app: App, gpus: tuple[str, ...], as_json: bool) -> None:
-    """Give drained GPUs back."""
+    """End the drain of GPUs, so that new work may use them."""
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
     calls, returned = OperatorCalls(app.client()), []
     for name in gpus:
-        for each in told(name, calls.undrain_gpu(name, by=user())):
-            returned.append(each)
+        for returned_gpu in told(name, calls.undrain_gpu(name, by=user())):
+            returned.append(returned_gpu)
             if not as_json:
-                output.line(f"{each['uuid']} {given_back(each['drain'])}; its health is {each['health']}")
+                output.line(
+                    f"{returned_gpu['uuid']} {given_back(returned_gpu['drain'])}; its health is "
+                    f"{returned_gpu['health']}"
+                )
     if as_json:
         output.document(returned)
 
@@ -250,10 +262,10 @@ def undrain(app: App, gpus: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @api_command
 def reset(app: App, gpu: str, reason: str, as_json: bool) -> None:
-    """Ask its node to reset a GPU.
+    """Request the reset of a GPU from its node.
 
-    Only a GPU that no job holds is reset, and nothing is placed on it meanwhile. This does not wait for the
-    end: `mesos-gpu gpu health` tells it.
+    Only a GPU that no job holds is reset, and nothing is placed on it meanwhile. The command does not wait for the
+    reset: `mesos-gpu gpu health` shows its result.
     """
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
@@ -261,7 +273,7 @@ def reset(app: App, gpu: str, reason: str, as_json: bool) -> None:
     if as_json:
         output.document(answer)
         return
-    asked = answer["reset"]
+    request = answer["reset"]
     output.line(
-        f"{answer['uuid']}: reset{' ' + asked['request'] if asked else ''} asked of {answer['hostname']}"
+        f"{answer['uuid']}: reset{' ' + request['request'] if request else ''} requested from {answer['hostname']}"
     )

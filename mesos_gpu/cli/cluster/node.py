@@ -1,4 +1,4 @@
-"""`mesos-gpu node`: nodes as operators treat them."""
+"""`mesos-gpu node`: nodes for operators: drains, CDI devices and the share library."""
 
 from typing import ClassVar
 
@@ -24,21 +24,21 @@ class _Node(Table):
     table: ClassVar = {
         "list": ("mesos_gpu.cli.cluster.overview:list_nodes", "List the agents of the cluster."),
         "drain": ("mesos_gpu.cli.cluster.node", "Keep new work off nodes."),
-        "undrain": ("mesos_gpu.cli.cluster.node", "Give drained nodes back."),
+        "undrain": ("mesos_gpu.cli.cluster.node", "End the drain of nodes, so that new work may use them."),
         "cdi": (
             "mesos_gpu.cli.host.node_cdi",
             "Describe this host's GPUs for podman, Docker and containerd (CDI).",
         ),
-        "shim": ("mesos_gpu.cli.host.node_shim", "Libraries of this host that keep shares of GPUs."),
+        "shim": ("mesos_gpu.cli.host.node_shim", "Libraries of this host that enforce shares of GPUs."),
     }
 
 
 @click.group(cls=_Node)
 def node() -> None:
-    """Nodes: drains, their devices for container engines, and what keeps shares on them.
+    """Nodes: drains, devices for container engines, and the library that enforces shares.
 
-    NODE is a host name, its first part where that is unique, or the ID of an agent there. A drain is the host's: it
-    holds when its agent registers anew, and over restarts of the scheduler.
+    NODE is a host name, its first part if that is unique, or the ID of an agent there. A drain belongs to the host: it
+    outlives a new registration of its agent and restarts of the scheduler.
     """
 
 
@@ -54,9 +54,8 @@ def drain(
 ) -> None:
     """Keep new work off nodes.
 
-    What runs there runs on, also its node monitor; with --deadline, jobs that still run then are ended and
-    start elsewhere, and no attempt of theirs is used up. Drained again, a node gets the new reason and
-    deadline.
+    Jobs and the node monitor continue; with --deadline, jobs that still run then are ended and restarted elsewhere,
+    which uses up no attempt. Draining a node again sets a new reason and deadline.
 
     \b
       mesos-gpu node drain node7 node8 --reason "new driver" --deadline 30m
@@ -67,11 +66,13 @@ def drain(
         output.ask(ends_question(nodes, deadline), yes=yes)
     calls, drained = OperatorCalls(app.client()), []
     for name in nodes:
-        for each in told(name, calls.drain_node(name, reason, by=user(), deadline_s=deadline)):
-            drained.append(each)
+        for drained_node in told(name, calls.drain_node(name, reason, by=user(), deadline_s=deadline)):
+            drained.append(drained_node)
             if not as_json:
-                words = sentence(each["drain"], of_gpu=False)
-                output.line(f"{each['hostname']} {words}, {counted(each['tasks'], 'task')} on it")
+                words = sentence(drained_node["drain"], of_gpu=False)
+                output.line(
+                    f"{drained_node['hostname']} {words}, {counted(drained_node['tasks'], 'task')} on it"
+                )
     if as_json:
         output.document(drained)
 
@@ -81,14 +82,14 @@ def drain(
 @json_option
 @api_command
 def undrain(app: App, nodes: tuple[str, ...], as_json: bool) -> None:
-    """Give drained nodes back."""
+    """End the drain of nodes, so that new work may use them."""
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
     calls, returned = OperatorCalls(app.client()), []
     for name in nodes:
-        for each in told(name, calls.undrain_node(name, by=user())):
-            returned.append(each)
+        for returned_node in told(name, calls.undrain_node(name, by=user())):
+            returned.append(returned_node)
             if not as_json:
-                output.line(f"{each['hostname']} {given_back(each['drain'], of_gpu=False)}")
+                output.line(f"{returned_node['hostname']} {given_back(returned_node['drain'], of_gpu=False)}")
     if as_json:
         output.document(returned)

@@ -1,4 +1,4 @@
-"""What the commands of operators share."""
+"""Options and texts shared by operators' commands."""
 
 import getpass
 from collections.abc import Sequence
@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Drain
 
 T = TypeVar("T")
-reason_option: Final = click.option("--reason", required=True, help="Why, for those who come to look.")
+reason_option: Final = click.option(
+    "--reason", required=True, help="Reason of the drain or reset, shown to other operators."
+)
 deadline_option: Final = click.option(
     "--deadline",
     type=DEADLINE,
-    help="Time until what still runs there is ended, as 90s, 30m or 2h; 0: at once.",
+    help="Time after which jobs that still run there are ended, such as 90s, 30m or 2h; 0: at once.",
 )
 
 
 def user() -> str:
-    """Who runs this command; empty: this system has no name for him."""
+    """Return the user who runs this command; "" if the system has no name for the uid."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -30,30 +32,30 @@ def user() -> str:
 
 
 def ends_question(names: Sequence[str], deadline_s: float) -> str:
-    """Ask whether what runs at the places of a drain may be ended after `deadline_s`."""
+    """Return the question whether jobs on drained GPUs or nodes may be ended after `deadline_s`."""
     when = f"in {output.span(deadline_s)}" if deadline_s else "now"
-    return f"End what runs on {', '.join(names)} {when}? It starts elsewhere."
+    return f"End the jobs on {', '.join(names)} {when}? They restart elsewhere."
 
 
 def sentence(drain: "Drain | None", *, of_gpu: bool = True) -> str:
-    """A drain in words that follow a name."""
+    """Return a description of a drain, to follow a name."""
     if drain is None:
         return "is not drained"
     whole = "with its node " if of_gpu and drain["target"] == "node" else ""
     by = f" by {drain['by']}" if drain["by"] else ""
     limit = (
-        "" if drain["deadline_at"] is None else f", until {output.stamp(drain['deadline_at'])} for what runs"
+        "" if drain["deadline_at"] is None else f", running jobs end at {output.stamp(drain['deadline_at'])}"
     )
     return f"is drained {whole}since {output.stamp(drain['since'])}{by}: {drain['reason']}{limit}"
 
 
 def given_back(left: "Drain | None", *, of_gpu: bool = True) -> str:
-    """What an end of a drain came to, in words that follow a name; `left` is a drain that still holds."""
-    return "is given back: new work may start there" if left is None else sentence(left, of_gpu=of_gpu)
+    """Return a description of the end of a drain, to follow a name; `left` is another drain that still holds."""
+    return "is no longer drained: new work may start there" if left is None else sentence(left, of_gpu=of_gpu)
 
 
 def told(name: str, changed: Sequence[T]) -> Sequence[T]:
-    """What came back for a name; if nothing, it is done all the same, and a note says so."""
+    """Return `changed`; if it is empty, note that the change applies although the host is not connected."""
     if not changed:
-        output.note(f"{name} is away: nothing is known of it but its drain")
+        output.note(f"{name} is not connected: the drain was changed, nothing else is known of it")
     return changed

@@ -118,14 +118,14 @@ NODES: Final[Listing["Node", "Node"]] = Listing(
 
 
 @click.command()
-@click.option("--wide", is_flag=True, help="Also the use of shares, and what enforces them.")
+@click.option("--wide", is_flag=True, help="Also show the use of shares, and the method that enforces them.")
 @list_options(GPUS)
 @api_command
 def gpus(app: App, wide: bool, asked: "Asked[Gpu, Row]") -> None:
-    """List the GPUs of the cluster and who holds them.
+    """List the GPUs of the cluster and the jobs that hold them.
 
-    A GPU that jobs share has a row for each share and one for what is free of it. Where it says `uncovered`, the
-    shares run on, but Mesos may offer the GPU to others, and it takes no more shares until that has ended.
+    A shared GPU has a row for each share, and one for its free part. `uncovered` means that no cover task holds the GPU
+    in Mesos: its shares keep running, but Mesos may offer it to others, and it gets no more shares meanwhile.
     """
     client, empty = app.client(), "No such GPU." if asked.filtered else "No node has reported a GPU."
     show(asked, lambda: Seen(client.gpus(), empty), wide=wide)
@@ -137,8 +137,8 @@ def gpus(app: App, wide: bool, asked: "Asked[Gpu, Row]") -> None:
 def nodes(app: App, asked: "Asked[Node, Node]") -> None:
     """List the agents of the cluster.
 
-    CPUS and MEM_GIB are what is free, and all that this framework can have, of the latest offers. A task has 98 % of
-    the CPUs that it asks for: the rest is for its executor and the node's monitor.
+    CPUS and MEM_GIB are free and total amounts for this framework, by the latest offers. A task gets 98 % of the CPUs
+    that it requests: the rest is for its executor and the node's monitor.
     """
     _show_nodes(app, asked)
 
@@ -149,21 +149,21 @@ def nodes(app: App, asked: "Asked[Node, Node]") -> None:
 def list_nodes(app: App, asked: "Asked[Node, Node]") -> None:
     """List the agents of the cluster.
 
-    CPUS and MEM_GIB are what is free, and all that this framework can have, of the latest offers. A task has 98 % of
-    the CPUs that it asks for: the rest is for its executor and the node's monitor.
+    CPUS and MEM_GIB are free and total amounts for this framework, by the latest offers. A task gets 98 % of the CPUs
+    that it requests: the rest is for its executor and the node's monitor.
     """
     _show_nodes(app, asked)
 
 
 def _attributes(node: "Node") -> list[str]:
-    """The node's attributes with its domain, by the names that constraints have for it, as KEY=VALUE."""
+    """Return the node's attributes and its region and zone as KEY=VALUE, by the names used in constraints."""
     domain = {"@region": node["region"], "@zone": node["zone"]}
-    known = {**node["attributes"], **{key: value for key, value in domain.items() if value}}
-    return labels_of(known)
+    attributes = {**node["attributes"], **{key: value for key, value in domain.items() if value}}
+    return labels_of(attributes)
 
 
 def _free_of(free: float | None, total: float | None) -> str | None:
-    """Return "FREE/TOTAL"; None if they are not known."""
+    """Return "FREE/TOTAL"; None if an amount is not known."""
     return None if free is None or total is None else f"{free:g}/{total:g}"
 
 
@@ -172,14 +172,14 @@ def _gib(mib: float | None) -> float | None:
 
 
 def _volume(node: "Node") -> str | None:
-    """`ready` is the running driver's; another version is said, and is not of use to a new task."""
+    """Return `ready` for a volume of the running driver, the version of another volume, or `none` with a problem."""
     if node["volume"] is None:
         return "none" if node["volume_problem"] else None
     return "ready" if node["volume"] == node["driver_version"] else node["volume"]
 
 
 def _isolation(node: "Node") -> str | None:
-    """The node's isolation, with a word where tasks reach what commands the cluster."""
+    """Return the node's isolation, with a remark if tasks can reach the control ports."""
     is_open = node["control_ports"] == "off" and node["isolation"] != "off"
     return f"{node['isolation']}, ports open" if is_open else node["isolation"]
 
@@ -235,20 +235,20 @@ def status(app: App, as_json: bool) -> None:
         ]
     )
     if summary["open_to_all"]:
-        output.note("whoever reaches it over the network can do EVERYTHING: there is no authentication")
+        output.note("everyone who reaches it over the network has FULL CONTROL: there is no authentication")
     if summary["tls"] and summary["tls"]["problem"]:
         output.note(f"TLS: {summary['tls']['problem']}")
     if summary["issuer_problem"]:
         output.note(f"logins at the issuer may fail: {summary['issuer_problem']}")
     if summary["unsaved"]:
         output.note(summary["unsaved"])
-    if of_journal := summary.get("journal_problem"):  # a scheduler of an earlier version has none
+    if of_journal := summary.get("journal_problem"):  # absent in schedulers of earlier releases
         output.note(of_journal)
-    if of_levels := summary.get("level_problem"):  # a scheduler of an earlier version has none
+    if of_levels := summary.get("level_problem"):  # absent in schedulers of earlier releases
         output.note(of_levels)
     if summary["tasks_unknown"]:
         many = "1 task runs" if summary["tasks_unknown"] == 1 else f"{summary['tasks_unknown']} tasks run"
-        output.note(f"{many} that the scheduler's state does not know: mesos-gpu tasks unknown list")
+        output.note(f"{many} that the scheduler does not know: mesos-gpu tasks unknown list")
     if summary["isolation_off"]:
         off = ", ".join(summary["isolation_off"])
         output.note(f"isolation is OFF on {off}: tasks there can use every GPU of the host")

@@ -1,4 +1,4 @@
-"""`mesos-gpu plan`: what an operator could do to make room; nothing is changed."""
+"""`mesos-gpu plan`: plans that free capacity; nothing is changed."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
 
 class _Plan(Table):
     table: ClassVar = {
-        "defrag": ("mesos_gpu.cli.cluster.plan", "Say which jobs to move so that a request has room."),
+        "defrag": ("mesos_gpu.cli.cluster.plan", "Show which jobs to move so that a request fits."),
     }
 
 
 @click.group(cls=_Plan)
 def plan() -> None:
-    """What an operator could do to make room; nothing is changed."""
+    """Plans that free capacity, without changing anything."""
 
 
 @click.command()
 @job_options(field for field in FIELDS if field.places)
-@click.option("--job", type=ACTIVE_JOB, help="A job that waits, instead of the options of a request.")
+@click.option(
+    "--job", type=ACTIVE_JOB, help="Pending job to plan for, instead of the options of a new request."
+)
 @json_option
 @api_command
 def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
-    """Say which jobs to move so that a request has room.
+    """Show which jobs to move so that a request fits.
 
-    Only preemptible jobs of one task move; a plan has the fewest moves, and of such plans it is the one that
-    loses least work. The moves can be done in their order, one after the other: kill a job, and start it where
-    the plan says. The exit code is 1 if there is no plan.
+    Only preemptible jobs with one task are moved; the plan has as few moves as possible, and among such plans it loses
+    the least work. Make the moves in order, one after the other: kill a job, and start it where the plan shows. The
+    exit code is 1 if there is no plan.
 
     \b
       mesos-gpu plan defrag --gpus 4
@@ -48,7 +50,7 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
 
     given = [name for name, value in options.items() if value]
     if job is not None and given:
-        raise click.UsageError("--job names a request that is there: leave out the options of a new one")
+        raise click.UsageError("--job and options of a new request exclude each other: give one of them")
     request = request_of(("true",), options)
     client, path = app.client(), "/v1/plan/defrag"
     plan = (
@@ -62,6 +64,7 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
 
 
 def _shown(plan: "Plan") -> None:
+    """Print a plan: its reason, its moves, and the capacity that they free."""
     output.line(plan["reason"])
     if plan["moves"]:
         output.table(
@@ -81,7 +84,7 @@ def _shown(plan: "Plan") -> None:
             empty="",
         )
     for target in _targets(plan):
-        output.line(f"room on {target['hostname']}: {', '.join(target['gpu_ids']) or 'no GPU asked for'}")
+        output.line(f"room on {target['hostname']}: {', '.join(target['gpu_ids']) or 'no GPU requested'}")
 
 
 def _targets(plan: "Plan") -> "list[Place]":

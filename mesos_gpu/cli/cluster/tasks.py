@@ -1,4 +1,4 @@
-"""`mesos-gpu tasks unknown`: what runs and is not in the scheduler's state, as after an older one was restored."""
+"""`mesos-gpu tasks unknown`: running tasks that are not in the scheduler's state, as after a restored backup."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -21,35 +21,35 @@ class _Tasks(Table):
     table: ClassVar = {
         "unknown": (
             "mesos_gpu.cli.cluster.tasks",
-            "List, adopt or end tasks that the scheduler's state does not know.",
+            "List, adopt or end running tasks that the scheduler does not know.",
         ),
     }
 
 
 class _Unknown(Table):
     table: ClassVar = {
-        "list": ("mesos_gpu.cli.cluster.tasks:list_unknown", "List them."),
-        "adopt": ("mesos_gpu.cli.cluster.tasks", "Give them to their jobs."),
-        "kill": ("mesos_gpu.cli.cluster.tasks", "End them."),
+        "list": ("mesos_gpu.cli.cluster.tasks:list_unknown", "List unknown tasks."),
+        "adopt": ("mesos_gpu.cli.cluster.tasks", "Adopt unknown tasks for their jobs."),
+        "kill": ("mesos_gpu.cli.cluster.tasks", "End unknown tasks."),
     }
 
 
 @click.group(cls=_Tasks)
 def tasks() -> None:
-    """Tasks that run, and that the scheduler's state does not know."""
+    """Tasks that run but are unknown to the scheduler."""
 
 
 @click.group(cls=_Unknown)
 def unknown() -> None:
-    """List, adopt or end tasks that the scheduler's state does not know.
+    """List, adopt or end running tasks that the scheduler does not know.
 
-    There are such after a start with an older state file. They run on, and their GPUs are theirs, until they end or
-    an operator says what becomes of them. Those that a job waits for are given to it without a word.
+    They appear after a start with an older state file. They keep running and keep their GPUs until they end or an
+    operator adopts or ends them. Tasks that a job waits for are given to it automatically.
     """
 
 
 _ids = click.argument("ids", metavar="[TASK...]", nargs=-1)
-_all = click.option("--all", "all_of_them", is_flag=True, help="All that are held.")
+_all = click.option("--all", "all_of_them", is_flag=True, help="All unknown tasks.")
 
 
 _UNKNOWN: Final[Listing["UnknownTask", "UnknownTask"]] = Listing(
@@ -78,11 +78,11 @@ _UNKNOWN: Final[Listing["UnknownTask", "UnknownTask"]] = Listing(
 @list_options(_UNKNOWN)
 @api_command
 def list_unknown(app: App, asked: "Asked[UnknownTask, UnknownTask]") -> None:
-    """List them."""
+    """List unknown tasks."""
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
     calls = OperatorCalls(app.client())
-    empty = "No such task." if asked.filtered else "The scheduler knows every task that runs."
+    empty = "No such task." if asked.filtered else "No unknown tasks: the scheduler knows all running tasks."
     show(asked, lambda: Seen(calls.unknown_tasks(), empty))
 
 
@@ -92,10 +92,10 @@ def list_unknown(app: App, asked: "Asked[UnknownTask, UnknownTask]") -> None:
 @json_option
 @api_command
 def adopt(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> None:
-    """Give them to their jobs.
+    """Adopt unknown tasks for their jobs.
 
-    A job that the state does not know is made of the task's labels. It runs to its end, and is shown, killed and
-    waited for as any other; what it was asked to run is not known, so it is never started again.
+    A job that the scheduler does not know is restored from the task's labels. It runs to its end, and is shown, killed
+    and waited for like others. Its command is not known, so it is never restarted.
     """
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
@@ -103,7 +103,7 @@ def adopt(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> N
     left = calls.unknown_tasks()
     for task_id in _named(ids, all_of_them, left):
         if all_of_them and task_id not in {task["id"] for task in left}:
-            continue  # it came with another one of its job
+            continue  # adopted together with another task of its job
         left = calls.adopt(task_id)
         if not as_json:
             output.line(f"{task_id} adopted")
@@ -118,7 +118,7 @@ def adopt(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> N
 @json_option
 @api_command
 def kill(app: App, ids: tuple[str, ...], all_of_them: bool, yes: bool, as_json: bool) -> None:
-    """End them."""
+    """End unknown tasks."""
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
     calls = OperatorCalls(app.client())
@@ -136,5 +136,5 @@ def kill(app: App, ids: tuple[str, ...], all_of_them: bool, yes: bool, as_json: 
 
 def _named(ids: tuple[str, ...], all_of_them: bool, held: "list[UnknownTask]") -> list[str]:
     if bool(ids) == all_of_them:
-        raise click.UsageError("name tasks, or say --all; see: mesos-gpu tasks unknown list")
+        raise click.UsageError("give task IDs or --all; list them with: mesos-gpu tasks unknown list")
     return list(ids) or [task["id"] for task in held]

@@ -1,1 +1,1 @@
-"""A directory of the user's as an archive in the scheduler's store."""
+"""Upload of a directory as a code archive into the scheduler's store."""

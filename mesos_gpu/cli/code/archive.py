@@ -1,7 +1,7 @@
-"""A directory as an archive whose bytes follow from its files alone: the same files are the same archive anywhere.
+"""Archives of directories with reproducible bytes: equal files give equal archives on any machine.
 
-What .gitignore and .mesosgpuignore name is left out, as is .git. Owners and times are left out, too; of the mode only
-whether a file may be run is kept.
+Files that .gitignore and .mesosgpuignore name are left out, as is .git. Owners and times are not stored; of the mode
+only the executable bit is.
 """
 
 import gzip
@@ -19,22 +19,28 @@ from pathspec import GitIgnoreSpec
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.artifact import SENT_AT, TAKEN
 
-IGNORES: Final = (".gitignore", ".mesosgpuignore")  # the later one has the last word
+IGNORES: Final = (".gitignore", ".mesosgpuignore")  # the later file takes precedence
 MAX_FILES: Final = 100_000
 _NEVER: Final = frozenset({".git", ".hg", ".svn"})
-_LARGEST: Final = 5  # that are named if it is too large
-_OF_KERNEL: Final = ("/proc", "/sys")  # their files, and those below them, are on no disk
+_LARGEST: Final = 5  # number of files named in the error of a too large archive
+_OF_KERNEL: Final = ("/proc", "/sys")  # virtual file systems
 
 
 class BadDirectory(MesosGpuError):
-    """A directory that cannot be sent along (EX_DATAERR)."""
+    """A directory that cannot be archived (EX_DATAERR)."""
 
     exit_code, http_status = 65, 400
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is packed. `name`: below the directory, with slashes; `link`: where a link leads, "" for a file."""
+    """A file or link to pack.
+
+    Attributes:
+        name: Path below the directory, with slashes.
+        runs: Whether the file is executable.
+        link: Target of a symbolic link; "" for a file.
+    """
 
     name: str
     path: Path
@@ -45,7 +51,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Found:
-    """What there is to pack, in the order of names; `skipped`: what cannot be, each with the reason."""
+    """Entries to pack, sorted by name, and skipped files with the reasons."""
 
     entries: list[Entry] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -53,17 +59,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An archive that was written: its digest in hexadecimal digits, and its size in bytes."""
+    """A written archive: its SHA-256 in hexadecimal digits, and its size in bytes."""
 
     digest: str
     size: int
 
 
 def find(directory: Path) -> Found:
-    """What of a directory is packed.
+    """Return the entries of a directory to pack.
 
     Raises:
-        BadDirectory: It is a directory of the system, cannot be read, has too much in it, or nothing; or a link in it
+        BadDirectory: The directory is one of the system, cannot be read, has too many files or none, or a link in it
             leads out of it.
     """
     finds = Found()
@@ -74,45 +80,47 @@ def find(directory: Path) -> Found:
     except OSError as error:
         raise BadDirectory(
             f"{error.filename or directory} cannot be read: {error.strerror}",
-            remedy="make it readable, or leave it out with .mesosgpuignore",
+            remedy="make it readable, or exclude it with .mesosgpuignore",
         ) from error
     if outside := [f"{name} ({why})" for name, why in finds.skipped if why.startswith("leads")]:
         raise BadDirectory(
             f"links of {directory} lead out of it: {', '.join(outside[:_LARGEST])}",
-            remedy="copy what they lead to, or leave them out with .mesosgpuignore",
+            remedy="copy what they lead to, or exclude them with .mesosgpuignore",
         )
     if not finds.entries:
-        raise BadDirectory(f"{directory} has no files to send along", remedy="name another directory")
-    finds.entries.sort(key=lambda each: each.name)
+        raise BadDirectory(f"{directory} has no files to upload", remedy="choose another directory")
+    finds.entries.sort(key=lambda entry: entry.name)
     return finds
 
 
 def _refuse_system(directory: Path, whole: Path) -> None:
-    """Refuse the root directory and directories of the kernel, before a file in them is read.
+    """Refuse the root directory and directories of the kernel, before reading any file in them.
 
     Args:
-        directory: Directory as it was named.
+        directory: Directory as the user gave it.
         whole: Path of that directory without symbolic links.
 
     Raises:
-        BadDirectory: It is one of them.
+        BadDirectory: The directory is one of them.
     """
     of_kernel = next((top for top in _OF_KERNEL if whole.is_relative_to(top)), "")
     if whole == whole.parent or whole == Path("/dev") or of_kernel:
         what = (
-            f"part of {of_kernel}, which the kernel makes up" if of_kernel else "not one of a program's files"
+            f"part of {of_kernel}, a virtual file system of the kernel"
+            if of_kernel
+            else "not a directory of program files"
         )
         raise BadDirectory(
-            f"directory {directory} cannot be sent along: it is {what}",
-            remedy="name the directory that has your program; for directories of the hosts use --volume",
+            f"directory {directory} cannot be uploaded: it is {what}",
+            remedy="choose the directory of your program; for directories of the hosts use --volume",
         )
 
 
 def pack(entries: Sequence[Entry], file: BinaryIO, most_bytes: int) -> Packed:
-    """Write an archive: gzip of tar.
+    """Write a gzip-compressed tar archive.
 
     Raises:
-        BadDirectory: It has more than `most_bytes`, or a file cannot be read.
+        BadDirectory: The archive exceeds `most_bytes`, or a file cannot be read.
     """
     counting = _Counting(file, most_bytes, entries)
     with (
@@ -125,7 +133,7 @@ def pack(entries: Sequence[Entry], file: BinaryIO, most_bytes: int) -> Packed:
 
 
 class _Counting:
-    """A file that is written to, with the digest of what was."""
+    """A file wrapper that limits and hashes the written bytes."""
 
     def __init__(self, file: BinaryIO, most: int, entries: Sequence[Entry]) -> None:
         self._file, self._most, self._entries = file, most, entries
@@ -143,21 +151,22 @@ class _Counting:
 
 
 def too_large(entries: Sequence[Entry], most_bytes: int) -> BadDirectory:
-    """What is said of a directory whose archive is larger than it may be, with its largest files."""
-    largest = sorted(entries, key=lambda each: -each.size)[:_LARGEST]
-    named = ", ".join(f"{each.name} ({in_mib(each.size)})" for each in largest)
+    """Return the error for an archive that exceeds its limit, naming the largest files."""
+    largest = sorted(entries, key=lambda entry: -entry.size)[:_LARGEST]
+    named = ", ".join(f"{entry.name} ({in_mib(entry.size)})" for entry in largest)
     return BadDirectory(
-        f"the archive of {len(entries)} files would have more than {in_mib(most_bytes)}; the largest are {named}",
-        remedy="leave files out with .mesosgpuignore; data comes by --fetch or --volume",
+        f"the archive of {len(entries)} files would exceed {in_mib(most_bytes)}; the largest files are {named}",
+        remedy="exclude files with .mesosgpuignore; provide data with --fetch or --volume",
     )
 
 
 def in_mib(size: int) -> str:
-    """An amount of bytes, in words."""
+    """Return an amount of bytes as text."""
     return f"{size / 2**20:.1f} MiB" if size >= 1 << 19 else f"{size / 2**10:.1f} KiB"
 
 
 def _add(tar: tarfile.TarFile, entry: Entry) -> None:
+    """Add a file or link to an archive, with a fixed owner and time."""
     info = tarfile.TarInfo(entry.name)
     info.mtime, info.mode = SENT_AT, 0o755 if entry.runs else 0o644
     if entry.link:
@@ -168,42 +177,42 @@ def _add(tar: tarfile.TarFile, entry: Entry) -> None:
         with entry.path.open("rb") as file:
             info.size = os.fstat(file.fileno()).st_size
             tar.addfile(info, file)
-    except OSError as error:  # also of a file that has become shorter meanwhile
+    except OSError as error:  # also if the file became shorter meanwhile
         raise BadDirectory(
             f"{entry.path} cannot be read: {error.strerror or error}",
-            remedy="try again when nobody changes it, or leave it out with .mesosgpuignore",
+            remedy="try again while it is not being changed, or exclude it with .mesosgpuignore",
         ) from error
 
 
-_Specs = tuple[
-    tuple[str, GitIgnoreSpec], ...
-]  # by the directory that they are in, "" or with a slash at its end
+# Patterns by directory: "" or a path with a trailing slash.
+_Specs = tuple[tuple[str, GitIgnoreSpec], ...]
 
 
 def _walk(root: Path, at: Path, prefix: str, specs: _Specs, finds: Found) -> None:
+    """Collect the entries of a directory recursively, without ignored ones."""
     specs = (*specs, *((prefix, spec) for spec in _specs_in(at)))
     with os.scandir(at) as entries:
-        for each in sorted(entries, key=lambda entry: entry.name):
-            name = prefix + each.name
-            if each.name in _NEVER or _ignored(name, each.is_dir(follow_symlinks=False), specs):
+        for item in sorted(entries, key=lambda entry: entry.name):
+            name = prefix + item.name
+            if item.name in _NEVER or _ignored(name, item.is_dir(follow_symlinks=False), specs):
                 continue
-            if not prefix and each.name in TAKEN:
-                finds.skipped.append((name, "the sandbox has a file of that name of its own"))
-            elif each.is_dir(follow_symlinks=False):
-                _walk(root, Path(each.path), f"{name}/", specs, finds)
+            if not prefix and item.name in TAKEN:
+                finds.skipped.append((name, "the sandbox has its own file of that name"))
+            elif item.is_dir(follow_symlinks=False):
+                _walk(root, Path(item.path), f"{name}/", specs, finds)
             else:
-                _take(root, each, name, finds)
+                _take(root, item, name, finds)
             if len(finds.entries) > MAX_FILES:
                 raise BadDirectory(
                     f"{root} has more than {MAX_FILES} files",
-                    remedy="leave some out with .mesosgpuignore, or name a directory below it",
+                    remedy="exclude some with .mesosgpuignore, or choose a directory below it",
                 )
 
 
-def _take(root: Path, each: "os.DirEntry[str]", name: str, finds: Found) -> None:
-    status = each.stat(follow_symlinks=False)
-    path = Path(each.path)
-    if each.is_symlink():
+def _take(root: Path, item: "os.DirEntry[str]", name: str, finds: Found) -> None:
+    status = item.stat(follow_symlinks=False)
+    path = Path(item.path)
+    if item.is_symlink():
         target = os.readlink(path)
         leads_to = Path(os.path.normpath(path.parent / target))
         if os.path.isabs(target) or not leads_to.is_relative_to(root):
@@ -213,7 +222,7 @@ def _take(root: Path, each: "os.DirEntry[str]", name: str, finds: Found) -> None
     elif stat.S_ISREG(status.st_mode):
         finds.entries.append(Entry(name, path, status.st_size, bool(status.st_mode & 0o100)))
     else:
-        finds.skipped.append((name, "it is no file"))
+        finds.skipped.append((name, "not a regular file"))
 
 
 def _specs_in(directory: Path) -> Iterator[GitIgnoreSpec]:
@@ -224,10 +233,10 @@ def _specs_in(directory: Path) -> Iterator[GitIgnoreSpec]:
 
 
 def _ignored(name: str, is_directory: bool, specs: _Specs) -> bool:
-    """Whether it is left out: what the deepest file says of it that says anything holds."""
+    """Return whether a path is ignored; the deepest ignore file that matches decides."""
     ignored = False
     for prefix, spec in specs:
-        said = spec.check_file(name.removeprefix(prefix) + ("/" if is_directory else "")).include
-        if said is not None:
-            ignored = said
+        verdict = spec.check_file(name.removeprefix(prefix) + ("/" if is_directory else "")).include
+        if verdict is not None:
+            ignored = verdict
     return ignored

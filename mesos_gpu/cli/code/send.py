@@ -1,4 +1,4 @@
-"""A directory sent along with a job: packed, and put into the scheduler's store unless it is there already."""
+"""Upload of a directory for a job: packed, and sent unless the scheduler has the archive already."""
 
 import tempfile
 import time
@@ -11,18 +11,18 @@ from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.cli.code.archive import Found, Packed, find, in_mib, pack
 from mesos_gpu.model.words import counted
 
-_PIECE: Final = 1 << 20  # bytes; the interface takes no more at once
-_KEPT: Final = 1 << 24  # bytes of an archive in memory; what is more is in a temporary file
+_PIECE: Final = 1 << 20  # bytes; maximum of the interface per request
+_KEPT: Final = 1 << 24  # bytes of an archive kept in memory; larger ones use a temporary file
 _MAX_NAMED: Final = 5
 _AGAIN_S: Final = 0.2  # seconds before retrying an archive that another request uses
 
 
 def upload(client: Client, directory: Path) -> str:
-    """Have the archive of a directory in the scheduler's store; what a job's field `upload` says of it.
+    """Upload the archive of a directory unless the scheduler has it; return the value of a job's field `upload`.
 
     Raises:
-        BadDirectory: It cannot be packed, or is larger than the scheduler takes.
-        MesosGpuError: As of the client's calls.
+        BadDirectory: The directory cannot be packed, or its archive exceeds the scheduler's limit.
+        MesosGpuError: Raised by the client's calls.
     """
     finds = find(directory)
     limit = client.call("GET", "/v1/uploads", Uploads)["archive_limit_bytes"]
@@ -36,14 +36,14 @@ def upload(client: Client, directory: Path) -> str:
 def _say(directory: Path, finds: Found, packed: Packed, sent: int) -> None:
     if finds.skipped:
         named = "; ".join(f"{name}: {why}" for name, why in finds.skipped[:_MAX_NAMED])
-        output.note(f"{counted(len(finds.skipped), 'file')} of {directory} left out: {named}")
+        output.note(f"{counted(len(finds.skipped), 'file')} of {directory} skipped: {named}")
     files = counted(len(finds.entries), "file")
-    how = f"{in_mib(sent)} sent" if sent else "the scheduler has it already"
+    how = f"{in_mib(sent)} sent" if sent else "already on the scheduler"
     output.note(f"{directory}: {files}, {in_mib(packed.size)} packed; {how}")
 
 
 def _send(client: Client, file: BinaryIO, packed: Packed) -> int:
-    """Send what the scheduler lacks, in pieces; how many bytes that was."""
+    """Send the missing part of an archive in blocks; return the number of bytes sent."""
     path, sent = f"/v1/uploads/{packed.digest}", 0
     there = _there(client, path)
     while there is None or not there["complete"]:
@@ -56,11 +56,11 @@ def _send(client: Client, file: BinaryIO, packed: Packed) -> int:
         except Refused as error:
             if error.http_status != 409:
                 raise
-            time.sleep(_AGAIN_S)  # another process sends this archive, or its last piece is just being synced
+            time.sleep(_AGAIN_S)  # another process sends this archive, or its last block is being synced
             there = _there(client, path)
             continue
         sent += len(data)
-        output.status_line.show(f"sending code: {in_mib(there['received_bytes'])} of {in_mib(packed.size)}")
+        output.status_line.show(f"uploading code: {in_mib(there['received_bytes'])} of {in_mib(packed.size)}")
     output.status_line.clear()
     return sent
 

@@ -1,4 +1,4 @@
-"""`mesos-gpu uploads`: the archives of code that the scheduler keeps of one."""
+"""`mesos-gpu uploads`: the user's code archives on the scheduler."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.uploads import KeptUpload, Uploads
     from mesos_gpu.cli.client import Client
 
-_SHORT: Final = 12  # digits that tell archives apart
+_SHORT: Final = 12  # digits shown of a digest
 _STATES: Final = ("needed", "unused", "partial")
 
 
 class _Uploads(Table):
     table: ClassVar = {
-        "list": ("mesos_gpu.cli.code.uploads:list_uploads", "List them, the latest used first."),
-        "rm": ("mesos_gpu.cli.code.uploads", "Remove those that no job needs."),
+        "list": ("mesos_gpu.cli.code.uploads:list_uploads", "List uploads, last used first."),
+        "rm": ("mesos_gpu.cli.code.uploads", "Remove uploads that no job needs."),
     }
 
 
 @click.group(cls=_Uploads)
 def uploads() -> None:
-    """The archives of code that the scheduler keeps of you.
+    """Uploads: your code archives on the scheduler.
 
-    `run --upload` sends them, and so does `workdir` in a file. The scheduler removes what no job has needed for 7 days,
-    or earlier where room is needed. What is removed is sent again with the next job that needs it.
+    `run --upload` and `workdir` in a job file upload them. The scheduler removes archives that no job has needed for 7
+    days, or earlier to free space. A removed archive is uploaded again with the next job that needs it.
     """
 
 
@@ -47,14 +47,14 @@ def _kept(client: "Client") -> "Uploads":
     return client.call("GET", "/v1/uploads", Uploads)
 
 
-def _state(each: "KeptUpload") -> str:
-    if not each["complete"]:
+def _state(archive: "KeptUpload") -> str:
+    if not archive["complete"]:
         return "partial"
-    return "needed" if each["jobs"] else "unused"
+    return "needed" if archive["jobs"] else "unused"
 
 
 def _digests(client: "Client") -> list[str]:
-    return [each["sha256"] for each in _kept(client)["uploads"]]
+    return [archive["sha256"] for archive in _kept(client)["uploads"]]
 
 
 UPLOAD: Final = Ref(
@@ -62,17 +62,21 @@ UPLOAD: Final = Ref(
 )
 UPLOADS: Final[Listing["KeptUpload", "KeptUpload"]] = Listing(
     columns=(
-        Col("UPLOAD", lambda each: each["sha256"][:_SHORT]),
-        Col("SIZE", lambda each: in_mib(each["received_bytes"]), lambda each: each["received_bytes"]),
+        Col("UPLOAD", lambda archive: archive["sha256"][:_SHORT]),
+        Col(
+            "SIZE",
+            lambda archive: in_mib(archive["received_bytes"]),
+            lambda archive: archive["received_bytes"],
+        ),
         Col("STATE", _state),
-        aged("USED", lambda each: each["used_at"]),
-        Col("JOBS", lambda each: len(each["jobs"])),
-        Col("SHA256", lambda each: each["sha256"], wide=True),
-        Col("JOB_IDS", lambda each: " ".join(each["jobs"]), wide=True),
+        aged("USED", lambda archive: archive["used_at"]),
+        Col("JOBS", lambda archive: len(archive["jobs"])),
+        Col("SHA256", lambda archive: archive["sha256"], wide=True),
+        Col("JOB_IDS", lambda archive: " ".join(archive["jobs"]), wide=True),
     ),
-    id=lambda each: each["sha256"],
-    rows=lambda each: (each,),
-    filters={By.STATE: lambda each: (_state(each),)},
+    id=lambda archive: archive["sha256"],
+    rows=lambda archive: (archive,),
+    filters={By.STATE: lambda archive: (_state(archive),)},
     states=_STATES,
 )
 
@@ -81,53 +85,55 @@ UPLOADS: Final[Listing["KeptUpload", "KeptUpload"]] = Listing(
 @list_options(UPLOADS)
 @api_command
 def list_uploads(app: App, asked: "Asked[KeptUpload, KeptUpload]") -> None:
-    """List them, the latest used first.
+    """List uploads, last used first.
 
-    Needed ones are of jobs that have not ended; of partial ones not all has come.
+    Uploads in state `needed` belong to jobs that have not ended; `partial` ones are not complete.
     """
     client = app.client()
-    empty = "No such upload." if asked.filtered else "The scheduler keeps no code of yours."
+    empty = "No such upload." if asked.filtered else "You have no uploads on the scheduler."
     show(asked, lambda: Seen(_kept(client)["uploads"], empty))
 
 
 @click.command()
 @click.argument("uploads", metavar="[UPLOAD...]", nargs=-1, type=UPLOAD)
-@click.option("--unused", is_flag=True, help="All that no job needs, also of which not all has come.")
+@click.option("--unused", is_flag=True, help="Remove all uploads that no job needs, including partial ones.")
 @yes_option
 @json_option
 @api_command
 def rm(app: App, uploads: tuple[str, ...], unused: bool, yes: bool, as_json: bool) -> None:
-    """Remove those that no job needs.
+    """Remove uploads that no job needs.
 
-    UPLOAD is the digest that `uploads list` shows, or its first digits.
+    UPLOAD is a digest from `mesos-gpu uploads list`, or its first digits.
     """
     if bool(uploads) == unused:
-        raise click.UsageError("name archives, or all of them with --unused")
+        raise click.UsageError("give either digests or --unused")
     client = app.client()
     kept = _kept(client)["uploads"]
-    chosen = [each for each in kept if not each["jobs"]] if unused else [_of(kept, each) for each in uploads]
+    chosen = (
+        [upload for upload in kept if not upload["jobs"]] if unused else [_of(kept, each) for each in uploads]
+    )
     if chosen:
         output.ask(f"Remove {counted(len(chosen), 'upload')}?", yes=yes)
-    for each in chosen:
-        client.call("DELETE", f"/v1/uploads/{each['sha256']}", dict)
+    for upload in chosen:
+        client.call("DELETE", f"/v1/uploads/{upload['sha256']}", dict)
     if as_json:
         output.document({"removed": chosen})
         return
-    freed = sum(each["received_bytes"] for each in chosen)
+    freed = sum(upload["received_bytes"] for upload in chosen)
     output.note(f"{counted(len(chosen), 'upload')} removed, {in_mib(freed)}")
 
 
-def _of(kept: "list[KeptUpload]", said: str) -> "KeptUpload":
-    """The one whose digest begins so.
+def _of(kept: "list[KeptUpload]", start: str) -> "KeptUpload":
+    """Return the upload whose digest begins with `start`.
 
     Raises:
-        NotFound: There is none, or several.
+        NotFound: No upload matches, or several do.
     """
-    digest = said.removeprefix("sha256:")
-    there = [each for each in kept if each["sha256"].startswith(digest)]
+    digest = start.removeprefix("sha256:")
+    there = [upload for upload in kept if upload["sha256"].startswith(digest)]
     if len(there) == 1:
         return there[0]
     trouble = (
         f"{len(there)} of your uploads begin with {digest}" if there else f"no upload of yours is {digest}"
     )
-    raise NotFound(trouble, remedy="see them: mesos-gpu uploads list -o wide")
+    raise NotFound(trouble, remedy="list them with: mesos-gpu uploads list -o wide")

@@ -1,4 +1,4 @@
-"""Job files whose jobs name a directory that is sent along."""
+"""Upload of the directories that job files name."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ from mesos_gpu.cli.jobfile import WORKDIR
 def with_code(
     client: Client, requests: Sequence[Mapping[str, Any]], base: Path
 ) -> Sequence[Mapping[str, Any]]:
-    """The requests with an archive in place of each directory, which is sent once.
+    """Return requests with an uploaded archive instead of each directory; each directory is uploaded once.
 
     Args:
-        client: Of the scheduler.
-        requests: As `read_jobs` reads them.
-        base: The directory that theirs are told from.
+        client: Client of the scheduler.
+        requests: Requests from `read_jobs`.
+        base: Directory that relative paths start from.
 
     Raises:
-        MesosGpuError: As of `upload`.
+        MesosGpuError: Raised by `upload`.
     """
     sent: dict[Path, str] = {}
-    made = []
+    result = []
     for request in requests:
         if WORKDIR in request:
             directory = base / request[WORKDIR]
@@ -31,5 +31,5 @@ def with_code(
                 sent[directory] = upload(client, directory)
             rest = {key: value for key, value in request.items() if key != WORKDIR}
             request = {**rest, "upload": sent[directory]}
-        made.append(request)
-    return made
+        result.append(request)
+    return result

@@ -1,1 +1,1 @@
-"""`mesos-gpu demo`."""
+"""Demos of the platform: `mesos-gpu demo`."""

@@ -1,5 +1,4 @@
-"""A cluster of hosts of their own, in network namespaces: the leader of each kind is killed under work, and nothing is
-lost."""
+"""Demo of a cluster on hosts of its own, in network namespaces: each kind of leader is killed, and no work is lost."""
 
 import socket
 import time
@@ -25,10 +24,10 @@ T = TypeVar("T")
 
 
 def play(directory: Path) -> int:
-    """Start all, tell the story, stop; the exit code.
+    """Start the cluster, run the demo and stop it; return the exit code.
 
     Raises:
-        Unavailable: Not root, or a program is missing; the message says which, and how to get it.
+        Unavailable: Not root, or a program is missing; the message names the program and how to install it.
     """
     network.check()
     zookeeper.check()
@@ -41,10 +40,9 @@ def play(directory: Path) -> int:
 
 
 class Cluster:
-    """The story, and what must be true of it."""
+    """The demo of leader failures, and its checks."""
 
     def __init__(self, directory: Path) -> None:
-        """Nothing runs yet."""
         self._began_at = time.monotonic()
         self._stack = Stack(directory, NODES, masters=MASTERS, hosts=True, secure=True, schedulers=SCHEDULERS)
         self._failures: list[str] = []
@@ -52,7 +50,7 @@ class Cluster:
 
     @property
     def exit_code(self) -> int:
-        """0: all was as it must be."""
+        """0 if all checks passed, else 1."""
         return 1 if self._failures else 0
 
     def _say(self, text: str) -> None:
@@ -64,9 +62,9 @@ class Cluster:
             self._failures.append(what)
 
     def run(self) -> None:
-        """All acts."""
+        """Run all parts of the demo."""
         size = f"{MASTERS} masters with ZooKeeper, {SCHEDULERS} schedulers, {counted(len(NODES), 'agent')}"
-        self._say(f"starting {size}: hosts of their own, names and secrets for all")
+        self._say(f"starting {size}: each on its own host, with authentication")
         self._stack.start()
         self._is_up = True
         cards = sum(node.gpus for node in NODES)
@@ -96,7 +94,7 @@ class Cluster:
         self._say(f"demo: {wrong} wrong, {counted(len(jobs) - done, 'job')} lost")
 
     def stop(self) -> None:
-        """Remove it all."""
+        """Stop and remove the cluster."""
         if self._is_up:
             self._stack.stop()
             self._say("all is stopped and removed")
@@ -127,26 +125,26 @@ class Cluster:
     def _kill_zookeeper(self) -> None:
         servers = self._stack.cluster.zookeepers
         leader = poll(
-            "ZooKeeper's leader", lambda: next((each for each in servers if _leads(each)), None), WAIT_S
+            "ZooKeeper's leader", lambda: next((server for server in servers if _leads(server)), None), WAIT_S
         )
         leader.kill()
         began_at = time.monotonic()
         self._say(f"killed with SIGKILL: {leader.name}, which leads")
-        others = [each for each in servers if each is not leader]
-        another = poll("another", lambda: next((each for each in others if _leads(each)), None), WAIT_S)
+        others = [server for server in servers if server is not leader]
+        another = poll("another", lambda: next((server for server in others if _leads(server)), None), WAIT_S)
         self._say(f"{another.name} leads, after {time.monotonic() - began_at:.1f} s")
         self._try_one("ZooKeeper", began_at)
         leader.start()
 
     def _try_one(self, after: str, began_at: float) -> None:
-        """Run a small job: all parts are at work again."""
+        """Run a small job, to check that all parts work again."""
         job = self._submit("probe", "true", gpus=0)
         self._await(f"a job after the loss of a {after}", lambda: ended(self._job(job)))
         took_s = time.monotonic() - began_at
         self._check(f"a new job has run {took_s:.1f} s after that", self._job(job)["state"] == "finished")
 
     def _ask(self, do: Callable[[Client], T]) -> T:
-        """Ask the scheduler that leads."""
+        """Call a function with a client of the leading scheduler."""
         leader = self._stack.await_leader(WAIT_S)
         with Client(leader.reach) as client:
             client.patience_s = WAIT_S
@@ -161,7 +159,7 @@ class Cluster:
 
     def _states(self, jobs: list[Job]) -> set[str]:
         listed = self._ask(Client.jobs)
-        return {each["state"] for each in listed if each["id"] in {job["id"] for job in jobs}}
+        return {entry["state"] for entry in listed if entry["id"] in {job["id"] for job in jobs}}
 
     def _written(self, job: Job) -> str:
         return self._ask(lambda client: client.logs(job["id"], stream="stdout", offset=0, length=1000))[
@@ -187,7 +185,7 @@ def _other(leader: T | None, than: T) -> T | None:
 
 
 def _leads(server: ZooKeeper) -> bool:
-    """Whether a server says that it leads; no answer: it does not."""
+    """Return whether a ZooKeeper server reports that it leads; False if it does not answer."""
     try:
         with socket.create_connection((server.ip, server.port), timeout=1) as connection:
             connection.sendall(b"srvr")

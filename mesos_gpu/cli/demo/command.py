@@ -1,4 +1,4 @@
-"""`mesos-gpu demo`: real Mesos, simulated GPUs, and stories that check themselves."""
+"""`mesos-gpu demo`: real Mesos with simulated GPUs, and demos that check themselves."""
 
 import os
 import stat
@@ -15,23 +15,25 @@ from mesos_gpu.cli.demo import tenants as tenants_story
 from mesos_gpu.local.stack import Stack
 from mesos_gpu.model.words import counted
 
-_PREFIX: Final = "mesos-gpu-demo-"  # of its directory, below that for temporary files
+_PREFIX: Final = "mesos-gpu-demo-"  # prefix of the demo's directory in the temporary directory
 
 
 @click.command()
 @click.option(
-    "--tenants", is_flag=True, help="The story of a pool that several teams have: borrow, give back, account."
+    "--tenants",
+    is_flag=True,
+    help="Run the demo of a shared pool of several teams: borrowing, reclaim, accounting.",
 )
 @click.option(
     "--cluster",
     "is_cluster",
     is_flag=True,
-    help="Masters, schedulers and agents on hosts of their own; the leader of each is killed. Needs root, ZooKeeper.",
+    help="Run the demo of several masters and schedulers, whose leaders are killed. Needs root and ZooKeeper.",
 )
 def demo(*, tenants: bool, is_cluster: bool) -> None:
-    """Show it all on this machine: start, run jobs of every kind, check, stop."""
+    """Show the platform on this machine: start, run jobs of every kind, check, stop."""
     if tenants and is_cluster:
-        raise click.UsageError("--tenants and --cluster are two stories: choose one")
+        raise click.UsageError("--tenants and --cluster exclude each other: choose one demo")
     story = tenants_story if tenants else whole
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as top:
         Path(top).chmod(0o755)
@@ -46,8 +48,10 @@ def demo(*, tenants: bool, is_cluster: bool) -> None:
 
 
 def left_behind() -> list[Path]:
-    """Directories of demos of this user, running or killed. Others can make names in a directory that all share, and
-    what is removed on the word of such a directory must be ours."""
+    """Return directories of this user's demos, running or killed.
+
+    The temporary directory is shared: a directory that another user could have made must not be removed as one of ours.
+    """
     directories = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
     return [path / "stack" for path in directories if _is_ours(path.lstat())]
 

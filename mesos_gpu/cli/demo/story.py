@@ -1,4 +1,4 @@
-"""What the demos have in common: a real Mesos on this machine, acts that are told as they happen, and a verdict."""
+"""Base of the demos: a real Mesos on this machine, commented steps, checks and a verdict."""
 
 import subprocess
 import sys
@@ -18,29 +18,28 @@ WAIT_S: Final = 45.0
 
 
 class Story:
-    """A story that is played, and what must be true at its end."""
+    """A demo that runs steps on a running stack, and counts failed checks."""
 
     def __init__(self, stack: Stack, client: Client) -> None:
-        """Begin with a stack that is up."""
         self.stack, self.client = stack, client
         self._failures: list[str] = []
 
     def run(self) -> int:
-        """All acts, with Mesos' account of GPUs held against ours meanwhile; the exit code."""
+        """Run the demo while comparing Mesos' count of GPUs with the scheduler's; return the exit code."""
         with Watcher(self.stack.scheduler.port, self.stack.cluster.master.port) as watcher:
             self.play()
         self.show_end()
         return self._verdict(watcher)
 
     def play(self) -> None:
-        """The acts."""
+        """Run the steps."""
         raise NotImplementedError
 
     def show_end(self) -> None:
-        """What became of it, for people."""
+        """Print the final state."""
 
     def draw(self, *words: str) -> None:
-        """A command of the command line, and what it prints."""
+        """Run a command of the command line, and print its output."""
         done = subprocess.run(
             [sys.executable, "-m", "mesos_gpu", "--url", self.stack.url, *words],
             capture_output=True,
@@ -74,7 +73,7 @@ class Story:
             poll(f"demo: {what}", condition, WAIT_S)
         except Unavailable as error:
             raise MesosGpuError(
-                f"{error.what}\n{self.stack.scheduler.tail()}", remedy="see the log"
+                f"{error.what}\n{self.stack.scheduler.tail()}", remedy="look for errors in the log above"
             ) from error
 
     def check(self, what: str, good: bool) -> None:
@@ -83,6 +82,7 @@ class Story:
             self._failures.append(what)
 
     def _verdict(self, watcher: Watcher) -> int:
+        """Print the final checks, and return the exit code."""
         findings = watcher.findings
         leaked = [gpu["uuid"] for gpu in self.client.gpus() if gpu["task_id"] is not None or gpu["sharing"]]
         in_mesos = self.stack.cluster.master.state()["frameworks"][0]
@@ -104,6 +104,6 @@ class Story:
 
 
 def act(title: str) -> None:
-    """Say what comes."""
+    """Print the title of a step."""
     output.line("")
     output.line(f"--- {title}")

@@ -1,4 +1,4 @@
-"""A pool of several teams: one borrows all of it, another is owed half; who is stopped knows why, and comes back."""
+"""Demo of a pool of several teams: one borrows all of it, and another reclaims its guarantee."""
 
 import json
 import tempfile
@@ -19,7 +19,7 @@ queues:
   dev/vision: {}
   dev/speech: {budget: {gpu_hours: 0.002, period: day, on_empty: no_start}}
 """
-#: Waits; when it is told to end, it says what it read, and ends.
+#: Waits for a notice, prints it, and ends.
 _TRAINS: Final = """\
 until [ -e "$MESOS_GPU_NOTICE" ]; do sleep 0.2; done
 cat "$MESOS_GPU_NOTICE"
@@ -28,10 +28,10 @@ exit 75"""
 
 
 class Tenants(Story):
-    """Borrowing, a guarantee, notices, the return, accounts, a budget."""
+    """Borrowing, a guarantee, notices, the return, accounts and a budget."""
 
     def play(self) -> None:
-        """Each act follows from the one before."""
+        """Run the steps, each of which builds on the one before."""
         self.until("the nodes report their GPUs", lambda: len(self.client.gpus()) == 16)
         self._tree()
         dev = self._borrow()
@@ -41,7 +41,7 @@ class Tenants(Story):
         self._accounts()
 
     def _tree(self) -> None:
-        act("two teams, one pool: production is owed two whole nodes, dev may have what is left over")
+        act("two teams, one pool: production is guaranteed two whole nodes, dev may use what is left over")
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "queues.yaml"
             path.write_text(_QUEUES)
@@ -59,18 +59,18 @@ class Tenants(Story):
     def _reclaim(self, dev: list[Any]) -> Any:
         act("production's job comes: two nodes of four GPUs")
         gang = self.submit("serve", "sleep 600", gpus=4, tasks=2, queue="production")
-        self.until("somebody was told", lambda: self._told(dev) is not None)
+        self.until("a job got its notice", lambda: self._told(dev) is not None)
         self.draw("why", gang["id"])
         self.until("it runs", lambda: self.states([gang]) == {"running"})
         stopped = [job for job in dev if self.states([job]) != {"running"}]
         self.check("two of dev's jobs made room, and no more", len(stopped) == 2)
         notice = self._told(stopped) or {}
         output.line(f"  what one of them read in $MESOS_GPU_NOTICE: {notice.get('why')}")
-        self.check("it was told for whom", notice.get("by") == gang["id"])
+        self.check("the notice names the job that preempts it", notice.get("by") == gang["id"])
         return gang
 
     def _told(self, jobs: list[Any]) -> dict[str, Any] | None:
-        """The first notice that a job has read; None: none has."""
+        """Return the first notice that one of the jobs printed; None if none did."""
         for job in jobs:
             for launch in self.client.tasks(job["id"]):
                 logs = self.client.logs(
@@ -81,7 +81,7 @@ class Tenants(Story):
         return None
 
     def _return(self, dev: list[Any], gang: Any) -> None:
-        act("production has finished: who was stopped runs again, in his place, with all his attempts")
+        act("production has finished: the preempted jobs run again, with all their attempts")
         self.client.kill(gang["id"])
         self.until("dev has all GPUs again", lambda: self.states(dev) == {"running"})
         attempts = {self.client.job(job["id"])["attempts"] for job in dev}
@@ -102,7 +102,7 @@ class Tenants(Story):
         self.end([second], "finished")
 
     def _accounts(self) -> None:
-        act("who had what")
+        act("usage of each queue")
         self.draw("report", "usage", "--by", "queue")
         self.draw("report", "fairness", "--by", "queue")
 

@@ -1,4 +1,4 @@
-"""Hold Mesos' own account of GPUs against ours, again and again, while jobs run."""
+"""Repeated comparison of Mesos' count of GPUs with the scheduler's, while jobs run."""
 
 import threading
 from collections import Counter
@@ -13,22 +13,26 @@ _UNSETTLED = ("launched", "unreachable", "abandoned")
 
 @dataclass
 class Findings:
-    """What was seen."""
+    """Results of the comparisons."""
 
-    compared: int = 0  # samples in which both sides stood still
-    overbooked: set[str] = field(default_factory=set)  # GPUs that were given out beyond what they have
+    compared: int = 0  # samples in which both sides were stable
+    overbooked: set[str] = field(default_factory=set)  # GPUs allocated beyond their capacity
     disagreements: list[str] = field(default_factory=list)
 
 
 class Watcher:
-    """A context manager: samples both sides on a thread of its own.
+    """Context manager that samples both sides on a thread.
 
-    Mesos and we change at different moments, so a sample is compared only if nothing was on its way: ours is
-    read before and after Mesos', both times the same, and no task of it is just launched or cut off.
+    Mesos and the scheduler change at different times, so a sample is compared only if nothing was in transit: the
+    scheduler's state is equal before and after Mesos' is read, and no task was just launched or is unreachable.
+
+    Args:
+        scheduler_port: Port of the scheduler on 127.0.0.1.
+        master_port: Port of the master on 127.0.0.1.
+        interval_s: Seconds between samples.
     """
 
     def __init__(self, scheduler_port: int, master_port: int, *, interval_s: float = 0.1) -> None:
-        """Ports of 127.0.0.1."""
         self._scheduler, self._master, self._interval_s = scheduler_port, master_port, interval_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
@@ -53,7 +57,7 @@ class Watcher:
             self.failure = error
 
     def sample(self) -> None:
-        """Look once."""
+        """Take one sample, and record disagreements."""
         before = self._ours()
         state = get_json("127.0.0.1", self._master, "/state")
         after = self._ours()
@@ -63,7 +67,7 @@ class Watcher:
         ours = {task["id"]: _in_mesos(task) for task in after}
         theirs = {t["id"]: int(t["resources"]["gpus"]) for f in state["frameworks"] for t in f["tasks"]}
         if set(ours) != set(theirs):
-            return  # an update is on its way: its acknowledgement takes Mesos' task away
+            return  # a status update is in transit, whose acknowledgement removes the task in Mesos
         self.findings.compared += 1
         in_use = sum(int(f["used_resources"]["gpus"]) for f in state["frameworks"])
         if ours != theirs or in_use != sum(ours.values()):
@@ -73,7 +77,7 @@ class Watcher:
         return list(get_json("127.0.0.1", self._scheduler, "/v1/tasks")["tasks"])
 
     def _check_sharing(self, tasks: list[dict[str, Any]]) -> None:
-        """GPUs that are given out more than once, or beyond what they have."""
+        """Record GPUs that are allocated more than once, or beyond their capacity."""
         whole = Counter(gpu for task in tasks if not task["share"] for gpu in task["gpu_ids"])
         compute: Counter[str] = Counter()
         for task in tasks:
@@ -85,7 +89,7 @@ class Watcher:
 
 
 def _in_mesos(task: Mapping[str, Any]) -> int:
-    """How many GPUs a task holds in Mesos: of a share another task holds the whole card."""
+    """Return how many GPUs a task holds in Mesos: for shares the cover task holds the whole GPU."""
     if task["covers"]:
         return 1
     return 0 if task["share"] else len(task["gpu_ids"])

@@ -1,4 +1,4 @@
-"""A day in the life of a scheduler in a minute: jobs of every kind."""
+"""Demo of jobs of every kind in one minute."""
 
 import subprocess
 import sys
@@ -15,10 +15,10 @@ ARGUMENTS: Final = ("--share-linger", "1")
 
 
 class Whole(Story):
-    """Jobs from the command line, in bursts, of a whole node, with shares, that wait, that fail, that are killed."""
+    """Jobs from the command line, bursts, whole nodes, shares, waiting, failing and killed jobs."""
 
     def play(self) -> None:
-        """Each kind of job, one after the other."""
+        """Run each kind of job, one after the other."""
         self.until("both nodes report their GPUs", lambda: len(self.client.gpus()) == 8)
         self._cli_job()
         self._burst()
@@ -57,6 +57,7 @@ class Whole(Story):
         output.line(f"  ran on {self.client.job(job['id'])['hostname']} with 4 GPUs")
 
     def _shares(self) -> None:
+        """Run jobs with shares beside one with a whole GPU, and resize one of the shares."""
         act("jobs that share GPUs, beside one that has a whole one")
         quarters = [self.submit("quarter", "sleep 600", gpus=0.25) for _ in range(4)]
         exact = self.submit("exact", "sleep 600", gpus=1, gpu_memory_mib=20480, gpu_compute_pct=30)
@@ -65,7 +66,7 @@ class Whole(Story):
         self.until("all six run", lambda: self.states(jobs) == {"running"})
         self.draw("gpus")
         shared = {gpu["uuid"]: gpu["shares"] for gpu in self.client.gpus() if gpu["shares"]}
-        shares = {share["job_id"]: share for each in shared.values() for share in each}
+        shares = {share["job_id"]: share for shares_of_gpu in shared.values() for share in shares_of_gpu}
         self.check(
             "each share is listed with its job", shares.keys() == {job["id"] for job in [*quarters, exact]}
         )
@@ -95,7 +96,7 @@ class Whole(Story):
         why = self.client.why(waiting["id"])
         output.line(f"  $ mesos-gpu why {waiting['id']}")
         output.line(f"  {why['summary']}")
-        self.check("it waits, and can run one day", why["state"] == "pending" and why["can_ever_run"])
+        self.check("it waits, and can run later", why["state"] == "pending" and why["can_ever_run"])
         self.end([*holders, waiting], "finished")
 
     def _failing(self) -> None:
@@ -112,7 +113,7 @@ class Whole(Story):
         self.end([job], "killed")
 
     def show_end(self) -> None:
-        act("what became of it")
+        act("final state")
         jobs = self.client.jobs()
         output.table(
             ("JOB", "STATE", "EXIT", "GPUS", "HOST", "MESSAGE"),

@@ -1,1 +1,1 @@
-"""Files of jobs: listed, printed, brought here and taken there."""
+"""Commands for files of jobs: list, print and copy them."""

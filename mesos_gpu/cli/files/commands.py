@@ -25,10 +25,10 @@ from mesos_gpu.wire.mesos.cuts import TIMES
 if TYPE_CHECKING:
     from mesos_gpu.cli.files.stream import Channelled, Source
 
-Row = Mapping[str, Any]  # an entry, as --json has it
+Row = Mapping[str, Any]  # an entry in the form of --json
 _KINDS: Final = {"dir": "d", "file": "-", "link": "l", "other": "?"}
 _rank = click.option(
-    "--rank", type=click.IntRange(min=0), metavar="N", default=0, help="Which of the job's tasks; default: 0."
+    "--rank", type=click.IntRange(min=0), metavar="N", default=0, help="Rank of the task; default: 0."
 )
 
 FILES: Final[Listing[Row, Row]] = Listing(
@@ -60,24 +60,25 @@ def _shown(row: Row) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The way to files of a task."""
+    """Access to files of a task."""
 
     app: App
     rank: int
 
     @contextlib.contextmanager
     def reading(self, place: Place, what: str) -> "Iterator[Source]":
-        """Where records of a place come from: a channel while the task runs, what is kept of it when it has ended.
+        """Yield the source of a place's records: a channel while the task runs, else the stored sandbox of the ended
+        task.
 
         Raises:
-            Refused: There is neither, or it may not be read.
+            Refused: The task neither runs nor has a stored sandbox, or may not be read.
         """
         from mesos_gpu.cli.client import Refused
 
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as resources:
             source: Source
             try:
-                source = held.enter_context(self.channel(place, what=what))
+                source = resources.enter_context(self.channel(place, what=what))
             except Refused as running:
                 if running.code != "not-running":
                     raise
@@ -92,21 +93,23 @@ class _Files:
 
         query = {"what": what, "path": place.path, "rank": self.rank}
         pieces = self.app.client().stream(f"/v1/jobs/{quote(place.job, safe='')}/files", query)
-        return Answered(chain([next(pieces, b"")], pieces))  # by the first it is known whether there is any
+        return Answered(
+            chain([next(pieces, b"")], pieces)
+        )  # reading the first block raises if there is no stored sandbox
 
     @contextlib.contextmanager
     def channel(self, place: Place, **order: str) -> "Iterator[Channelled]":
-        """A channel into a task that runs.
+        """Yield a channel into a running task.
 
         Raises:
-            Refused: It does not, or may not be reached.
+            Refused: The task does not run, or may not be accessed.
         """
         from mesos_gpu.cli.channel.opened import open_channel
 
         body = {"path": place.path, "rank": self.rank, **order}
         path = f"/v1/jobs/{quote(place.job, safe='')}/files"
         channel = open_channel(self.app, path, body)
-        from mesos_gpu.cli.channel.line import open_line  # while the task's host is called
+        from mesos_gpu.cli.channel.line import open_line  # imported while the task's host is being contacted
         from mesos_gpu.cli.files.stream import Channelled
 
         with open_line(self.app.reach(), channel) as line:
@@ -119,14 +122,14 @@ class _Files:
 @_rank
 @api_command
 def cp(app: App, source: Place, target: Place, rank: int) -> None:
-    """Copy files and directories from a job and to it.
+    """Copy files and directories from or to a job.
 
-    One of SOURCE and TARGET is JOB:PATH, the other of this machine; - is stdin or stdout. A PATH without a slash in
-    front is from the job's sandbox. What a directory would take comes into it under its own name. All is read and
-    written as the job's user, in the job's view, while it runs; when it has ended, its sandbox alone can be read.
+    One of SOURCE and TARGET is JOB:PATH, the other is on this machine; - is stdin or stdout. A relative PATH starts in
+    the job's sandbox. If TARGET is a directory, the copy gets its own name in it. Files are read and written as the
+    job's user, in the job's view, while it runs; of an ended job only the sandbox can be read.
 
-    A file has its name when it is whole and on the disk. Modes and times come, too; links that lead out of what is
-    copied, devices and the like are left out, and named. JOB may be the ID of a launch.
+    A file gets its name only when it is complete. Modes and times are copied; links to places outside the copied
+    directory, devices and the like are skipped and reported. JOB may also be the ID of a launch.
 
     \b
       mesos-gpu cp train-1a2b3c4d:checkpoint.pt .
@@ -136,10 +139,10 @@ def cp(app: App, source: Place, target: Place, rank: int) -> None:
     """
     if source.is_here == target.is_here:
         raise click.UsageError(
-            "one of SOURCE and TARGET is to be JOB:PATH; a path with a colon begins with ./"
+            "exactly one of SOURCE and TARGET must be JOB:PATH; write a local path with a colon as ./PATH"
         )
     files = _Files(app, rank)
-    with terminated():  # what is not whole is removed then, too
+    with terminated():  # incomplete files are then removed too
         if target.is_here:
             _from_job(files, source, target.path)
         else:
@@ -187,18 +190,19 @@ def cat(app: App, places: tuple[Place, ...], rank: int) -> None:
 @list_options(FILES)
 @api_command
 def ls(app: App, place: Place, rank: int, asked: "Asked[Row, Row]") -> None:
-    """List the files of a job: what is in its sandbox, or at a path.
+    """List files of a job, in its sandbox or at a path.
 
-    A PATH without a slash in front is from the sandbox. All is looked at as the job's user, in the job's view.
+    A relative PATH starts in the sandbox. Files are seen as the job's user, in the job's view.
 
     \b
       mesos-gpu ls train-1a2b3c4d
       mesos-gpu ls train-1a2b3c4d:/tmp --sort -size
     """
-    show(asked, lambda: Seen(_listed(_Files(app, rank), place), "There is nothing in it."))
+    show(asked, lambda: Seen(_listed(_Files(app, rank), place), "The directory is empty."))
 
 
 def _listed(files: _Files, place: Place) -> list[Row]:
+    """Return the entries of a directory of a job, or the single entry of a file."""
     from mesos_gpu.cli.files.copying import Unread
     from mesos_gpu.wire.channel.tree import Entry, Mark, Said
 
@@ -207,14 +211,19 @@ def _listed(files: _Files, place: Place) -> list[Row]:
     with files.reading(place, "list") as channel:
         for record in channel.records():
             if isinstance(record.what, Said) and record.mark is Mark.FAULT:
-                raise Unread(f"{place} cannot be read: {record.what.why}", remedy=f"mesos-gpu ls {place.job}")
+                raise Unread(
+                    f"{place} cannot be read: {record.what.why}",
+                    remedy=f"list the sandbox with: mesos-gpu ls {place.job}",
+                )
             if isinstance(record.what, Entry) and record.what.path:
                 rows.append(_row(record.what, record.what.path[-1]))
             elif isinstance(record.what, Entry):
                 root = record.what
     if root is not None and root.kind != "dir":
         return [_row(root, place.path)]
-    rows = [row for row in rows if place.path or row["name"] != TIMES]  # a file of ours, in the sandbox
+    rows = [
+        row for row in rows if place.path or row["name"] != TIMES
+    ]  # hides a file of this package in the sandbox
     return sorted(rows, key=lambda row: str(row["name"]))
 
 
@@ -233,7 +242,7 @@ def _row(entry: Any, name: str) -> Row:
 
 
 def _text(name: str) -> str:
-    """Names may be no UTF-8, which is what JSON is."""
+    """Return a file name as text that JSON can hold; names need not be UTF-8."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 

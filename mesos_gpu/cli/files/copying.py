@@ -1,4 +1,4 @@
-"""Copies between a job and this machine, and what is said of what did not come."""
+"""Copies between a job and this machine, with messages about skipped files."""
 
 import os
 import select
@@ -18,28 +18,28 @@ from mesos_gpu.model.words import counted, is_or_are
 from mesos_gpu.wire.channel import tree
 from mesos_gpu.wire.channel.tree import Done, Entry, Mark, Record, Said
 
-_SHOW_S: Final = 0.5  # between two looks at how far it is, and whether it goes on
+_SHOW_S: Final = 0.5  # interval of progress displays and of checks of the receiver
 _MIB: Final = 1 << 20
 
 
 class Incomplete(MesosGpuError):
-    """Some of what was to be copied was not (EX_IOERR)."""
+    """A copy is incomplete (EX_IOERR)."""
 
     exit_code, http_status = 74, 500
 
 
 class Unread(MesosGpuError):
-    """What is at a path of a job cannot be read (EX_IOERR)."""
+    """A path of a job cannot be read (EX_IOERR)."""
 
     exit_code, http_status = 74, 500
 
 
 class _Told:
-    """What is said on stderr: how far it is, what is not copied, and what came."""
+    """Messages on stderr: progress, skipped files, and the summary of a copy."""
 
     def __init__(self, place: Place) -> None:
         self._place, self._began, self._shown = place, time.monotonic(), 0.0
-        self._why = ""  # nothing of the place could be copied
+        self._why = ""  # reason why nothing of the place could be copied
         self.bytes = self.faults = 0
 
     def moved(self, size: int) -> None:
@@ -63,21 +63,21 @@ class _Told:
         if mark is Mark.FAULT:
             self.fault(said)
         else:
-            output.note(f"left out: {self._named(said)}: {said.why}")
+            output.note(f"skipped: {self._named(said)}: {said.why}")
 
     def _named(self, said: Said) -> str:
         return "/".join((str(self._place).rstrip("/") if said.path else str(self._place), *said.path))
 
     def _remedy(self) -> str:
         if self._place.is_here:
-            return "name a file or directory of this machine that you may read or write"
+            return "choose a local file or directory that you may read or write"
         return f"list the files there: mesos-gpu ls {self._place.job}:"
 
     def end(self, files: int, *, whole: bool = True) -> None:
-        """Say what came.
+        """Print the summary.
 
         Raises:
-            Incomplete: Not all of it did.
+            Incomplete: Part of the files was not copied.
         """
         output.status_line.clear()
         if self._why and not files:
@@ -96,21 +96,21 @@ class _Told:
 
 
 def fetch(source: Source, place: Place, to: str) -> None:
-    """Bring what is at a place here.
+    """Copy a place of a job to this machine.
 
     Raises:
-        Incomplete: Not all of it came; nothing that did not come whole is under its name.
+        Incomplete: Part of the files was not copied; incomplete files do not get their names.
     """
-    told = _Told(place)
-    receiving = Receiving(to, place.name, told.fault)
+    report = _Told(place)
+    receiving = Receiving(to, place.name, report.fault)
     try:
         for record in source.records():
-            _note(record, told)
+            _note(record, report)
             receiving.take(record)
     finally:
         receiving.close()
         output.status_line.clear()
-    told.end(receiving.files, whole=receiving.sent is not None)
+    report.end(receiving.files, whole=receiving.sent is not None)
 
 
 def _note(record: Record, told: _Told) -> None:
@@ -121,47 +121,47 @@ def _note(record: Record, told: _Told) -> None:
 
 
 def pour(source: Source, place: Place, write: Callable[[bytes], None]) -> None:
-    """Write the bytes of a file to stdout.
+    """Write a file of a job by `write`.
 
     Raises:
-        Incomplete: It is a directory, or not all of it came.
+        Incomplete: The place is a directory, or the file did not arrive completely.
     """
-    told = _Told(place)
+    report = _Told(place)
     for record in source.records():
         if isinstance(record.what, Entry) and record.what.kind != "file":
-            raise Incomplete(f"{place} is a directory", remedy=f"see what is in it: mesos-gpu ls {place}")
+            raise Incomplete(f"{place} is a directory", remedy=f"list its files with: mesos-gpu ls {place}")
         if record.mark is Mark.DATA:
             write(record.data)
         elif isinstance(record.what, Said):
-            told.fault(record.what)
-        elif isinstance(record.what, Done) and told.faults:
-            told.end(0)
+            report.fault(record.what)
+        elif isinstance(record.what, Done) and report.faults:
+            report.end(0)
 
 
 def bring(channel: Channelled, here: str, place: Place) -> None:
-    """Send a file or directory of this machine there; `-`: stdin, as a file.
+    """Copy a file or directory of this machine to a place of a job; `-` copies stdin to a file.
 
     Raises:
-        Incomplete: Not all of it got there.
+        Incomplete: Part of the files was not copied.
     """
-    told, there = _Told(Place("", here)), _Told(place)
+    report_here, report_there = _Told(Place("", here)), _Told(place)
     last: Done | None = None
-    take = partial(_take, told=there)
-    for piece in _stdin(channel.look) if here == STREAM else Sending(here, told.said).records():
+    take = partial(_take, told=report_there)
+    for piece in _stdin(channel.look) if here == STREAM else Sending(here, report_here.said).records():
         channel.send(piece, take)
-        there.moved(len(piece))
+        report_there.moved(len(piece))
         for record in channel.heard():
             take(record)
     channel.flush(take)
     for record in channel.records():
         take(record)
         last = record.what if isinstance(record.what, Done) else last
-    there.faults += told.faults
-    there.end(last.files if last else 0, whole=last is not None)
+    report_there.faults += report_here.faults
+    report_there.end(last.files if last else 0, whole=last is not None)
 
 
 def _take(record: Record, told: _Told) -> None:
-    """Hear of a fault there; of one of the whole nothing more needs to be sent."""
+    """Report a fault in the job; a fault of the whole copy ends it."""
     if isinstance(record.what, Said):
         told.fault(record.what)
         if not record.what.path:
@@ -169,7 +169,7 @@ def _take(record: Record, told: _Told) -> None:
 
 
 def _stdin(goes_on: Callable[[], bool]) -> Iterator[bytes]:
-    """What comes in, as a file, while it `goes_on` there."""
+    """Yield stdin as records of a file, while `goes_on` returns True."""
     size = 0
     yield tree.entry(Entry((), "file", 0o644))
     while True:

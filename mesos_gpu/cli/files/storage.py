@@ -64,30 +64,30 @@ def _asked_for(client: "Client", *, all_users: bool = False) -> "NamedVolumes":
 
 
 def _names(client: "Client") -> list[str]:
-    return [each["name"] for each in _asked_for(client)["volumes"] if not each["removing"]]
+    return [volume["name"] for volume in _asked_for(client)["volumes"] if not volume["removing"]]
 
 
-VOLUME: Final = Ref("name", "[a-z0-9][a-z0-9-]{0,62}", "the name of a volume, as data", _names)
+VOLUME: Final = Ref("name", "[a-z0-9][a-z0-9-]{0,62}", "the name of a volume, for example data", _names)
 VOLUMES: Final[Listing["NamedVolume", "NamedVolume"]] = Listing(
     columns=(
-        Col("NAME", lambda each: each["name"]),
-        Col("OWNER", lambda each: each["owner"] or "(default user)", telling=True),
-        Col("SIZE", lambda each: _size(each["size_mib"]), lambda each: each["size_mib"]),
+        Col("NAME", lambda volume: volume["name"]),
+        Col("OWNER", lambda volume: volume["owner"] or "(default user)", telling=True),
+        Col("SIZE", lambda volume: _size(volume["size_mib"]), lambda volume: volume["size_mib"]),
         Col("STATE", _state),
-        Col("HOST", lambda each: each["hostname"]),
-        Col("USED_BY", lambda each: " ".join(each["jobs"])),
-        aged("LAST_USED", lambda each: each["used_at"]),
-        aged("AGE", lambda each: each["created_at"], wide=True),
-        Col("UNIX_USER", lambda each: each["user"], wide=True),
-        Col("ID", lambda each: each["id"], wide=True),
+        Col("HOST", lambda volume: volume["hostname"]),
+        Col("USED_BY", lambda volume: " ".join(volume["jobs"])),
+        aged("LAST_USED", lambda volume: volume["used_at"]),
+        aged("AGE", lambda volume: volume["created_at"], wide=True),
+        Col("UNIX_USER", lambda volume: volume["user"], wide=True),
+        Col("ID", lambda volume: volume["id"], wide=True),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
+    id=lambda volume: volume["name"],
+    rows=lambda volume: (volume,),
     filters={
-        By.STATE: lambda each: (_state(each),),
-        By.NAME: lambda each: (each["name"],),
-        By.USER: lambda each: (each["owner"],),
-        By.NODE: lambda each: (each["hostname"] or "",),
+        By.STATE: lambda volume: (_state(volume),),
+        By.NAME: lambda volume: (volume["name"],),
+        By.USER: lambda volume: (volume["owner"],),
+        By.NODE: lambda volume: (volume["hostname"] or "",),
     },
     fit=Fit(cut=("NAME", "USED_BY"), hosts=("HOST",), leave=("LAST_USED", "USED_BY", "OWNER")),
     states=_STATES,
@@ -95,16 +95,20 @@ VOLUMES: Final[Listing["NamedVolume", "NamedVolume"]] = Listing(
 
 
 @click.command("list")
-@click.option("--all-users", is_flag=True, help="Also those of others, if you may read all jobs.")
+@click.option("--all-users", is_flag=True, help="Also volumes of other users, if you may read all jobs.")
 @list_options(VOLUMES)
 @api_command
 def list_volumes(app: App, asked: "Asked[NamedVolume, NamedVolume]", all_users: bool) -> None:
     """List named volumes, with their sizes, hosts and jobs.
 
-    A new one has no host yet. One that is being removed is gone when its host has next reported.
+    A new volume has no host yet. A volume that is being removed disappears with the next report of its host.
     """
     client = app.client()
-    empty = "No such volume." if asked.filtered else "You have no volumes: mesos-gpu run --volume makes them."
+    empty = (
+        "No such volume."
+        if asked.filtered
+        else "You have no volumes; create one with: mesos-gpu run --volume"
+    )
     limit_mib = 0
 
     def look() -> Seen["NamedVolume"]:
@@ -115,9 +119,9 @@ def list_volumes(app: App, asked: "Asked[NamedVolume, NamedVolume]", all_users: 
 
     def below(volumes: Sequence["NamedVolume"]) -> None:
         if volumes:
-            size = _size(sum(each["size_mib"] for each in volumes))
+            size = _size(sum(volume["size_mib"] for volume in volumes))
             limit = f" (limit of each owner: {_size(limit_mib)})" if limit_mib else ""
-            output.note(f"{counted(len(volumes), 'volume')}, {size} in all{limit}")
+            output.note(f"{counted(len(volumes), 'volume')}, {size} in total{limit}")
 
     show(asked, look)
 
@@ -131,8 +135,8 @@ def list_volumes(app: App, asked: "Asked[NamedVolume, NamedVolume]", all_users: 
 def remove(app: App, names: tuple[str, ...], user: str | None, yes: bool, as_json: bool) -> None:
     """Remove named volumes with all data in them.
 
-    A volume that a job uses which has not ended is not removed. If the host of a volume is away, its data is removed
-    when the host is back.
+    A volume of a job that has not ended is refused. If the host of a volume is not connected, the data is removed when
+    it is back.
     """
     from mesos_gpu.api.spec.tasks.volumes import NamedVolume
 

@@ -1,4 +1,4 @@
-"""Records of files, from a job and to it: over a channel while it runs, from its agent when it has ended."""
+"""Streams of file records from and to a job: a channel while it runs, the agent's sandbox when it has ended."""
 
 import contextlib
 from collections import deque
@@ -13,59 +13,63 @@ from mesos_gpu.errors import Conflict
 from mesos_gpu.wire.channel.frames import MAX_AHEAD, MAX_DATA, WINDOW, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.tree import Decoder, Record
 
-_ENDED: Final = "see whether its job runs: mesos-gpu show JOB"
+_ENDED: Final = "check whether the job runs: mesos-gpu show JOB"
 _MAX_SAID: Final = 2000
 
 
 class Source(Protocol):
-    """Where records come from."""
+    """A source of file records."""
 
     def records(self) -> Iterator[Record]:
-        """All of them, to the last."""
+        """Yield all records, to the end of the stream."""
 
 
 class Answered:
-    """Records of an answer of the scheduler."""
+    """Records in an answer of the scheduler.
+
+    Args:
+        pieces: Blocks of the answer, as they arrive.
+    """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        """`pieces` of it, as they come."""
         self._pieces, self._decoder = pieces, Decoder()
 
     def records(self) -> Iterator[Record]:
-        """What comes, to the end of it.
+        """Yield the records of the answer.
 
         Raises:
-            Unreachable: It broke off.
-            BadAnswer: What comes is no stream of records.
+            Unreachable: The answer ended early.
+            BadAnswer: The answer is not a valid stream of records.
         """
         try:
             for piece in self._pieces:
                 yield from self._decoder.take(piece)
         except ValueError as error:
-            what = f"what comes from the sandbox cannot be read: {error}"
-            raise BadAnswer(what, remedy="use the client of the scheduler's release") from error
+            what = f"the answer about the sandbox is invalid: {error}"
+            raise BadAnswer(what, remedy="use a client of the scheduler's release") from error
         if not self._decoder.is_whole:
-            raise Unreachable("the answer ended before it was whole", remedy="try again")
+            raise Unreachable("the answer ended early", remedy="try again")
 
 
 class Channelled:
-    """Records over a channel. One thread: who sends hears when it must. The other side may send as much as was used,
-    and a window more; one that sends more than that is left."""
+    """Records over a channel, used by one thread, which receives while it waits to send.
+
+    The other side may send as much as was consumed here and one window more; beyond that it is an error.
+    """
 
     def __init__(self, line: ClientConnection) -> None:
-        """Nothing has come."""
         self._line, self._decoder, self._heard = line, Decoder(), deque[Record]()
         self._credit, self._said, self._code = WINDOW, b"", -1
         self._unsent = bytearray()
-        self._unused = 0  # bytes that came, and whose records nobody has taken yet
+        self._unused = 0  # bytes received whose records were not consumed yet
 
     def records(self) -> Iterator[Record]:
-        """What comes, to the end of it.
+        """Yield all records, to the end of the stream.
 
         Raises:
-            Conflict: What was to be done could not be begun, or broke off.
+            Conflict: The operation could not be started in the task, or failed there.
             Unreachable: The connection was lost.
-            BadAnswer: What comes is no stream of records.
+            BadAnswer: The data is not a valid stream of records.
         """
         while True:
             yield from self.heard()
@@ -74,53 +78,54 @@ class Channelled:
             self._hear()
         if not self._decoder.is_whole:
             said = self._said.decode(errors="replace").strip()
-            raise Conflict(f"it was broken off in the task{f': {said}' if said else ''}", remedy=_ENDED)
+            raise Conflict(f"the copy was aborted in the task{f': {said}' if said else ''}", remedy=_ENDED)
 
     def send(self, piece: bytes, take: Callable[[Record], None]) -> None:
-        """Send bytes of a stream, at the pace of who takes them.
+        """Send bytes of the stream, at the pace of the receiver.
 
         Args:
-            piece: What to send.
-            take: Is given what comes meanwhile: who sends there reads no more while nobody takes what it says.
+            piece: Bytes to send.
+            take: Function for records that arrive meanwhile; the other side stops receiving while its output is not
+                read.
 
         Raises:
-            Conflict, Unreachable, BadAnswer: As of `records`; it is over before it was sent.
+            Conflict, Unreachable, BadAnswer: See `records`; the operation ended before the data was sent.
         """
         self._unsent += piece
         while len(self._unsent) >= MAX_DATA:
             self._send(MAX_DATA, take)
 
     def flush(self, take: Callable[[Record], None]) -> None:
-        """Send the rest. `take`: as of `send`.
+        """Send the buffered rest; `take` as for `send`.
 
         Raises:
-            Conflict, Unreachable, BadAnswer: As of `records`.
+            Conflict, Unreachable, BadAnswer: See `records`.
         """
         self._send(len(self._unsent), take)
 
     def _send(self, size: int, take: Callable[[Record], None]) -> None:
-        """Send a frame, as soon as all of it may go: of parts that do, ever smaller ones would come."""
+        """Send a frame once credit allows all of it, because sending parts would lead to ever smaller frames."""
         while self._credit < size and self._code < 0:
             self._hear()
             for record in self.heard():
                 take(record)
         if self._code < 0:
-            with contextlib.suppress(ConnectionClosed):  # the one who hears says so
+            with contextlib.suppress(ConnectionClosed):  # `_hear` reports it
                 self._line.send(encode(Frame(Kind.STDIN, bytes(self._unsent[:size]))))
         self._credit -= size
         del self._unsent[:size]
 
     def heard(self) -> Iterator[Record]:
-        """What has come already, as far as it was looked at."""
+        """Yield the records that have arrived already."""
         while self._heard:
             yield self._heard.popleft()
         self._allow()
 
     def look(self) -> bool:
-        """Hear what is there without waiting; whether it still goes on.
+        """Receive what is available without waiting; return whether the stream continues.
 
         Raises:
-            Conflict, Unreachable, BadAnswer: As of `records`.
+            Conflict, Unreachable, BadAnswer: See `records`.
         """
         with contextlib.suppress(TimeoutError):
             while self._code < 0:
@@ -128,6 +133,7 @@ class Channelled:
         return self._code < 0
 
     def _hear(self, timeout_s: float | None = None) -> None:
+        """Receive one frame and process it; an error of the channel is raised."""
         try:
             message = self._line.recv(timeout_s)
             frame = decode(message if isinstance(message, bytes) else b"")
@@ -137,8 +143,8 @@ class Channelled:
         except ConnectionClosed as error:
             raise Unreachable("the connection to the task was lost", remedy=_ENDED) from error
         except ValueError as error:
-            what = f"what comes from the task cannot be read: {error}"
-            raise BadAnswer(what, remedy="use the client of the scheduler's release") from error
+            what = f"data from the task is invalid: {error}"
+            raise BadAnswer(what, remedy="use a client of the scheduler's release") from error
         if frame.kind is Kind.CREDIT:
             self._credit += frame.numbers[0]
         elif frame.kind is Kind.EXIT:
@@ -152,12 +158,12 @@ class Channelled:
         if frame.kind in (Kind.STDOUT, Kind.STDERR):
             self._unused += len(frame.data)
         if self._unused > MAX_AHEAD:
-            raise ValueError(f"more than {MAX_AHEAD} bytes came ahead")
+            raise ValueError(f"more than {MAX_AHEAD} bytes were sent without permission")
 
     def _allow(self) -> None:
-        """All that came is used: as much may come again."""
+        """Permit the other side to send as much as was consumed."""
         while self._unused and self._code < 0:
             used = min(self._unused, WINDOW)
-            with contextlib.suppress(ConnectionClosed):  # the one who hears says so
+            with contextlib.suppress(ConnectionClosed):  # `_hear` reports it
                 self._line.send(encode(Frame(Kind.CREDIT, numbers=(used,))))
             self._unused -= used

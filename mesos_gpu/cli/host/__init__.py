@@ -1,1 +1,1 @@
-"""Commands for the host on which they run."""
+"""Commands for the host on which they run, and for installing hosts."""

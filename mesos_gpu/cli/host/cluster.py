@@ -1,4 +1,4 @@
-"""`mesos-gpu cluster`: what each host of a cluster needs, by a file that names them, and doing it over SSH."""
+"""`mesos-gpu cluster`: plans for the hosts of a cluster described in a file, and their execution over SSH."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ _SECRETS: Final = click.option(
     "--secrets",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory of the cluster's secrets; default: beside FILE, with its name and -secrets.",
+    help="Directory of the cluster's secrets; default: beside FILE, such as cluster-secrets for cluster.yaml.",
 )
 _HOST: Final = click.option(
     "--host", "names", multiple=True, metavar="NAME", help="Only this host; may be repeated."
@@ -38,42 +38,45 @@ _HOST: Final = click.option(
 
 class _Cluster(Table):
     table: ClassVar = {
-        "plan": ("mesos_gpu.cli.host.cluster", "Print what each host of a file needs; no host is asked."),
-        "apply": ("mesos_gpu.cli.host.cluster", "Do over SSH what hosts of a file lack."),
+        "plan": (
+            "mesos_gpu.cli.host.cluster",
+            "Print what each host of a file needs, without contacting the hosts.",
+        ),
+        "apply": ("mesos_gpu.cli.host.cluster", "Make the hosts of a file match it, over SSH."),
     }
 
 
 @click.group(cls=_Cluster)
 def cluster() -> None:
-    """Mesos, ZooKeeper and the scheduler on hosts that a file names."""
+    """Mesos, ZooKeeper and schedulers on the hosts that a file lists."""
 
 
 @click.command()
 @_FILE
 @_SECRETS
 @_HOST
-@click.option("--texts", is_flag=True, help="Also what is in the files; never secrets.")
+@click.option("--texts", is_flag=True, help="Also print the contents of files, except secrets.")
 @json_option
 def plan(file: Path, directory: Path | None, names: tuple[str, ...], texts: bool, as_json: bool) -> None:
-    """Print what each host of a file needs; no host is asked.
+    """Print what each host of a file needs, without contacting the hosts.
 
-    Packages, files with modes and owners, commands, services and rules of a firewall, in the order in which
-    `cluster apply` does it.
+    Lists packages, files with modes and owners, commands, services and firewall rules, in the order in which
+    `cluster apply` handles them.
     """
     from mesos_gpu.install.cluster.removal import removals
 
-    made = _planned(file, directory, names)
-    package = made.cluster.package
-    taken = removals(made.record, made.cluster, made.all)
-    taken = [each for each in taken if not names or each.host.name in names]
+    plan_set = _planned(file, directory, names)
+    package = plan_set.cluster.package
+    removals_planned = removals(plan_set.record, plan_set.cluster, plan_set.all)
+    removals_planned = [removal for removal in removals_planned if not names or removal.host.name in names]
     if as_json:
-        hosts = [_document(each, package) for each in made.plans]
-        output.document({"hosts": hosts, "removed": [_too_much(each) for each in taken]})
+        hosts = [_document(plan, package) for plan in plan_set.plans]
+        output.document({"hosts": hosts, "removed": [_too_much(plan) for plan in removals_planned]})
         return
     _note_release(package)
-    for each in made.plans:
-        _show(each, package, texts=texts)
-    for removal in taken:
+    for host_plan in plan_set.plans:
+        _show(host_plan, package, texts=texts)
+    for removal in removals_planned:
         _say_too_much(removal)
 
 
@@ -82,28 +85,30 @@ def plan(file: Path, directory: Path | None, names: tuple[str, ...], texts: bool
 @_SECRETS
 @_HOST
 @yes_option
-@click.option("--dry-run", is_flag=True, help="Ask hosts what they lack, print it, and change nothing.")
 @click.option(
-    "--only", type=click.Choice(_PARTS), multiple=True, help="Only this part of each host; may be repeated."
+    "--dry-run", is_flag=True, help="Ask hosts for differences and print them, without changing anything."
 )
-@click.option("--no-start", is_flag=True, help="Start and restart no service: for hosts without systemd.")
 @click.option(
-    "--keep", is_flag=True, help="Leave alone what is no longer in the file: hosts, and roles of hosts."
+    "--only", type=click.Choice(_PARTS), multiple=True, help="Apply only this part; may be repeated."
+)
+@click.option("--no-start", is_flag=True, help="Do not start or restart services, for hosts without systemd.")
+@click.option(
+    "--keep", is_flag=True, help="Do not remove hosts and roles of hosts that are no longer in the file."
 )
 @click.option(
     "--gone",
     multiple=True,
     metavar="NAME",
-    help="A host that left the file and never comes back: it is not asked, and forgotten; may be repeated.",
+    help="Forget a host that was removed from the file and no longer exists, without contacting it; may be repeated.",
 )
 @click.option(
     "--deadline",
     type=Duration(zero=True),
     default="10m",
     show_default=True,
-    help="Time after which what runs on a host that leaves starts elsewhere, as 90s or 2h; 0: at once.",
+    help="Time after which jobs on a removed host are restarted elsewhere, such as 90s or 2h; 0: at once.",
 )
-@click.option("--downgrade", is_flag=True, help="Let an earlier release take the place of a later one.")
+@click.option("--downgrade", is_flag=True, help="Allow replacing a release by an earlier one.")
 @json_option
 def apply(
     file: Path,
@@ -119,57 +124,57 @@ def apply(
     downgrade: bool,
     as_json: bool,
 ) -> None:
-    """Do over SSH what hosts of a file lack.
+    """Make the hosts of a file match it, over SSH.
 
-    All hosts are asked before any is changed. What left the file since the last call is drained and taken away.
-    Hosts are then done in the order of the plan; when one fails, its output is told, and no other is begun. Secrets
-    are chosen once. A second call changes nothing.
+    All hosts are examined before any is changed. Hosts and roles removed from the file since the last call are drained
+    and removed. Hosts are then changed in the order of the plan; if one fails, its output is shown and no further
+    host is changed. Secrets are generated only once. A second call changes nothing.
     """
     from mesos_gpu.install.cluster.apply import Carrying
     from mesos_gpu.install.cluster.difference import Asked, Part, differences, surplus
 
-    parts = [each for each in Part if (not only or each in only) and not (no_start and each is Part.SERVICES)]
-    made = _planned(file, directory, names, choose=not dry_run)
-    _see_gone(made, gone)
-    asked = Asked(parts, downgrade, names, gone)
-    removes = asked.removes and not keep
-    taken = surplus(made.cluster, made.all, made.record, asked) if removes else []
-    wanted = differences(made.cluster, made.plans, asked)
-    _note_release(made.cluster.package)
+    parts = [part for part in Part if (not only or part in only) and not (no_start and part is Part.SERVICES)]
+    plan_set = _planned(file, directory, names, choose=not dry_run)
+    _see_gone(plan_set, gone)
+    request = Asked(parts, downgrade, names, gone)
+    removes = request.removes and not keep
+    removals_planned = surplus(plan_set.cluster, plan_set.all, plan_set.record, request) if removes else []
+    changes = differences(plan_set.cluster, plan_set.plans, request)
+    _note_release(plan_set.cluster.package)
     if not as_json:
-        for each in wanted:
-            _say_lacking(each)
-        for removal in taken:
+        for difference in changes:
+            _say_lacking(difference)
+        for removal in removals_planned:
             _say_too_much(removal)
     if dry_run and as_json:
-        hosts = [_lacking(each) for each in wanted]
-        output.document({"hosts": hosts, "removed": [_too_much(each) for each in taken]})
+        hosts = [_lacking(difference) for difference in changes]
+        output.document({"hosts": hosts, "removed": [_too_much(removal) for removal in removals_planned]})
     if dry_run:
         return
-    output.ask(lambda: _question(wanted, taken), yes=yes, shown=True)
+    output.ask(lambda: _question(changes, removals_planned), yes=yes, shown=True)
     carrying = Carrying(
-        made.cluster,
-        made.record,
+        plan_set.cluster,
+        plan_set.record,
         lambda name, what: output.note(f"{name}: {what}"),
         deadline_s=deadline,
         downgrade=downgrade,
         exact=removes,
     )
-    applied = carrying.out(wanted, taken)
+    applied = carrying.out(changes, removals_planned)
     _say(applied, as_json=as_json)
     click.get_current_context().exit(1 if applied.failed else 0)
 
 
 def _question(wanted: "Sequence[Difference]", taken: "Sequence[Removal]") -> str:
-    """What is asked before anything is done; "": that hosts are forgotten alone."""
+    """Return the confirmation question; "" if hosts are only forgotten."""
     changed, less = sum(map(bool, wanted)), sum(map(bool, taken))
     change = f"Change {counted(changed, 'host')}" if changed else ""
-    take = f"{'take' if change else 'Take'} what is not planned from {counted(less, 'host')}" if less else ""
-    return " and ".join(each for each in (change, take) if each) + "?" if change or take else ""
+    take = f"{'take' if change else 'Take'} unplanned parts from {counted(less, 'host')}" if less else ""
+    return " and ".join(phrase for phrase in (change, take) if phrase) + "?" if change or take else ""
 
 
 class _Made(NamedTuple):
-    """What a file came to: plans of the hosts that are named, and of all."""
+    """Plans for a file: of the selected hosts, and of all hosts."""
 
     cluster: "Cluster"
     record: "Record"
@@ -178,10 +183,10 @@ class _Made(NamedTuple):
 
 
 def _planned(file: Path, directory: Path | None, names: Sequence[str], *, choose: bool = False) -> _Made:
-    """What FILE describes, what was applied, and plans of the hosts that are named, or of all.
+    """Read FILE and the record of what was applied, and plan the hosts `names`, or all.
 
     Raises:
-        BadFile: It describes no cluster; all that is wrong is told.
+        BadFile: The file does not describe a cluster; all problems are listed.
     """
     from mesos_gpu.install.cluster import record
     from mesos_gpu.install.cluster.kept import Kept
@@ -192,42 +197,49 @@ def _planned(file: Path, directory: Path | None, names: Sequence[str], *, choose
     before = record.read(directory)
     described = read(file, before)
     kept = Kept(directory, described.mesos_roles)
-    known = {host.name for host in described.hosts} | before.hosts.keys()
-    if strange := [name for name in names if name not in known]:
+    known_hosts = {host.name for host in described.hosts} | before.hosts.keys()
+    if unknown := [name for name in names if name not in known_hosts]:
         raise click.BadParameter(
-            f"{', '.join(strange)}: no host of {file}: {', '.join(sorted(known))}", param_hint="--host"
+            f"{', '.join(unknown)}: not in {file}, which has {', '.join(sorted(known_hosts))}",
+            param_hint="--host",
         )
     if choose and not kept.is_there:
         kept.create()
-        output.note(f"{kept.directory}: the cluster's secrets were chosen; keep them as you keep keys")
+        output.note(
+            f"{kept.directory}: the cluster's secrets were generated; protect this directory like private keys"
+        )
     plans = planned(described, kept, before)
-    return _Made(described, before, [each for each in plans if not names or each.host.name in names], plans)
+    return _Made(described, before, [plan for plan in plans if not names or plan.host.name in names], plans)
 
 
 def _see_gone(made: _Made, gone: Sequence[str]) -> None:
-    """See that hosts that never come back are none of the file, and known.
+    """Check that hosts given with --gone were applied before, and are no longer in the file.
 
     Raises:
-        BadParameter: One is, or is not.
+        BadParameter: A host was never applied, or is still in the file.
     """
-    if strange := sorted({*gone} - made.record.hosts.keys()):
-        raise click.BadParameter(f"{', '.join(strange)}: was not applied", param_hint="--gone")
-    if there := sorted({each.host.name for each in made.all} & {*gone}):
+    if unknown := sorted({*gone} - made.record.hosts.keys()):
+        raise click.BadParameter(
+            f"{', '.join(unknown)}: unknown host, nothing was ever applied to it", param_hint="--gone"
+        )
+    if there := sorted({plan.host.name for plan in made.all} & {*gone}):
         raise click.BadParameter(
             f"{', '.join(there)}: still in the file; remove it there", param_hint="--gone"
         )
 
 
 def _note_release(package: "Package") -> None:
-    """Say that another release is installed than the one whose units and executor are sent."""
+    """Warn if the installed package is of another release than this program, which provides units and executor."""
     if package.release and package.release.version != __version__:
         output.note(
-            f"the package is of {package.release.version}, and this program of {__version__}: services and settings "
-            f"are this program's; better run that of {package.release.version}"
+            f"the package is of release {package.release.version}, but this program of {__version__} provides "
+            "services and "
+            f"settings; better run mesos-gpu of {package.release.version}"
         )
 
 
 def _document(each: "HostPlan", package: "Package") -> dict[str, Any]:
+    """Return the plan of a host for --json, without the texts of secret files."""
     host = each.host
     return {
         "name": host.name,
@@ -257,7 +269,7 @@ def _document(each: "HostPlan", package: "Package") -> dict[str, Any]:
 
 
 def _text(data: bytes | None) -> str | None:
-    """The text of a file; None: it has none that people could read."""
+    """Return the text of a file; None if it is not text."""
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
@@ -271,14 +283,17 @@ def _too_much(each: "Removal") -> dict[str, Any]:
 def _say_too_much(each: "Removal") -> None:
     name = f"{each.host.name} ({each.host.address})"
     output.line(
-        f"{name}: is no longer in the file" if each.is_whole else f"{name}: has more than is in the file"
+        f"{name}: is no longer in the file"
+        if each.is_whole
+        else f"{name}: has parts that are no longer in the file"
     )
-    lines = list(each.lines()) or ["forget it; nothing is done there"]
+    lines = list(each.lines()) or ["forget it; nothing is changed on the host"]
     for line in lines:
         output.line(f"  {line}")
 
 
 def _show(each: "HostPlan", package: "Package", *, texts: bool) -> None:
+    """Print the plan of a host; `texts` includes the contents of files, except secret ones."""
     host = each.host
     output.line(f"{host.name} ({host.address}): {', '.join(host.roles)}")
     if each.program and (release := package.release):
@@ -311,6 +326,7 @@ def _say_lacking(each: "Difference") -> None:
 
 
 def _say(applied: "Applied", *, as_json: bool) -> None:
+    """Print the result of applying changes."""
     if as_json:
         failed = {name: str(error) for name, error in applied.failed.items()}
         output.document(

@@ -1,4 +1,4 @@
-"""`mesos-gpu doctor`: is this host fit to run GPU tasks?"""
+"""`mesos-gpu doctor`: checks whether this host can run GPU tasks."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -28,16 +28,18 @@ _PATH: Final = click.Path(path_type=Path)
     "--master",
     metavar="HOST:PORT",
     envvar="MESOS_GPU_MASTER",
-    help="Also look whom this Mesos master believes, and its agents.",
+    help="Also check the authentication of this Mesos master and its agents.",
 )
-@click.option("--mesos-credentials", type=_PATH, metavar="FILE", help="Principal and secret for it.")
+@click.option(
+    "--mesos-credentials", type=_PATH, metavar="FILE", help="File with principal and secret for the master."
+)
 @click.option(
     "--private",
     "private",
     type=_PATH,
     multiple=True,
     metavar="PATH",
-    help="Also see that others cannot read this, as a backup; may be repeated.",
+    help="Also check that other users cannot read this path, such as a backup; may be repeated.",
 )
 @json_option
 @click.pass_context
@@ -48,7 +50,7 @@ def doctor(
     private: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Check that this host is fit to run GPU tasks, and whom Mesos believes."""
+    """Check that this host can run GPU tasks, and Mesos' authentication."""
     findings = [
         *checks.diagnose(probe_from(os.environ), directory(), os.environ),
         *_of_scheduler(ctx.ensure_object(App)),
@@ -60,10 +62,10 @@ def doctor(
 
 
 def _of_master(master: str | None, file: Path | None) -> Iterator[Finding]:
-    """Nothing where none is named.
+    """Yield findings about the master, if one is given.
 
     Raises:
-        BadConfiguration: The file of the credentials is not as it must be.
+        BadConfiguration: The file of credentials is invalid.
     """
     if master:
         tls = AgentTls.from_environment(os.environ)
@@ -72,7 +74,7 @@ def _of_master(master: str | None, file: Path | None) -> Iterator[Finding]:
 
 
 def _of_quotas(app: App, master: str | None, file: Path | None) -> Iterator[Finding]:
-    """Whether roles may have what the tree of queues promises; nothing where no scheduler, or no master, is named."""
+    """Yield findings about quotas of roles against guarantees of queues, if a scheduler and a master are given."""
     if not master:
         return
     try:
@@ -90,13 +92,13 @@ def _of_quotas(app: App, master: str | None, file: Path | None) -> Iterator[Find
 def _of_files(paths: Iterable[Path]) -> Iterator[Finding]:
     for path in paths:
         if not path.exists():
-            yield Finding(CHECK, Level.FAIL, f"{path} is not there", "name one that is")
+            yield Finding(CHECK, Level.FAIL, f"{path} does not exist", "give an existing path with --private")
         else:
             yield from seen_by_others(path, str(path), alone=True)
 
 
 def _of_scheduler(app: App) -> list[Finding]:
-    """Nothing where none is named and none runs: an agent's host need not know it."""
+    """Return findings about the scheduler; none without one, because an agent's host need not know it."""
     try:
         reach = app.reach()
     except Unavailable:

@@ -1,4 +1,4 @@
-"""How findings of a check are told, and the exit code that follows."""
+"""Output of check findings, and the exit code that follows."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from mesos_gpu.cli import output
 
 
 def told(ctx: click.Context, findings: Sequence[Finding], *, as_json: bool) -> None:
-    """Print them, and end the command: with 1 if one is a failure."""
+    """Print findings and end the command: with exit code 1 if one is a failure."""
     if as_json:
         output.document(
             [

@@ -1,4 +1,4 @@
-"""`mesos-gpu install`: what hosts of a real cluster need. It asks no scheduler, and changes nothing of this host."""
+"""`mesos-gpu install`: files for hosts of a real cluster. Contacts no scheduler and does not change this host."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from mesos_gpu.install.files import HostFile
 
 _MASTER: Final = click.option(
-    "--master", required=True, metavar="HOST:PORT|zk://…", envvar="MESOS_GPU_MASTER", help="The Mesos master."
+    "--master",
+    required=True,
+    metavar="HOST:PORT|zk://…",
+    envvar="MESOS_GPU_MASTER",
+    help="Address of the Mesos master.",
 )
 _INTO: Final = click.option(
     "--into",
@@ -27,13 +31,13 @@ _SETTINGS: Final = click.option(
     "--settings",
     "settings_only",
     is_flag=True,
-    help="Only the file of settings: the Debian packages have the others.",
+    help="Only the settings file: the Debian packages contain the other files.",
 )
 _TOKENS: Final = click.option(
     "--executor-tokens",
     "tokens",
     is_flag=True,
-    help="Agents give executors tokens of their own: for a Mesos that was built with OpenSSL.",
+    help="Let agents give each executor its own token; needs a Mesos built with OpenSSL.",
 )
 
 
@@ -41,37 +45,40 @@ class _Install(Table):
     table: ClassVar = {
         "executor": (
             "mesos_gpu.cli.host.install",
-            "Write mesos-gpu-executor.pyz: all that agents run, in one file.",
+            "Write mesos-gpu-executor.pyz, the single file with all programs that agents run.",
         ),
-        "agent": ("mesos_gpu.cli.host.install", "Print what a GPU host needs: service, flags, directories."),
+        "agent": (
+            "mesos_gpu.cli.host.install",
+            "Print the files of a GPU host: service, flags, directories.",
+        ),
         "master": (
             "mesos_gpu.cli.host.install",
-            "Print what the host of a Mesos master needs: service, flags, directories.",
+            "Print the files of a Mesos master's host: service, flags, directories.",
         ),
         "scheduler": (
             "mesos_gpu.cli.host.install",
-            "Print what the scheduler's host needs: service, settings, user.",
+            "Print the files of the scheduler's host: service, settings, user.",
         ),
         "secrets": (
             "mesos_gpu.cli.host.install",
-            "Write names, secrets and lists with which Mesos asks everybody who they are.",
+            "Write names, secrets and access lists for Mesos' authentication.",
         ),
     }
 
 
 @click.group(cls=_Install)
 def install() -> None:
-    """Make or print what a real cluster's hosts need; nothing is installed."""
+    """Write or print the files that hosts of a real cluster need; nothing is installed."""
 
 
 @click.command()
 @click.argument("into", default=".", type=click.Path(path_type=Path), metavar="[FILE|DIRECTORY]")
 @json_option
 def executor(into: Path, as_json: bool) -> None:
-    """Write mesos-gpu-executor.pyz: all that agents run, in one file.
+    """Write mesos-gpu-executor.pyz, the single file with all programs that agents run.
 
-    It needs Python 3.11 or later, and nothing else. Put it where the scheduler's --executor-archive says: on each
-    agent, or where they can fetch it.
+    It needs only Python 3.11 or later. Put it at the place given by the scheduler's --executor-archive: on each agent,
+    or at a URI from which agents can fetch it.
     """
     from mesos_gpu.install.archive import build
 
@@ -102,7 +109,7 @@ def executor(into: Path, as_json: bool) -> None:
     "--authentication/--no-authentication",
     default=True,
     show_default=True,
-    help="Whether the agent asks everybody for name and secret. Without, whoever reaches its port is root there.",
+    help="Require name and secret from all clients of the agent. Without, everyone who reaches its port is root there.",
 )
 @_TOKENS
 @click.option(
@@ -111,13 +118,15 @@ def executor(into: Path, as_json: bool) -> None:
     show_default=True,
     help="The host's mesos-agent, or '/opt/mesos-gpu/bin/mesos-gpu mesos agent'.",
 )
-@click.option("--ip", default="", help="Address at which masters reach it; default: that of its name.")
+@click.option(
+    "--ip", default="", help="Address at which masters reach the host; default: the address of its name."
+)
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A variable of executors, as MESOS_GPU_VOLUME_ROOTS=/data:ro; repeatable.",
+    help="Variable for executors, such as MESOS_GPU_VOLUME_ROOTS=/data:ro; may be repeated.",
 )
 @_SETTINGS
 @_INTO
@@ -135,10 +144,10 @@ def agent(
     into: Path | None,
     as_json: bool,
 ) -> None:
-    """Print what a GPU host needs: service, flags, directories.
+    """Print the files of a GPU host: service, flags, directories.
 
-    The service runs the host's own mesos-agent, so that tasks outlive its restart. With cgroups of version 2, Mesos
-    1.11 limits neither memory nor processors of tasks, and images are run by the executors.
+    The service runs the host's own mesos-agent, so that tasks survive its restart. With cgroups v2, Mesos 1.11 limits
+    neither memory nor CPUs of tasks, and executors run images themselves.
     """
     from mesos_gpu.install import agent as of_agent
 
@@ -149,26 +158,31 @@ def agent(
         authentication,
         tokens,
         binary,
-        environment=dict(_setting(each) for each in settings),
+        environment=dict(_setting(setting) for setting in settings),
         ip=ip,
     )
     _hand_out(of_agent.files(host), of_agent.STEPS, settings_only, into, as_json)
 
 
 @click.command()
-@click.option("--ip", required=True, help="Address at which others reach it.")
+@click.option("--ip", required=True, help="Address at which other hosts reach the master.")
 @click.option(
     "--zk",
     default="",
     metavar="zk://…",
-    help="ZooKeeper servers and path at which several masters elect a leader.",
+    help="ZooKeeper servers and path where several masters elect a leader.",
 )
-@click.option("--quorum", type=click.IntRange(1), default=1, help="More than half of the masters, as 2 of 3.")
+@click.option(
+    "--quorum",
+    type=click.IntRange(1),
+    default=1,
+    help="Number of masters that form a majority, such as 2 of 3.",
+)
 @click.option(
     "--authentication/--no-authentication",
     default=True,
     show_default=True,
-    help="Whether the master asks everybody for name and secret.",
+    help="Require name and secret from all clients of the master.",
 )
 @click.option(
     "--binary",
@@ -189,7 +203,7 @@ def master(
     into: Path | None,
     as_json: bool,
 ) -> None:
-    """Print what the host of a Mesos master needs: service, flags, directories."""
+    """Print the files of a Mesos master's host: service, flags, directories."""
     from mesos_gpu.install import master as of_master
 
     host = of_master.MasterHost(ip, zk, quorum, authentication, binary)
@@ -198,21 +212,26 @@ def master(
 
 @click.command()
 @_MASTER
-@click.option("--program", default="/opt/mesos-gpu/bin/mesos-gpu", show_default=True, help="Its mesos-gpu.")
+@click.option(
+    "--program",
+    default="/opt/mesos-gpu/bin/mesos-gpu",
+    show_default=True,
+    help="Path of mesos-gpu on the host.",
+)
 @click.option(
     "--executor-archive",
     metavar="PATH|URI#sha256=HEX",
-    help="As `mesos-gpu scheduler` takes it; default: agents have the package.",
+    help="Value for `mesos-gpu scheduler`; default: agents have the package installed.",
 )
 @click.option(
     "--options",
     default="",
-    help="Further options of `mesos-gpu scheduler`, as one text: '--host 10.0.0.5 --auth token'.",
+    help="Further options of `mesos-gpu scheduler` in one argument: '--host 10.0.0.5 --auth token'.",
 )
 @click.option(
-    "--ha", metavar="zk://…|file://…", help="As `mesos-gpu scheduler` takes it, of several schedulers."
+    "--ha", metavar="zk://…|file://…", help="Value for `mesos-gpu scheduler`, for several schedulers."
 )
-@click.option("--ha-url", metavar="URL", help="URL by which the other schedulers reach this one.")
+@click.option("--ha-url", metavar="URL", help="URL at which the other schedulers reach this one.")
 @_SETTINGS
 @_INTO
 @json_option
@@ -227,7 +246,7 @@ def scheduler(
     into: Path | None,
     as_json: bool,
 ) -> None:
-    """Print what the scheduler's host needs: service, settings, user."""
+    """Print the files of the scheduler's host: service, settings, user."""
     from mesos_gpu.install import scheduler as of_scheduler
 
     files = of_scheduler.files(master, program, executor_archive, options, ha, ha_url)
@@ -243,14 +262,15 @@ def scheduler(
     multiple=True,
     metavar="QUEUE=ROLE",
     callback=parse.role_of,
-    help="Role of a top queue's own, as the scheduler's option of that name; may be repeated.",
+    help="Role of a top-level queue, equal to the scheduler's option of that name; may be repeated.",
 )
 @_TOKENS
 @json_option
 def secrets(into: Path, role: str, role_of: dict[str, str], tokens: bool, as_json: bool) -> None:
-    """Write names, secrets and lists with which Mesos asks everybody who they are.
+    """Write names, secrets and access lists for Mesos' authentication.
 
-    The directory gets one for each kind of host. Mesos then refuses what no list names. Each call chooses new secrets.
+    The directory gets a subdirectory for each kind of host. Mesos then refuses all that no list permits. Each call
+    generates new secrets.
     """
     from mesos_gpu.install import secrets as of_mesos
     from mesos_gpu.install.files import written
@@ -268,26 +288,30 @@ def secrets(into: Path, role: str, role_of: dict[str, str], tokens: bool, as_jso
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (equals and name.startswith("MESOS_GPU_") and name.replace("_", "").isalnum()):
-        raise click.BadParameter(f"{text!r} is not MESOS_GPU_…=VALUE", param_hint="--set")
+        raise click.BadParameter(
+            f"{text!r} is not MESOS_GPU_…=VALUE, for example MESOS_GPU_VOLUME_ROOTS=/data:ro",
+            param_hint="--set",
+        )
     return name, value
 
 
 def _hand_out(
     files: "Sequence[HostFile]", steps: Sequence[str], settings_only: bool, into: Path | None, as_json: bool
 ) -> None:
+    """Print the files or write them below `into`; with `settings_only` only settings files."""
     from mesos_gpu.install.files import printed, written
 
     if settings_only:
-        files = [each for each in files if each.is_settings]
+        files = [file for file in files if file.is_settings]
     if into is not None:
         written(files, into)
     if as_json:
-        rows = [{"path": each.path, "mode": f"{each.mode:04o}", "text": each.text} for each in files]
+        rows = [{"path": file.path, "mode": f"{file.mode:04o}", "text": file.text} for file in files]
         output.document({"files": rows, "steps": list(steps)})
     elif into is not None:
-        for each in files:
-            output.line(f"{each.mode:04o} {into}{each.path}")
+        for file in files:
+            output.line(f"{file.mode:04o} {into}{file.path}")
     else:
-        text = "".join(each.text for each in files) if settings_only else printed(files, steps)
+        text = "".join(file.text for file in files) if settings_only else printed(files, steps)
         for line in text.splitlines():
             output.line(line)

@@ -1,4 +1,4 @@
-"""`mesos-gpu mesos`: Mesos' own master and agent as services of this host, and whether it is fit for them."""
+"""`mesos-gpu mesos`: a Mesos master or agent as a service of this host, and checks of the host for them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -20,13 +20,13 @@ _BINARIES: Final = click.option(
     "binaries",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     envvar="MESOS_GPU_MESOS_BINARIES",
-    help="Run mesos-master or mesos-agent of this directory instead of this package's.",
+    help="Run mesos-master or mesos-agent from this directory instead of this package's.",
 )
 _OPEN: Final = click.option(
     "--open",
     "is_open",
     is_flag=True,
-    help="Believe whoever reaches it: for a network where everybody is trusted.",
+    help="Run without authentication, for a network where all users are trusted.",
 )
 
 
@@ -36,7 +36,7 @@ class _Mesos(Table):
         "agent": ("mesos_gpu.cli.host.mesos", "Run a Mesos agent on this host, until it is stopped."),
         "check": (
             "mesos_gpu.cli.host.mesos",
-            "Look whether this host is fit for a master or an agent with these flags.",
+            "Check that this host is suitable for a master or an agent with these flags.",
         ),
         "quota": (
             "mesos_gpu.cli.mesos.quota",
@@ -44,14 +44,14 @@ class _Mesos(Table):
         ),
         "reserve": (
             "mesos_gpu.cli.mesos.reserve",
-            "Reservations of whole agents of a pool, so that other frameworks do not strand its GPUs.",
+            "Reservations of a pool's agents, so that other frameworks do not strand its GPUs.",
         ),
     }
 
 
 @click.group(cls=_Mesos)
 def mesos() -> None:
-    """Mesos itself on this host: a master, an agent."""
+    """Mesos on this host: a master, an agent."""
 
 
 @click.command(context_settings=_ANY_FLAG)
@@ -61,8 +61,8 @@ def mesos() -> None:
 def master(binaries: Path | None, is_open: bool, flags: tuple[str, ...]) -> None:
     r"""Run a Mesos master on this host, until it is stopped.
 
-    FLAGS are those of mesos-master, also as variables MESOS_NAME; options of ours come first. Several masters need
-    --zk and --quorum: they elect one, and a quorum of them keeps who its agents are.
+    FLAGS are those of mesos-master, also as variables MESOS_NAME; options of this command come first. Several masters
+    need --zk and --quorum: they elect a leader, and a quorum of them stores the registered agents.
 
     \b
     mesos-gpu mesos master --ip=127.0.0.1 --work_dir=/var/lib/mesos-master
@@ -81,8 +81,8 @@ def master(binaries: Path | None, is_open: bool, flags: tuple[str, ...]) -> None
 def agent(binaries: Path | None, is_open: bool, flags: tuple[str, ...]) -> None:
     r"""Run a Mesos agent on this host, until it is stopped.
 
-    FLAGS are those of mesos-agent, also as variables MESOS_NAME; options of ours come first. `mesos-gpu install agent`
-    prints them for a GPU host. Jobs of this package run there; commands of other frameworks need Mesos' own
+    FLAGS are those of mesos-agent, also as variables MESOS_NAME; options of this command come first. `mesos-gpu install
+    agent` prints them for a GPU host. The agent runs jobs of this package; commands of other frameworks need Mesos' own
     mesos-executor.
 
     \b
@@ -102,9 +102,9 @@ def agent(binaries: Path | None, is_open: bool, flags: tuple[str, ...]) -> None:
 def check(
     ctx: click.Context, binaries: Path | None, as_json: bool, kind: str, flags: tuple[str, ...]
 ) -> None:
-    r"""Look whether this host is fit for a master or an agent with these flags.
+    r"""Check that this host is suitable for a master or an agent with these flags.
 
-    Its address and port, its disk, who is believed, ZooKeeper, the quorum beside the masters that are there, cgroups.
+    Checks address and port, disk, authentication, ZooKeeper, the quorum together with running masters, and cgroups.
     Nothing is started or changed; exit code 1 if something would fail.
 
     \b
@@ -118,11 +118,11 @@ def check(
 
 
 def _run(service: "Service", is_open: bool) -> None:
-    """Say what is run and what a firewall must do, then become it.
+    """Print what is run and the firewall rules it needs, then replace this process by it.
 
     Raises:
-        BadConfiguration: It would be open to other hosts, or a flag cannot be used.
-        Unavailable: Mesos is not here.
+        BadConfiguration: The service would be open to other hosts, or a flag cannot be used.
+        Unavailable: Mesos is not installed.
     """
     if not is_open:
         service.check_names()

@@ -1,4 +1,4 @@
-"""`mesos-gpu node cdi`: this host's GPUs as a Container Device Interface spec."""
+"""`mesos-gpu node cdi`: a Container Device Interface spec of this host's GPUs."""
 
 import contextlib
 import json
@@ -30,18 +30,18 @@ from volumes.store import Store
     "--output",
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write there in one step, as /etc/cdi/nvidia.yaml; default: to stdout.",
+    help="File to replace atomically, such as /etc/cdi/nvidia.yaml; default: stdout.",
 )
 @click.option("--gpu", "gpus", multiple=True, metavar="UUID", help="Only this GPU; may be repeated.")
-@click.option("--task", metavar="TASK_ID", help="Only the GPUs that a running task holds, as one device.")
+@click.option("--task", metavar="TASK_ID", help="Only the GPUs of a running task, as one device.")
 @click.option(
-    "--json/--yaml", "as_json", default=None, help="Which of the two; default: by --output's name, else JSON."
+    "--json/--yaml", "as_json", default=None, help="Format; default: by the name of --output, else JSON."
 )
 def cdi(path: Path | None, gpus: tuple[str, ...], task: str | None, as_json: bool | None) -> None:
     """Describe this host's GPUs for podman, Docker and containerd (CDI).
 
-    Devices are named by UUID, by NVML index as `nvidia-smi` shows it, and `all`. Containers get the driver volume, with
-    the variables of our own launches for libraries and graphics; its programs are in /usr/bin.
+    Devices are named by UUID, by NVML index as in `nvidia-smi`, and `all`. Containers get the driver volume and the
+    variables that jobs get for libraries and graphics; the driver's programs are in /usr/bin.
     """
     inventory = inventory_now()
     driver = read_driver(env=os.environ)
@@ -66,12 +66,12 @@ def cdi(path: Path | None, gpus: tuple[str, ...], task: str | None, as_json: boo
 
 
 def write(path: Path, text: str) -> None:
-    """Put a file there in one step, readable to all: container engines watch its directory.
+    """Replace a file atomically, readable for all: container engines watch its directory.
 
     Raises:
-        OSError: The directory is not there, or cannot be written.
+        OSError: The directory does not exist, or cannot be written.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}")  # no suffix that CDI reads
+    part = path.with_name(f".{path.name}.{os.getpid()}")  # without a suffix that CDI reads
     try:
         part.write_text(text)
         part.chmod(0o644)
@@ -81,7 +81,7 @@ def write(path: Path, text: str) -> None:
 
 
 def inventory_now() -> Inventory:
-    """The inventory that the monitor wrote since this boot; on a host without one, what NVML says now."""
+    """Return the inventory that the monitor wrote since boot; on a host without a monitor, what NVML reports now."""
     try:
         return read_inventory(directory())
     except Unavailable:
@@ -97,9 +97,7 @@ def _volume(inventory: Inventory) -> specs.Library | None:
     build = store.current(inventory.driver_version)
     if build is not None:
         return specs.Library(str(path), tuple(sorted(os.listdir(build / "bin"))), data_of(build))
-    output.note(
-        f"without the driver volume, which is not at {path}: images must bring the driver's libraries"
-    )
+    output.note(f"there is no driver volume at {path}, so images must contain the driver's libraries")
     return None
 
 
@@ -109,11 +107,11 @@ def _held(task: str) -> tuple[GpuId, ...]:
         if holding.task == task and ledger.alive(holding):
             if holding.share is not None:
                 raise Conflict(
-                    f"{task} has a share of {', '.join(holding.gpus)}, and a container by CDI would have all of it",
-                    remedy="run what needs the share within the task",
+                    f"{task} has a share of {', '.join(holding.gpus)}, but a CDI container would get whole GPUs",
+                    remedy="run the program inside the task instead",
                 )
             return holding.gpus
-    raise NotFound(f"no task {task} runs on this host", remedy="see `mesos-gpu ps` for where it runs")
+    raise NotFound(f"no task {task} runs on this host", remedy="find its host with: mesos-gpu ps")
 
 
 def _chosen(cards: Mapping[GpuId, specs.Card], wanted: Iterable[GpuId]) -> dict[GpuId, specs.Card]:

@@ -1,4 +1,4 @@
-"""`mesos-gpu node shim`: the libraries that keep shares of GPUs, on this host."""
+"""`mesos-gpu node shim`: the libraries of this host that enforce GPU shares."""
 
 import os
 import platform
@@ -16,18 +16,18 @@ from mesos_gpu.errors import Unavailable
 
 class _Shim(Table):
     table: ClassVar = {
-        "build": ("mesos_gpu.cli.host.node_shim", "Build the libraries, or see that they are there."),
-        "check": ("mesos_gpu.cli.host.node_shim", "Try the libraries over this host's driver."),
+        "build": ("mesos_gpu.cli.host.node_shim", "Build the libraries if they are missing."),
+        "check": ("mesos_gpu.cli.host.node_shim", "Test the libraries with this host's driver."),
     }
 
 
 @click.group(cls=_Shim)
 def shim() -> None:
-    """Libraries of this host that keep shares of GPUs.
+    """Libraries of this host that enforce shares of GPUs.
 
-    They are a libcuda.so.1 and an NVML before the driver's. The node monitor builds them by itself where there is a C
-    compiler, and with them a variant of the driver volume. MESOS_GPU_SHIM=off for the agent's executors and monitor,
-    or a file shim.off in the node directory, keeps a host from using them.
+    They are a libcuda.so.1 and an NVML in front of the driver's. The node monitor builds them if there is a C compiler,
+    together with a variant of the driver volume. MESOS_GPU_SHIM=off for the agent's executors and monitor, or a file
+    shim.off in the node directory, turns them off on a host.
     """
 
 
@@ -35,19 +35,19 @@ def shim() -> None:
 @click.option(
     "--machine",
     type=click.Choice(["x86_64", "aarch64"]),
-    help="Build for hosts of this kind; default: this one's.",
+    help="Architecture to build for; default: this host's.",
 )
-@click.option("--zig", is_flag=True, help="With a compiler from PyPI, which is fetched and kept (340 MB).")
+@click.option("--zig", is_flag=True, help="Use a compiler from PyPI, which is downloaded and kept (340 MB).")
 @click.option(
     "--into",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Put them into this directory, for a package or another host; default: the cache.",
+    help="Directory for the libraries, for a package or another host; default: the cache.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def build(machine: str | None, zig: bool, into: Path | None, as_json: bool) -> None:
-    """Build the libraries, or see that they are there.
+    """Build the libraries if they are missing.
 
-    The compiler is MESOS_GPU_CC, else cc, gcc or clang. They need no more than glibc 2.17, whatever they are built on.
+    The compiler is MESOS_GPU_CC, else cc, gcc or clang. The libraries need glibc 2.17 or later on any build host.
     """
     from isolator.shares.shim import build as building
     from isolator.shares.shim import sources
@@ -63,7 +63,7 @@ def build(machine: str | None, zig: bool, into: Path | None, as_json: bool) -> N
     else:
         command = command or building.compiler(os.environ)
         if command is None:
-            raise Unavailable("there is no C compiler", remedy="add --zig, or apt-get install gcc libc6-dev")
+            raise Unavailable("no C compiler was found", remedy="add --zig, or apt-get install gcc libc6-dev")
         with recorded("node shim build", f"directory:{into}"):
             into.parent.mkdir(parents=True, exist_ok=True)
             building.compile_into(into, command)
@@ -78,10 +78,10 @@ def build(machine: str | None, zig: bool, into: Path | None, as_json: bool) -> N
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def check(as_json: bool) -> None:
-    """Try the libraries over this host's driver.
+    """Test the libraries with this host's driver.
 
-    A program loads them with a share of its own; where there is a card, one MiB over that share must be refused. Exit
-    code 69: shares are not kept by them here.
+    A program loads them with a share; if there is a GPU, an allocation of one MiB beyond the share must fail. Exit code
+    69: the libraries do not enforce shares here.
     """
     from isolator.shares.shim import check as checking
     from mesos_gpu.cli.host.node_cdi import inventory_now
@@ -94,5 +94,6 @@ def check(as_json: bool) -> None:
         output.table(("CHECK", "RESULT", "WHAT"), rows, empty="")
     if not all(result.well for result in results):
         raise Unavailable(
-            "this host does not keep shares by these libraries", remedy="see what failed, and docs/shim.md"
+            "the libraries do not enforce shares on this host",
+            remedy="fix the failed checks above, see docs/shim.md",
         )

@@ -1,4 +1,4 @@
-"""What the doctor says of the scheduler that this host's commands speak to."""
+"""Findings of the doctor about the scheduler that this host's commands use."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _AGENT: Final = "agent"
 
 
 def of_scheduler(reach: Reach) -> list[Finding]:
-    """Ask it how it can be reached; an answer that does not come is a finding, too."""
+    """Return findings about the scheduler's status; a missing answer is a finding too."""
     try:
         with Client(reach, read_timeout_s=ANSWER_S) as client:
             return [*of_status(reach, client.status()), *of_nodes(client.nodes())]
@@ -25,7 +25,7 @@ def of_scheduler(reach: Reach) -> list[Finding]:
 
 
 def of_nodes(nodes: Sequence[Node]) -> list[Finding]:
-    """Return findings about agents on which the scheduler can start nothing."""
+    """Return findings about agents on which the scheduler cannot start anything."""
     remedy = (
         "install the programs on the agent, or start the scheduler with --executor-archive; docs/install.md"
     )
@@ -34,31 +34,33 @@ def of_nodes(nodes: Sequence[Node]) -> list[Finding]:
 
 
 def of_status(reach: Reach, status: Status) -> list[Finding]:
-    """What an operator should know of what /v1/status says."""
+    """Return findings about the answer of /v1/status."""
     findings = [Finding(_SCHEDULER, Level.OK, f"{reach.url} answers")]
     if status["open_to_all"]:
-        text = f"{reach.url} is open to all: whoever reaches it over the network can do everything"
-        remedy = (
-            "start it with --tls-client-ca, or another proof of who calls; or on loopback, behind a proxy"
-        )
+        text = f"{reach.url} has no authentication: everyone who reaches it over the network has full control"
+        remedy = "start it with authentication such as --tls-client-ca, or on loopback behind a proxy"
         findings[0] = Finding(_SCHEDULER, Level.WARN, text, remedy)
     if status["issuer_problem"]:
-        remedy = "look at the issuer, and whether the scheduler's host reaches it; docs/security.md"
+        remedy = "check the issuer, and that the scheduler's host reaches it; docs/security.md"
         findings.append(Finding(_LOGIN, Level.WARN, status["issuer_problem"], remedy))
-    if of_journal := status.get("journal_problem"):  # a scheduler of an earlier version has none
-        remedy = "give its file system room, or the scheduler another --journal-size or --journal-keep-days"
+    if of_journal := status.get("journal_problem"):  # absent in schedulers of earlier releases
+        remedy = (
+            "free space on its file system, or change the scheduler's --journal-size or --journal-keep-days"
+        )
         findings.append(Finding(_JOURNAL, Level.WARN, of_journal, remedy))
-    if of_levels := status.get("level_problem"):  # likewise
-        remedy = "give its agents attributes of groups within each other; docs/topology.md"
+    if of_levels := status.get("level_problem"):  # absent in schedulers of earlier releases
+        remedy = "correct the agents' attributes so that groups are nested; docs/topology.md"
         findings.append(Finding(_LEVELS, Level.WARN, of_levels, remedy))
     tls = status["tls"]
     if tls is None:
         if not reach.keeps_secrets:
-            text = f"{reach.url} is spoken to in plain HTTP: what is sent can be read on the way"
-            remedy = "start the scheduler with --tls-cert and --tls-key, and name it by https://"
+            text = f"{reach.url} uses plain HTTP: requests can be read on the network"
+            remedy = "start the scheduler with --tls-cert and --tls-key, and use its https:// URL"
             findings.append(Finding(_TLS, Level.WARN, text, remedy))
     elif tls["problem"]:
-        findings.append(Finding(_TLS, Level.WARN, tls["problem"], "renew what it names; docs/tls.md"))
+        findings.append(
+            Finding(_TLS, Level.WARN, tls["problem"], "renew the certificate or list; docs/tls.md")
+        )
     else:
         until = time.strftime("%Y-%m-%d", time.gmtime(tls["not_after"]))
         findings.append(Finding(_TLS, Level.OK, f"certificate of {tls['subject']}, until {until}"))

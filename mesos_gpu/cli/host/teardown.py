@@ -1,4 +1,4 @@
-"""`mesos-gpu teardown`: end a framework at Mesos' master. It asks no scheduler: that may be gone for good."""
+"""`mesos-gpu teardown`: end a framework at Mesos' master, without its scheduler, which may be gone for good."""
 
 import time
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from mesos_gpu.cli.mesos.master import Master, master_options
 from mesos_gpu.errors import Conflict, NotFound, Unavailable
 from mesos_gpu.model.words import counted
 
-GONE_S: Final = 30.0  # until the master no longer lists it
+GONE_S: Final = 30.0  # timeout for the framework to disappear
 _LOOK_S: Final = 0.1
 
 
@@ -23,42 +23,44 @@ _LOOK_S: Final = 0.1
 @yes_option
 @json_option
 def teardown(framework: str, master: str, credentials: Path | None, yes: bool, as_json: bool) -> None:
-    """End a framework at the master: all its tasks end, and its id is never taken again.
+    """Tear down a framework at the master, which ends all its tasks for good.
 
-    A scheduler that still runs is told so, and ends. Its state file then names a framework that is gone: start
-    the next one with a new --state.
+    Its framework ID cannot be used again. A running scheduler is notified and exits. Its state file then names a
+    removed framework: start the next scheduler with a new --state.
 
     \b
       mesos-gpu teardown mesos_gpu --master 10.0.0.2:5050
     """
-    asked = Master(master, credentials)
-    one = chosen(_frameworks(asked), framework)
-    name, count = f"{one['name']} ({one['id']})", len(one.get("tasks", ()))
-    alive = "; its scheduler is connected" if one.get("connected") else ""
+    client = Master(master, credentials)
+    match = chosen(_frameworks(client), framework)
+    name, count = f"{match['name']} ({match['id']})", len(match.get("tasks", ()))
+    alive = "; its scheduler is connected" if match.get("connected") else ""
     output.ask(f"End framework {name} and its {counted(count, 'task')}{alive}?", yes=yes, shown=True)
-    order = {"type": "TEARDOWN", "teardown": {"framework_id": {"value": one["id"]}}}
-    asked.call(order)
+    order = {"type": "TEARDOWN", "teardown": {"framework_id": {"value": match["id"]}}}
+    client.call(order)
     deadline = time.monotonic() + GONE_S
-    while any(each["id"] == one["id"] for each in _frameworks(asked)):
+    while any(framework_now["id"] == match["id"] for framework_now in _frameworks(client)):
         if time.monotonic() > deadline:
-            raise Unavailable(f"the master still has {name} after {GONE_S:g} s", remedy="look at its log")
+            raise Unavailable(
+                f"the master still has {name} after {GONE_S:g} s", remedy="look at the master's log"
+            )
         time.sleep(_LOOK_S)
     if as_json:
-        output.document({"id": one["id"], "name": one["name"], "tasks": count})
+        output.document({"id": match["id"], "name": match["name"], "tasks": count})
     else:
         output.line(f"{name} has ended, with {counted(count, 'task')}")
 
 
 def chosen(frameworks: list[dict[str, Any]], asked: str) -> Mapping[str, Any]:
-    """The framework of this id, else the only one of this name.
+    """Return the framework with this id, else the only one with this name.
 
     Raises:
-        NotFound: There is none; those that there are are named.
+        NotFound: No framework matches; the existing ones are listed.
         Conflict: Several have the name.
     """
-    of_this_id = [each for each in frameworks if each["id"] == asked]
-    matching = of_this_id or [each for each in frameworks if each["name"] == asked]
-    there = ", ".join(f"{each['name']} ({each['id']})" for each in frameworks) or "none"
+    of_this_id = [framework for framework in frameworks if framework["id"] == asked]
+    matching = of_this_id or [framework for framework in frameworks if framework["name"] == asked]
+    there = ", ".join(f"{framework['name']} ({framework['id']})" for framework in frameworks) or "none"
     if not matching:
         raise NotFound(f"the master has no framework {asked!r}", remedy=f"it has: {there}")
     if len(matching) > 1:

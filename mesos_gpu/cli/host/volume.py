@@ -30,16 +30,22 @@ class _Volume(Table):
     table: ClassVar = {
         "build": (
             "mesos_gpu.cli.host.volume",
-            "Build the volume of this host's driver, or see that it is there.",
+            "Build the volume of this host's driver if it is missing.",
         ),
-        "list": ("mesos_gpu.cli.host.volume:list_volumes", "List this host's volumes, and who has them."),
-        "show": ("mesos_gpu.cli.host.volume", "Show what a volume holds."),
+        "list": (
+            "mesos_gpu.cli.host.volume:list_volumes",
+            "List this host's volumes and the tasks that use them.",
+        ),
+        "show": ("mesos_gpu.cli.host.volume", "Show the contents of a volume."),
         "verify": (
             "mesos_gpu.cli.host.volume:verify_volumes",
-            "Compare volumes with what was built, byte by byte.",
+            "Compare volumes with their builds, byte by byte.",
         ),
-        "gc": ("mesos_gpu.cli.host.volume", "Remove the volumes that nobody has and no driver needs."),
-        "plan": ("mesos_gpu.cli.host.volume_plan", "Say what `build` would take, and why not the rest."),
+        "gc": ("mesos_gpu.cli.host.volume", "Remove volumes that no task uses and no driver needs."),
+        "plan": (
+            "mesos_gpu.cli.host.volume_plan",
+            "Show which files `build` would include, and why not others.",
+        ),
     }
 
 
@@ -47,16 +53,15 @@ class _Volume(Table):
 def volume() -> None:
     """Driver volumes: the NVIDIA libraries of this host, for tasks.
 
-    A task has them at /usr/local/nvidia, read-only. The node monitor builds the volume of the running driver by
-    itself, and removes what an upgrade left behind;
-    these commands are for looking at it, and for doing it beforehand.
+    Tasks see them at /usr/local/nvidia, read-only. The node monitor builds the volume of the running driver by itself,
+    and removes those that an upgrade left behind; these commands show volumes and do this work beforehand.
     """
 
 
 store_option: Final = click.option(
     "--store",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The directory of volumes; default: MESOS_GPU_VOLUMES, else /var/lib/mesos/volumes.",
+    help="Directory of volumes; default: MESOS_GPU_VOLUMES, else /var/lib/mesos/volumes.",
 )
 root_option: Final = click.option(
     "--root",
@@ -68,25 +73,27 @@ library_path_option: Final = click.option(
     "libraries",
     multiple=True,
     metavar="DIR",
-    help="Search for libraries in this directory only, as seen from the root; may be repeated; default: "
-    f"{LIBRARY_PATH}, else wherever drivers are put.",
+    help="Directory to search for libraries, relative to the root; may be repeated; default: "
+    f"{LIBRARY_PATH}, else the usual places of drivers.",
 )
 program_path_option: Final = click.option(
     PROGRAM_OPTION,
     "programs",
     multiple=True,
     metavar="DIR",
-    help="Search for programs in this directory only, as seen from the root; may be repeated; default: "
-    f"{PROGRAM_PATH}, else beside the libraries and wherever programs are put.",
+    help="Directory to search for programs, relative to the root; may be repeated; default: "
+    f"{PROGRAM_PATH}, else beside the libraries and the usual places.",
 )
 version_option: Final = click.option(
-    "--driver-version", metavar="V", help="Which driver, of those that are there; default: the one that runs."
+    "--driver-version",
+    metavar="V",
+    help="Version of the driver, if several are installed; default: the running one.",
 )
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def root_of(root: Path | None) -> Path:
-    """The root that --root names, or this host's driver root."""
+    """Return the path given with --root, or this host's driver root."""
     return root if root is not None else driver_root(os.environ)
 
 
@@ -95,7 +102,7 @@ def _store(path: Path | None) -> Store:
 
 
 def _holders() -> dict[str, tuple[str, ...]]:
-    """Holders of the builds. On a host that never ran a task there is no ledger, and none is made."""
+    """Return the holders of builds; does not create a ledger on a host that never ran a task."""
     if (directory() / "ledger.sqlite").exists():
         return holders(Ledger())
     return {name: (f"pid {pid}",) for name, pid in mounted().items()}
@@ -107,7 +114,7 @@ def _holders() -> dict[str, tuple[str, ...]]:
 @program_path_option
 @store_option
 @version_option
-@click.option("--anew", is_flag=True, help="Also if it is there and looks as it should.")
+@click.option("--anew", is_flag=True, help="Build the volume even if a valid one exists.")
 @json_option
 def build(
     root: Path | None,
@@ -118,10 +125,10 @@ def build(
     anew: bool,
     as_json: bool,
 ) -> None:
-    """Build the volume of this host's driver, or see that it is there.
+    """Build the volume of this host's driver if it is missing.
 
-    Files are hard links where the file system allows it, else share blocks (reflink), else are copies. A task
-    that has an older build keeps it.
+    Files are hard links if the file system allows it, else reflinks, else copies. A task that uses an older build keeps
+    it.
     """
     from volumes.build import make
 
@@ -137,45 +144,49 @@ def build(
         )
     warn(built.warnings)
     if as_json:
-        warnings = [asdict(each) for each in built.warnings]
-        told = {"new": built.new, "took_s": round(built.took_s, 3), "warnings": warnings}
-        output.document({**_described(built.volume), **told})
+        warnings = [asdict(warning) for warning in built.warnings]
+        facts = {"new": built.new, "took_s": round(built.took_s, 3), "warnings": warnings}
+        output.document({**_described(built.volume), **facts})
         return
     volume = built.volume
     how = ", ".join(f"{number} by {way}" for way, number in sorted(built.how.items()))
-    what = f"built in {built.took_s:.2f} s" if built.new else "is there already"
+    what = f"built in {built.took_s:.2f} s" if built.new else "exists already"
     output.line(f"{_store(store).path_of(volume.key)} {what}: {len(volume.files)} files ({how})")
 
 
 def warn(warnings: Iterable[Excluded]) -> None:
-    """Print the files of the driver that are left out and that tasks may miss."""
-    for each in warnings:
-        output.note(f"left out, and of this driver: {each.path}: {each.reason}")
+    """Print files of the driver that were excluded and that tasks may miss."""
+    for excluded in warnings:
+        output.note(f"not included, although it belongs to this driver: {excluded.path}: {excluded.reason}")
 
 
 @click.command("list")
 @store_option
 @json_option
 def list_volumes(store: Path | None, as_json: bool) -> None:
-    """List this host's volumes, and who has them."""
-    volumes, held = _store(store).volumes(), _holders()
+    """List this host's volumes and the tasks that use them."""
+    volumes, users = _store(store).volumes(), _holders()
     if as_json:
-        output.document([{**_described(each), "held_by": held.get(each.name, ())} for each in volumes])
+        output.document([{**_described(volume), "held_by": users.get(volume.name, ())} for volume in volumes])
         return
     rows = [
         (
-            each.key,
-            each.name,
-            "yes" if each.current else "no",
-            len(each.files),
-            each.size_bytes // _MIB,
-            output.stamp(each.built_at),
-            ", ".join(held.get(each.name, ())),
+            volume.key,
+            volume.name,
+            "yes" if volume.current else "no",
+            len(volume.files),
+            volume.size_bytes // _MIB,
+            output.stamp(volume.built_at),
+            ", ".join(users.get(volume.name, ())),
         )
-        for each in volumes
+        for volume in volumes
     ]
     headers = ("DRIVER", "BUILD", "CURRENT", "FILES", "MIB", "BUILT", "HELD BY")
-    output.table(headers, rows, empty=f"There is no driver volume in {_store(store).path}.")
+    output.table(
+        headers,
+        rows,
+        empty=f"No driver volume in {_store(store).path}; build one with: mesos-gpu volume build",
+    )
 
 
 @click.command()
@@ -183,9 +194,9 @@ def list_volumes(store: Path | None, as_json: bool) -> None:
 @store_option
 @json_option
 def show(version: str | None, store: Path | None, as_json: bool) -> None:
-    """Show what a volume holds.
+    """Show the contents of a volume.
 
-    VERSION is of the driver; default: the one that runs, else the only one there.
+    VERSION is a driver version; default: the running driver's, else the only volume.
     """
     volume = _chosen(_store(store), version)
     if as_json:
@@ -203,7 +214,9 @@ def show(version: str | None, store: Path | None, as_json: bool) -> None:
         for file in volume.files
     ]
     output.table(
-        ("FILE", "GROUP", "BYTES", "HOW", "ALSO"), rows, empty="It is empty: its driver is simulated."
+        ("FILE", "GROUP", "BYTES", "HOW", "ALSO"),
+        rows,
+        empty="The volume is empty because its driver is simulated.",
     )
 
 
@@ -212,76 +225,80 @@ def show(version: str | None, store: Path | None, as_json: bool) -> None:
 @store_option
 @json_option
 def verify_volumes(version: str | None, store: Path | None, as_json: bool) -> None:
-    """Compare volumes with what was built, byte by byte.
+    """Compare volumes with their builds, byte by byte.
 
-    VERSION is of the driver; default: all volumes. Exit code 65: something is missing, changed or added.
+    VERSION is a driver version; default: all volumes. Exit code 65 if something is missing, changed or added.
     """
     place = _store(store)
     volumes = (place.get(version),) if version else place.volumes()
-    problems = {each.name: verify(each) for each in volumes}
+    problems = {volume.name: verify(volume) for volume in volumes}
     if as_json:
         output.document({"volumes": {name: {"problems": wrong} for name, wrong in problems.items()}})
     else:
-        for each in volumes:
-            wrong = problems[each.name]
+        for volume in volumes:
+            wrong = problems[volume.name]
             output.line(
-                f"{each.name}: {'; '.join(wrong) if wrong else f'{len(each.files)} files as they were built'}"
+                f"{volume.name}: {'; '.join(wrong) if wrong else f'{len(volume.files)} files, all unchanged'}"
             )
     if any(problems.values()):
-        raise Damaged("not all is as it was built", remedy="mesos-gpu volume build --anew")
+        raise Damaged(
+            "volumes differ from their builds", remedy="rebuild them with: mesos-gpu volume build --anew"
+        )
 
 
-_WHICH = {True: "no task or container has", False: "no task, container or driver needs"}  # by --all
+_WHICH = {True: "no task or container uses", False: "no task, container or driver needs"}  # by --all
 
 
 @click.command()
 @store_option
-@click.option("--all", "everything", is_flag=True, help="Also the running driver's, and newer ones.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also remove volumes of the running driver and of newer ones."
+)
 @yes_option
 @json_option
 def gc(store: Path | None, everything: bool, yes: bool, as_json: bool) -> None:
-    """Remove the volumes that nobody has and no driver needs.
+    """Remove volumes that no task uses and no driver needs.
 
-    What a task or a container has stays. So do the running driver's volume and the volumes of newer drivers,
-    unless --all is given.
+    Volumes in use by a task or a container stay. Without --all, those of the running driver and of newer drivers stay
+    too.
     """
     running = _running()
 
-    def keep(each: Volume) -> bool:
-        needed = running is None or not is_older(each.version, running)
-        return each.current and needed and not everything
+    def keep(volume: Volume) -> bool:
+        needed = running is None or not is_older(volume.version, running)
+        return volume.current and needed and not everything
 
     place = _store(store)
     output.ask(f"Remove the volumes of {place.path} that {_WHICH[everything]}?", yes=yes)
     with recorded("volume gc", f"volumes:{place.path}"):
         removed = place.collect(lambda: frozenset(_holders()), keep)
     if as_json:
-        output.document({"removed": [each.name for each in removed]})
+        output.document({"removed": [volume.name for volume in removed]})
         return
-    for each in removed:
-        output.line(f"removed {each.path}")
-    held = _holders()
-    for each in place.volumes():
-        who = held.get(each.name)
+    for volume in removed:
+        output.line(f"removed {volume.path}")
+    users = _holders()
+    for volume in place.volumes():
+        who = users.get(volume.name)
         output.note(
-            f"kept {each.name}: {', '.join(who) + ' has it' if who else 'the driver is in use, or to come'}"
+            f"kept {volume.name}: {', '.join(who) + ' uses it' if who else 'needed by the running or a newer driver'}"
         )
 
 
 def _chosen(store: Store, version: str | None) -> Volume:
     if version is None:
-        current = [each.version for each in store.volumes() if each.current and not each.variant]
+        current = [volume.version for volume in store.volumes() if volume.current and not volume.variant]
         version = current[0] if len(current) == 1 else _running() or "the running driver"
     return store.get(version)
 
 
 def _running() -> str | None:
-    """The version of the driver that runs, as far as this host says."""
+    """Return the version of the running driver; None if not known."""
     return kernel_version(driver_root(os.environ)) or _noted()
 
 
 def _noted() -> str | None:
-    """What NVML said to the node monitor since this boot, if that is of a real driver."""
+    """Return the driver version that the node monitor read from NVML since boot; None if none, or if simulated."""
     try:
         noted = read_inventory(directory())
     except MesosGpuError:
@@ -306,14 +323,14 @@ def _described(volume: Volume) -> dict[str, Any]:
 
 
 def _place(path: Path) -> str:
-    """What the file system's mount options mean for a volume."""
+    """Return a description of the file system's mount options for a volume."""
     flags = os.statvfs(path).f_flag
-    said = [
+    effects = [
         ("noexec: no library here can be loaded", flags & os.ST_NOEXEC),
-        ("nodev, which does no harm: there are no devices in it", flags & os.ST_NODEV),
-        ("nosuid, which does no harm: tasks have it so at any rate", flags & os.ST_NOSUID),
+        ("nodev, which is harmless: it contains no devices", flags & os.ST_NODEV),
+        ("nosuid, which is harmless: tasks mount it so anyway", flags & os.ST_NOSUID),
         ("read-only: nothing can be built here", flags & os.ST_RDONLY),
     ]
     return "its file system is mounted " + (
-        "; ".join(text for text, on in said if on) or "without restrictions"
+        "; ".join(text for text, on in effects if on) or "without restrictions"
     )

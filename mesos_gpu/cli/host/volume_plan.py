@@ -1,4 +1,4 @@
-"""`mesos-gpu volume plan`: what would be taken, and why not the rest."""
+"""`mesos-gpu volume plan`: the files that a volume would contain, and reasons for excluded files."""
 
 import os
 from dataclasses import asdict
@@ -30,7 +30,10 @@ from volumes.version import driver_version as version_of
 @program_path_option
 @version_option
 @click.option(
-    "--compare", "as_comparison", is_flag=True, help="Beside Mesos, nvidia-docker 1 and libnvidia-container."
+    "--compare",
+    "as_comparison",
+    is_flag=True,
+    help="Compare with Mesos, nvidia-docker 1 and libnvidia-container.",
 )
 @json_option
 def plan(
@@ -41,15 +44,15 @@ def plan(
     as_comparison: bool,
     as_json: bool,
 ) -> None:
-    """Say what `build` would take, and why not the rest. Nothing is changed."""
+    """Show which files `build` would include, and why not others. Nothing is changed."""
     files = discover(root_of(root), given_by(os.environ, libraries, programs))
-    made = plan_of(files, version_of(root_of(root), files, driver_version))
+    volume_plan = plan_of(files, version_of(root_of(root), files, driver_version))
     if as_comparison:
-        _compared(files, made, as_json)
+        _compared(files, volume_plan, as_json)
     elif as_json:
-        output.document(_document(made, counted(files, made)))
+        output.document(_document(volume_plan, counted(files, volume_plan)))
     else:
-        _shown(made, counted(files, made))
+        _shown(volume_plan, counted(files, volume_plan))
 
 
 def _document(made: Plan, own_list: Counted) -> dict[str, object]:
@@ -57,13 +60,14 @@ def _document(made: Plan, own_list: Counted) -> dict[str, object]:
         "version": made.version,
         "entries": [{**asdict(entry), "group": entry.group.value} for entry in made.entries],
         "links": [asdict(link) for link in made.links],
-        "excluded": [asdict(each) for each in made.excluded],
+        "excluded": [asdict(excluded) for excluded in made.excluded],
         "missing": list(made.missing),
         "own_list": asdict(own_list),
     }
 
 
 def _shown(made: Plan, own_list: Counted) -> None:
+    """Print the planned files, and the excluded ones with reasons."""
     names: dict[str, list[str]] = {}
     for link in made.links:
         names.setdefault(link.file, []).append(link.name)
@@ -76,7 +80,11 @@ def _shown(made: Plan, own_list: Counted) -> None:
     output.table(("FILE", "GROUP", "FROM", "ALSO"), rows, empty="No files.")
     if made.excluded:
         output.line("")
-        output.table(("LEFT OUT", "BECAUSE"), [(each.path, each.reason) for each in made.excluded], empty="")
+        output.table(
+            ("LEFT OUT", "BECAUSE"),
+            [(excluded.path, excluded.reason) for excluded in made.excluded],
+            empty="",
+        )
     warn(made.warnings)
     for text in made.missing:
         output.note(text)

@@ -1,1 +1,1 @@
-"""Jobs as people write them in files."""
+"""Syntax of job files."""

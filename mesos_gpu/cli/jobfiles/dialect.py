@@ -1,4 +1,4 @@
-"""Jobs with units, `mem: 16GiB` and `timeout: 2h`, beside the interface's names that have them. Pure."""
+"""Job fields with units, such as `mem: 16GiB` and `timeout: 2h`, converted to the interface's names. Pure functions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -21,7 +21,7 @@ def _percent(text: str) -> float:
 
 
 def _short(field: Field) -> tuple[str, Reader] | None:
-    """The name of a field without its unit, and how texts with one are read; None: it has none."""
+    """Return a field's name without its unit and the parser of values with units; None for fields without a unit."""
     if isinstance(field.kind, Mib):
         return field.key.removesuffix("_mib"), mib_of
     if isinstance(field.kind, Seconds):
@@ -29,7 +29,7 @@ def _short(field: Field) -> tuple[str, Reader] | None:
     return (field.key.removesuffix("_pct"), _percent) if field.key.endswith("_pct") else None
 
 
-#: Names without units, the names that the interface has for them, and how texts are read.
+#: Names without units, with the interface's names and the parsers of their values.
 SHORT: Final[Mapping[str, tuple[str, Reader]]] = {
     short[0]: (field.key, short[1])
     for field in FIELDS
@@ -41,8 +41,11 @@ _OF_CHECKS: Final[Mapping[str, tuple[str, Reader]]] = {
 
 
 def as_interface(job: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem], dict[str, str]]:
-    """A job with the interface's names and numbers; what is wrong with those that are written otherwise; and for each
-    JSON pointer that was changed, the one in the file."""
+    """Return a job with the interface's names and numbers, its problems, and for each changed JSON pointer the
+    original.
+
+    Problems are those of fields with units.
+    """
     named, problems, places = _renamed(job, SHORT, "")
     checks = named.get(_CHECKS)
     if isinstance(checks, list):
@@ -59,6 +62,7 @@ def as_interface(job: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem],
 def _renamed(
     value: Mapping[str, Any], short: Mapping[str, tuple[str, Reader]], at: str
 ) -> tuple[dict[str, Any], list[Problem], dict[str, str]]:
+    """Return an object with the interface's names, the problems, and the original pointers of renamed fields."""
     named = dict(value)
     problems: list[Problem] = []
     places: dict[str, str] = {}
@@ -69,7 +73,7 @@ def _renamed(
         if value[name] is None:
             continue
         if value.get(key) is not None:
-            problems.append(Problem(f"{at}/{name}", f"is {key} by another name: leave one of them out"))
+            problems.append(Problem(f"{at}/{name}", f"means {key}, which is also given: remove one of them"))
             continue
         places[f"{at}/{key}"] = f"{at}/{name}"
         try:
@@ -82,7 +86,7 @@ def _renamed(
             problems.append(
                 Problem(
                     f"{at}/{key}",
-                    f"must be a number, got {show(value[key])}: with a unit it is called {name}",
+                    f"must be a number, got {show(value[key])}: for a value with a unit use the field {name}",
                 )
             )
     return named, problems, places

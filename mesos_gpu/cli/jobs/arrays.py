@@ -1,4 +1,4 @@
-"""Job arrays on the command line: what is shown of them, the tasks that are named, and their end."""
+"""Job arrays on the command line: display, selected tasks, and waiting for their end."""
 
 import contextlib
 import time
@@ -22,12 +22,12 @@ _SEVERAL: Final = "several-tasks"
 
 
 def named(job: "Job") -> str:
-    """The id of a job, that of an array with its indexes."""
+    """Return the ID of a job, for an array with its indexes."""
     return job["id"] if job["array"] is None else f"{job['id']}[{job['array']}]"
 
 
 def progress(job: "Job") -> str:
-    """The state of a job, and how many tasks of an array have ended, of how many."""
+    """Return the state of a job, for an array with the numbers of ended tasks and of all tasks."""
     counts = job["array_counts"]
     if counts is None:
         return job["state"]
@@ -35,12 +35,12 @@ def progress(job: "Job") -> str:
 
 
 def array_of(client: "Client", wanted: str) -> "Array":
-    """A job array, or some of its tasks, with the jobs that there are of these."""
+    """Return a job array or some of its tasks, with their jobs that exist."""
     return client.get(f"/v1/arrays/{quote(wanted, safe='')}?limit={_MAX}", _ARRAY)
 
 
 def lines_of(client: "Client", job: "Job") -> list[tuple[str, object]]:
-    """What `show` tells of an array beside other jobs."""
+    """Return the lines that `show` adds for an array; empty for other jobs."""
     if job["array"] is None or job["array_counts"] is None:
         return []
     array = array_of(client, job["id"])
@@ -48,14 +48,14 @@ def lines_of(client: "Client", job: "Job") -> list[tuple[str, object]]:
 
 
 def stay(client: "Client", job: "Job") -> int:
-    """Wait for an array's end, and show how far it is; the exit code for this process. Ctrl-C and SIGTERM kill it."""
+    """Follow an array to its end and show its progress; return the exit code. Ctrl-C and SIGTERM kill the array."""
     be_patient(client)
-    output.note(f"job array {named(job)}; mesos-gpu logs {job['id']} has its output")
+    output.note(f"job array {named(job)}; for its output: mesos-gpu logs {job['id']}")
     try:
         return _ended(_followed(client, job))
     except KeyboardInterrupt as signal:
         code = KILLED if isinstance(signal, Terminated) else INTERRUPTED
-        output.note(f"killing job array {job['id']}; Ctrl-C again leaves at once")
+        output.note(f"killing job array {job['id']}; press Ctrl-C again to leave at once")
         with contextlib.suppress(KeyboardInterrupt):
             _ended(_followed(client, client.kill(job["id"])))
         return code
@@ -79,14 +79,17 @@ def _ended(job: "Job") -> int:
 
 
 class Awaited:
-    """What a word names whose end is waited for: one job, be it an array, or some tasks of an array."""
+    """A job, an array or some tasks of an array, whose end is waited for.
+
+    Args:
+        client: Client of the scheduler.
+        wanted: ID or name that the user gave.
+
+    Raises:
+        Refused: Nothing has this ID or name, or it is ambiguous.
+    """
 
     def __init__(self, client: "Client", wanted: str) -> None:
-        """Ask for it.
-
-        Raises:
-            Refused: There is no such thing, or the word is ambiguous.
-        """
         self._client, self._wanted = client, wanted
         self.some: Array | None = None
         try:
@@ -99,17 +102,17 @@ class Awaited:
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """ID of the job, or the user's text for some tasks of an array."""
         return self.job["id"] if self.some is None else self._wanted
 
     @property
     def document(self) -> "Job | Array":
-        """What the interface says of it."""
+        """The interface's document of the job or array."""
         return self.job if self.some is None else self.some
 
     @property
     def end(self) -> tuple[str, int] | None:
-        """How it ended, and the exit code for that; None: it has not."""
+        """Final state and exit code; None while it has not ended."""
         if self.some is None:
             return (self.job["state"], exit_code_of(self.job)) if ended(self.job) else None
         if self.some["waiting"] or self.some["running"]:

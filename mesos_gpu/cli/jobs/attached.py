@@ -1,4 +1,4 @@
-"""`mesos-gpu run` while it stays: the job's output, its end, Ctrl-C and SIGTERM."""
+"""`mesos-gpu run` in the foreground: output of the job, its end, Ctrl-C and SIGTERM."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,19 @@ from mesos_gpu.errors import MesosGpuError
 
 
 def submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
-    """Submit a job and copy its output until it ends; the exit code for this process.
+    """Submit a job and copy its output until it ends; return the exit code.
 
     Raises:
-        BrokenPipeError: Nobody reads our output any more; the job has been asked to end, as a local
-            command would by SIGPIPE.
-        Unreachable: The scheduler stayed away for too long.
+        BrokenPipeError: The reader of the output has gone; the job has been asked to end, as SIGPIPE would end a local
+            command.
+        Unreachable: The scheduler was unreachable for too long.
     """
     with terminated():
         return _submit_and_stay(client, request)
 
 
 def _submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
+    """Submit a job and follow it, and kill it if this process is interrupted or its output closed."""
     followers: list[Follower] = []
     try:
         with held_interrupt():
@@ -46,7 +47,7 @@ def _submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
         return _kill(client, followers, KILLED if isinstance(signal, Terminated) else INTERRUPTED)
     except BrokenPipeError:
         if followers:
-            with contextlib.suppress(MesosGpuError):  # nobody is there to be told
+            with contextlib.suppress(MesosGpuError):  # the reader has gone, so errors cannot be shown
                 client.patience_s = 0.0
                 client.kill(followers[0].job["id"])
         raise
@@ -55,18 +56,19 @@ def _submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
 
 
 def stay_with(client: Client, job: Job, ranks: Sequence[int], lines: int) -> int:
-    """Copy the output of tasks of a job that runs, from its last lines on, until it ends; its exit code. Ctrl-C leaves
-    it.
+    """Copy the output of tasks of a running job, from its last lines on, until it ends; return its exit code.
+
+    Ctrl-C detaches from the job.
 
     Raises:
-        Refused: It cannot be read.
-        Unreachable: The scheduler stayed away for too long.
+        Refused: The output cannot be read.
+        Unreachable: The scheduler was unreachable for too long.
     """
     followers = [_follower(client, job, rank, launch=task_of(job, rank), lines=lines) for rank in ranks]
     try:
         return _to_the_end(client, followers)
     except KeyboardInterrupt:
-        output.note(f"left; job {job['id']} goes on: mesos-gpu kill {job['id']} ends it")
+        output.note(f"detached; job {job['id']} continues, to end it: mesos-gpu kill {job['id']}")
         return INTERRUPTED
     finally:
         output.status_line.clear()
@@ -75,8 +77,10 @@ def stay_with(client: Client, job: Job, ranks: Sequence[int], lines: int) -> int
 def _follower(
     client: Client, job: Job, rank: int, *, launch: str | None = None, lines: int | None = None
 ) -> Follower:
-    """What copies a task of a job: byte for byte if it is the only one, else line by line, each after its rank. It
-    begins with the last lines of a launch, if `lines` are asked for."""
+    """Return the follower of a task: it copies bytes unchanged for a single task, else lines prefixed by the rank.
+
+    With `launch` and `lines` it begins with the last lines of that launch.
+    """
     alone = job["tasks"] == 1
     streams = [
         Stream(
@@ -111,11 +115,11 @@ def _kill(client: Client, followers: Sequence[Follower], code: int) -> int:
         return code
     job_id = followers[0].job["id"]
     try:
-        output.note(f"killing job {job_id}; Ctrl-C again leaves at once")
+        output.note(f"killing job {job_id}; press Ctrl-C again to leave at once")
         killed = client.kill(job_id)
         for follower in followers:
             follower.job = killed
         output.note(outcome(follow(client, followers, lambda _job: None)))
     except KeyboardInterrupt:
-        output.note(f"left; see what becomes of it with `mesos-gpu show {job_id}`")
+        output.note(f"detached; check how it ends with `mesos-gpu show {job_id}`")
     return code

@@ -1,4 +1,4 @@
-"""`mesos-gpu show`, `why` and `wait`: jobs that are there already; `--dry-run`: what would become of new ones."""
+"""`mesos-gpu show`, `why` and `wait` for existing jobs; `--dry-run` for new ones."""
 
 import json
 import time
@@ -32,14 +32,14 @@ _LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "RAN", "NODE"), hosts=("
 @click.command()
 @click.argument("job_id", metavar="ID", type=JOB)
 @click.option(
-    "--show-env", is_flag=True, help="The values of its environment too; on the scheduler's own host only."
+    "--show-env", is_flag=True, help="Also show values of its environment; only on the scheduler's host."
 )
 @json_option
 @api_command
 def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
-    """Show all there is to know about one job.
+    """Show all details of a job.
 
-    With --json: the job, its launches as `runs`, and the last `changes` on record.
+    --json prints the job, its launches as `runs`, and its latest recorded `changes`.
     """
     from mesos_gpu.api.spec.gpus.use import UseOverTime
     from mesos_gpu.cli.client import path_of
@@ -62,7 +62,7 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
 
 
 def _gpus_of(client: "Client", job: "Job") -> "dict[str, Gpu]":
-    """Return the GPUs on the nodes of a job by UUID; none if the user may not see GPUs."""
+    """Return the GPUs on a job's nodes by UUID; none if the user may not see GPUs."""
     from mesos_gpu.cli.client import Refused
 
     if not job["gpu_ids"]:
@@ -76,6 +76,7 @@ def _gpus_of(client: "Client", job: "Job") -> "dict[str, Gpu]":
 
 
 def _show_launches(tasks: Sequence["Task"]) -> None:
+    """Print a table of the launches of a job."""
     output.table(
         ("LAUNCH", "STATE", "HEALTHY", "NODE", "AGE", "RAN", "GPUS", "MESSAGE"),
         [
@@ -101,10 +102,10 @@ def _show_launches(tasks: Sequence["Task"]) -> None:
 @json_option
 @api_command
 def why(app: App, id: str, as_json: bool) -> None:
-    """Say why a job waits, and what comes nearest.
+    """Explain why a job waits, and which node comes closest.
 
-    The ID may be an app's, as /shop/db: then it says what its deployment waits for, and why the first of its
-    instances waits.
+    For an app, such as /shop/db, it explains what its deployment waits for, and why the first of its instances without
+    a task waits.
 
     \b
       mesos-gpu why train
@@ -118,13 +119,13 @@ def why(app: App, id: str, as_json: bool) -> None:
     from mesos_gpu.cli.apps.listing import why_of
 
     marathon = app.marathon()
-    said, instance = why_of(marathon, id)
+    summary, instance = why_of(marathon, id)
     definition = marathon.app(id)
     words = last_words(marathon, definition) if crashing(definition) else []
     if as_json:
-        output.document({"app": id, "summary": said, "instance": instance, "stderr": words})
+        output.document({"app": id, "summary": summary, "instance": instance, "stderr": words})
         return
-    output.line(f"{id}: {said}.")
+    output.line(f"{id}: {summary}.")
     for line in words:
         output.line(f"  stderr: {line}")
     if instance is not None:
@@ -132,20 +133,20 @@ def why(app: App, id: str, as_json: bool) -> None:
 
 
 def explain(full: "Why", *, briefly: bool = False) -> None:
-    """Print why a job waits; `briefly`: without its nodes."""
+    """Print why a job waits; `briefly` leaves out its nodes."""
     why: Why = json.loads(short_gpus(json.dumps(full)))
     output.line(f"{why['job_id']}: {why['summary']}.")
-    if not why["can_ever_run"] and any(each["reason"] in _OF_LIMITS for each in why["funnel"]):
-        return  # no place in the queue and no node matters
+    if not why["can_ever_run"] and any(stage["reason"] in _OF_LIMITS for stage in why["funnel"]):
+        return  # its queue position and the nodes do not matter
     if why["queue_position"] is not None:
         ahead = why["queue_position"]
         output.line(
-            f"Place in the queue: {ahead + 1}, {counted(ahead, 'job') if ahead else 'no job'} before it."
+            f"Place in the queue: {ahead + 1}, {counted(ahead, 'job') if ahead else 'no job'} ahead of it."
         )
     if why["estimate"]:
         output.line(f"Estimated start: {output.expected(why['estimate']['at'])}: {why['estimate']['basis']}.")
     if not why["can_ever_run"]:
-        output.line("It can never run on the nodes that are there now.")
+        output.line("It can never run on the current nodes.")
     if briefly:
         return
     nearest = why["nearest"]
@@ -174,14 +175,16 @@ def _funnel(why: "Why") -> None:
 
 @click.command()
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True, type=ACTIVE_JOB)
-@click.option("--timeout", type=DURATION, help="Give up after that time, as 90s or 2h, with exit code 124.")
+@click.option(
+    "--timeout", type=DURATION, help="Give up after this time, such as 90s or 2h, with exit code 124."
+)
 @json_option
 @api_command
 def wait(app: App, job_ids: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
     """Wait until jobs have ended.
 
-    The exit code is that of the first job, in the order given, whose exit code is not 0; of a job array, or of some of
-    its tasks, 1 if one has failed.
+    The exit code is the first nonzero one of the jobs in the given order; for an array or some of its tasks, 1 if one
+    has failed.
 
     \b
       mesos-gpu wait train-1a2b3c4d --timeout 2h
@@ -193,32 +196,32 @@ def wait(app: App, job_ids: tuple[str, ...], timeout: float | None, as_json: boo
 
     client = app.client()
     deadline = None if timeout is None else time.monotonic() + timeout
-    named = [Awaited(client, job_id) for job_id in job_ids]  # a wrong ID is told before, not after hours
+    named = [Awaited(client, job_id) for job_id in job_ids]  # reports a wrong ID now, not after hours
     be_patient(client)
-    for each in named:
-        each.wait(deadline)
-        if not as_json and (end := each.end) is not None:
-            output.line(f"{each.id} {end[0]} {end[1]}")
+    for target in named:
+        target.wait(deadline)
+        if not as_json and (end := target.end) is not None:
+            output.line(f"{target.id} {end[0]} {end[1]}")
     if as_json:
-        output.document([each.document for each in named])
-    late = [each.id for each in named if each.end is None]
+        output.document([target.document for target in named])
+    late = [target.id for target in named if target.end is None]
     if late:
-        output.note(f"still not ended: {', '.join(late)}")
+        output.note(f"not ended yet: {', '.join(late)}")
         click.get_current_context().exit(_TIMED_OUT)
-    codes = (end[1] for each in named if (end := each.end) is not None)
+    codes = (end[1] for target in named if (end := target.end) is not None)
     click.get_current_context().exit(next((code for code in codes if code), 0))
 
 
 def tell_plans(
     client: "Client", requests: Sequence[Mapping[str, Any]], *, as_json: bool, of_options: bool
 ) -> int:
-    """Print what would become of jobs; return the exit code, 1 if one of them can never run.
+    """Print what would happen to jobs if they were submitted; return 1 if one of them can never run, else 0.
 
     Args:
         client: Client of the scheduler.
         requests: Bodies of POST /v1/jobs.
-        as_json: Whether a JSON list is printed in place of text.
-        of_options: Whether fields are named by the options of `run`.
+        as_json: Whether to print a JSON list instead of text.
+        of_options: Whether to name fields by the options of `run`.
 
     Raises:
         Refused: The submission of a job would be refused.
@@ -250,7 +253,7 @@ def _tell(plan: "JobPlan", named: Callable[[str], str]) -> None:
     explain({**why, "job_id": name})
     if plan["verdict"] == Verdict.NEVER.value:
         changes = ", or ".join(_change(relief, named) for relief in plan["reliefs"])
-        output.line(f"To fix: {changes or 'no change of one field is enough'}.")
+        output.line(f"To fix: {changes or 'changing a single field is not enough'}.")
 
 
 def _change(relief: "Relief", named: Callable[[str], str]) -> str:

@@ -1,11 +1,11 @@
-"""The options of `mesos-gpu run` by what they are about, as its --help shows them."""
+"""Groups of the options of `mesos-gpu run` in its --help."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from mesos_gpu.scheduler.options.section import GroupedOptions
 
-#: Options by their flags, below what they are about.
+#: Flags of options by the titles of their groups.
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Resources of each task": (
         "--cpus", "--cpu-limit", "--mem", "--disk", "--gpus", "--gpu-model", "--gpu-memory", "--compute-capability",
@@ -27,6 +27,6 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
 
 
 class Grouped(GroupedOptions):
-    """A command with the options of a job."""
+    """A command with the options of a job, shown in groups."""
 
     groups: ClassVar = GROUPS

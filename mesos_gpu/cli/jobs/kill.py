@@ -1,4 +1,4 @@
-"""`mesos-gpu kill`: the end of jobs, of those that are named or of all that are alike."""
+"""`mesos-gpu kill`: end jobs given by ID or by filters."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
     from mesos_gpu.cli.client import Client
 
-_MAX: Final = 1_000_000  # that are listed at once
-_SHOWN: Final = 20  # of those that are to be killed
+_MAX: Final = 1_000_000  # maximum number of jobs listed at once
+_SHOWN: Final = 20  # jobs shown before the confirmation
 
 
 @click.command()
 @click.argument("job_ids", metavar="[ID...]", nargs=-1, type=ACTIVE_JOB)
-@click.option("--all", "every", is_flag=True, help="All that have not ended, whoever's they are.")
+@click.option("--all", "every", is_flag=True, help="Kill all jobs that have not ended, of all users.")
 @filter_options(JOBS)
 @yes_option
 @json_option
@@ -34,12 +34,13 @@ _SHOWN: Final = 20  # of those that are to be killed
 def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bool, **options: Any) -> None:
     """Kill jobs.
 
-    It does not wait for their end: `mesos-gpu wait` does. An ID that is refused does not save the others.
+    The command does not wait for their end, see `mesos-gpu wait`. If one ID is refused, the others are killed all the
+    same.
 
-    On a terminal it asks before. In place of IDs, --all or filters name those that have not ended; they are shown, and
-    killed if you say yes. An instance of an app is one of them only with --app: its app would start another one.
+    On a terminal it asks for confirmation. Instead of IDs, --all or filters select jobs that have not ended; these are
+    shown before you confirm. Instances of apps are selected only with --app, because the app would start another one.
 
-    Of a job array NAME is all of it, NAME.7 one task, NAME.3-7 and NAME.0-20:5 some of them.
+    For a job array, NAME is the whole array, NAME.7 one task, NAME.3-7 and NAME.0-20:5 some of its tasks.
 
     \b
       mesos-gpu kill train-1a2b
@@ -51,15 +52,15 @@ def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bo
     chooses = every or any(filters.values())
     if bool(job_ids) == chooses:
         raise click.UsageError(
-            "IDs do not go together with --all and filters"
+            "IDs exclude --all and filters"
             if job_ids
-            else "name jobs, or say which: --all, --name, --label, --queue; see: mesos-gpu ps"
+            else "give IDs, or select jobs with --all, --name, --label or --queue; list them with: mesos-gpu ps"
         )
     client = app.client()
     if chooses:
         jobs = _chosen(client, filters)
         if not jobs:
-            output.note("no job that has not ended is such")
+            output.note("no active job matches the filters")
         elif not yes:
             _show(jobs)
             output.ask(f"Kill {counted(len(jobs), 'job')}?", yes=yes, shown=True)
@@ -70,7 +71,7 @@ def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bo
 
 
 def _chosen(client: "Client", filters: dict[By, Sequence[str]]) -> "list[Job]":
-    """Active jobs that pass; judged here too, for a scheduler that knows fewer filters says more than was asked."""
+    """Return active jobs that pass; also filtered here, because an older scheduler may not know all filters."""
     query = {**query_of(filters), "fold_arrays": ["true"]}
     listed = client.listed(states=["active"], limit=_MAX, order="activity", filters=query)
     asked = {by: given for by, given in filters.items() if given}
@@ -84,7 +85,7 @@ def _chosen(client: "Client", filters: dict[By, Sequence[str]]) -> "list[Job]":
 
 
 def _show(jobs: "Sequence[Job]") -> None:
-    """Print on stderr what is to end."""
+    """Print the jobs to kill on stderr."""
     for job in jobs[:_SHOWN]:
         owner = f", {job['owner']}" if job["owner"] else ""
         click.echo(
@@ -109,7 +110,7 @@ def _kill(client: "Client", job_ids: Sequence[str], as_json: bool) -> None:
 def _each(
     kill: "Callable[[str], Job]", job_ids: Sequence[str], tell: "Callable[[Job, str], None]"
 ) -> "tuple[list[Job], list[MesosGpuError]]":
-    """Kill them one by one; a refusal of one does not save the others."""
+    """Kill jobs one by one; return the killed jobs and the errors of refused ones."""
     jobs: list[Job] = []
     failures: list[MesosGpuError] = []
     for job_id in job_ids:
@@ -119,19 +120,19 @@ def _each(
         except MesosGpuError as err:
             failures.append(err)
             if err.exit_code == 69:
-                break  # nothing is there to answer for the next one
+                break  # the scheduler cannot be reached for the others either
         else:
             tell(jobs[-1], which)
     return jobs, failures
 
 
 def _tell(job: "Job", which: str) -> None:
-    """Say what becomes of a job; `which`: tasks of an array, as they were named; "": it is none."""
+    """Print what happens to a job; `which` names tasks of an array as the user gave them, else ""."""
     if which:
         output.line(f"{named(job)} killing {which}: {job['message']}")
         return
     state = JobState(job["state"])
-    words = f"had ended: {state.value}" if state.ended else "killing"
+    words = f"had already ended: {state.value}" if state.ended else "killing"
     if state is JobState.KILLED and not job["launches"]:
         words = "killed: it had not started"
     output.line(f"{job['id']} {words}")

@@ -25,23 +25,23 @@ from mesos_gpu.wire.listing.filters import By, labels_of
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
 
-_NONE_ACTIVE: Final = "No active job; --all shows the ended ones."
-IDLE_S: Final = 60.0  # for so long without work, it is idle
-_TOLD: Final = tuple(each.value for each in (IdleState.WARNED, IdleState.NOTICE, IdleState.RETURNED))
+_NONE_ACTIVE: Final = "No active jobs; --all also lists ended ones."
+IDLE_S: Final = 60.0  # seconds without work after which a job is shown as idle
+_TOLD: Final = tuple(state.value for state in (IdleState.WARNED, IdleState.NOTICE, IdleState.RETURNED))
 
 
 def ran(started_at: float | None, ended_at: float | None) -> str | None:
-    """How long something has run; None: it has not begun."""
+    """Return how long something has run; None if it has not begun."""
     return None if started_at is None else output.span((ended_at or time.time()) - started_at)
 
 
 def gpus_of(job: "Job") -> str:
-    """GPUs of each task, as limits count them."""
+    """Return the GPUs of each task, as limits count them."""
     return gpus_of_tasks(job["tasks"], gpus_counted(job["gpus"], job["gpu_compute_pct"]))
 
 
 def nodes_of(job: "Job") -> list[str]:
-    """Where a job runs, or ran."""
+    """Return the nodes on which a job runs or ran."""
     return [] if job["state"] == JobState.PENDING.value else job["hostnames"]
 
 
@@ -50,16 +50,16 @@ def _ran_s(job: "Job") -> float | None:
 
 
 def used(job: "Job") -> str | None:
-    """How much of its GPUs' time it used of late, or for how long none, or what comes of that; None: nobody can say."""
-    use, word = job["use"], _idle_word(job)
+    """Return recent GPU utilization, or how long the GPUs were idle and the consequence; None if not known."""
+    use, consequence = job["use"], _idle_word(job)
     idle_s = None if use is None else use["idle_s"]
     if idle_s is not None and idle_s >= IDLE_S:
-        return f"{word or 'idle'} {output.span(idle_s)}"
-    return word or (None if use is None or use["busy_pct"] is None else f"{use['busy_pct']:.0f}%")
+        return f"{consequence or 'idle'} {output.span(idle_s)}"
+    return consequence or (None if use is None or use["busy_pct"] is None else f"{use['busy_pct']:.0f}%")
 
 
 def _idle_word(job: "Job") -> str:
-    """What comes of a job's idle GPUs, in a word: "" if nothing yet."""
+    """Return the state of a job's idle GPUs in a word; "" if it has no consequence yet."""
     idle = job["idle"]
     if idle is None or (idle["state"] not in _TOLD and idle["keep_until"] is None):
         return ""
@@ -67,7 +67,7 @@ def _idle_word(job: "Job") -> str:
 
 
 def _used_order(job: "Job") -> float | None:
-    """What has been idle for longest comes first, before what is at work, by how much."""
+    """Return a sort key: the longest idle jobs first, then by utilization."""
     use = job["use"]
     if use is None:
         return None
@@ -75,14 +75,14 @@ def _used_order(job: "Job") -> float | None:
 
 
 def _names(job: "Job") -> tuple[str, ...]:
-    """Return the name of a job; of a task of an array, that of the array, too."""
+    """Return the name of a job; for a task of an array also the name of the array."""
     whole, dot, index = job["id"].rpartition(".")
     of_array = bool(whole and dot) and index.isdigit() and job["name"].endswith(f".{index}")
     return (job["name"], job["name"].rpartition(".")[0]) if of_array else (job["name"],)
 
 
 def ends_by(job: "Job") -> str | None:
-    """Return when a job ends at the latest, in UTC, and why; None if no end is known but by its own time limit."""
+    """Return when a job ends at the latest, in UTC, and why; None if only its own time limit ends it."""
     end = job["coming_end"]
     if end is None or end["reason"] == NoticeReason.TIME_LIMIT.value:
         return None
@@ -94,7 +94,7 @@ def _labels(job: "Job") -> list[str]:
 
 
 def command_line(job: "Job") -> str:
-    """The command that a job runs, in one line; "": its image's own."""
+    """Return the command of a job in one line; "" for the default command of its image."""
     return job["command"] if job["command"] is not None else shlex.join(job["argv"] or job["args"] or ())
 
 
@@ -143,7 +143,7 @@ JOBS: Final[Listing["Job", "Job"]] = Listing(
 
 
 def query_of(filters: Mapping[By, Sequence[str]]) -> dict[str, list[str]]:
-    """Filters of jobs but for their state, as the scheduler's interface has them."""
+    """Return filters of jobs, except by state, as query parameters of the scheduler's interface."""
     return {by.field: list(given) for by, given in filters.items() if given and by != By.STATE}
 
 
@@ -156,30 +156,30 @@ def query_of(filters: Mapping[By, Sequence[str]]) -> dict[str, list[str]]:
     show_default=True,
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="Show so many.",
+    help="Maximum number of jobs.",
 )
-@click.option("--expand", is_flag=True, help="The tasks of job arrays one by one, as far as they have begun.")
+@click.option("--expand", is_flag=True, help="List tasks of job arrays that have begun one by one.")
 @api_command
 def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]") -> None:
-    """List jobs: what runs before what waits.
+    """List jobs, running ones first.
 
-    The newest job of each state comes first. Without --all and --state the list has only jobs that have not ended. On a
-    terminal that is too narrow, IDs of apps' instances are shortened (every command takes the start of an ID), and less
-    important columns are left out: -o wide has them all, and --columns those that you name.
+    Within each state the newest job comes first. Without --all and --state only jobs that have not ended are listed. If
+    the terminal is too narrow, IDs of apps' instances are shortened (commands accept the start of an ID) and less
+    important columns are omitted: -o wide shows all columns, and --columns those that you choose.
 
     \b
       mesos-gpu ps --user ann --queue research --sort -gpus,age
       mesos-gpu ps --label team=vision --columns id,state,node -w
       mesos-gpu ps --sort use
 
-    A job array is one line, as sweep-1a2b3c4d[0-99%8]; behind its state stands how many of its tasks have ended.
+    A job array is one line, such as sweep-1a2b3c4d[0-99%8]; its state is followed by the number of ended tasks.
 
-    USE is the part of the last minute in which a job's GPUs were at work, or for how long they have not been: `warned`
-    and `notice` instead of `idle` say that the job was told of its end for that, `kept` that somebody has put it off.
+    USE is the utilization of a job's GPUs in the last minute, or how long they have been idle: `warned` and `notice`
+    instead of `idle` mean a warning or notice that the job will be ended for that, `kept` that a user has postponed it.
     """
     client = app.client()
     states = asked.filters[By.STATE] or (() if every else ("active",))
-    empty = "No such job." if asked.filtered else "No job." if every else _NONE_ACTIVE
+    empty = "No such job." if asked.filtered else "No jobs." if every else _NONE_ACTIVE
 
     def look() -> "Seen[Job]":
         filters = {**query_of(asked.filters), **({} if expand else {"fold_arrays": ["true"]})}
@@ -190,8 +190,8 @@ def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]"
 
 
 def not_shown(shown: int, total: int) -> list[str]:
-    """What is told where not all jobs are shown."""
+    """Return a note if not all jobs are shown."""
     hidden = total - shown
     verb = is_or_are(hidden)
-    more = f"{hidden} of {counted(total, 'job')} {verb} not shown; see them with --limit {total}"
+    more = f"{hidden} of {counted(total, 'job')} {verb} not shown; list all with --limit {total}"
     return [more] if hidden > 0 else []

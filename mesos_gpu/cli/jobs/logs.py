@@ -1,4 +1,4 @@
-"""`mesos-gpu logs`: what a job or an app has written, and writes."""
+"""`mesos-gpu logs`: output of a job or an app."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,16 +23,20 @@ PREVIOUS: Final = -1  # --launch previous
 
 
 class NumberOr(click.ParamType[int]):
-    """A number, or a word that stands for -1."""
+    """A number, or a word that stands for -1.
+
+    Args:
+        least: Smallest number that is accepted.
+        word: Word that stands for -1.
+    """
 
     name = "n"
 
     def __init__(self, least: int, word: str) -> None:
-        """`least`: of the number."""
         self._least, self._word = least, word
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """See the class."""
+        """Return the number; -1 for the word."""
         if value == self._word:
             return -1
         if value.isascii() and value.isdigit() and len(value) < 10 and int(value) >= self._least:
@@ -46,25 +50,27 @@ LAUNCH: Final = NumberOr(1, "previous")
 
 @click.command()
 @click.argument("id", metavar="ID", type=JOB_OR_APP)
-@click.option("-f", "--follow", is_flag=True, help="Stay until the job has ended; of an app: until Ctrl-C.")
-@click.option("--stdout", "only", flag_value="stdout", help="Only what it wrote to stdout.")
 @click.option(
-    "--stderr", "only", flag_value="stderr", help="Only what it wrote to stderr; it comes on stdout."
+    "-f", "--follow", is_flag=True, help="Follow the output until the job ends; for an app until Ctrl-C."
 )
+@click.option("--stdout", "only", flag_value="stdout", help="Print only stdout.")
+@click.option("--stderr", "only", flag_value="stderr", help="Print only stderr of the job, on stdout.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N",
-              help="Begin at the last N lines of each stream, at most 1 MiB back.")  # fmt: skip
+              help="Start with the last N lines of each stream, at most 1 MiB back.")  # fmt: skip
 @click.option("--rank", type=RANK, metavar="N|all",
-              help="Of which of its tasks, from 0; all: of all of them by time, each line after its number.  "
+              help="Rank of a task, from 0; all: all tasks sorted by time, each line after its rank.  "
               "[default: all]")  # fmt: skip
 @click.option("--launch", type=LAUNCH, metavar="N|previous",
-              help="Of an earlier launch, in the order in which `show` lists them, from 1; previous: of the one before "
-              "the latest.")  # fmt: skip
-@click.option("--prefix", is_flag=True, help="Begin each line with the rank or the task that it is of.")
+              help="Number of an earlier launch as listed by `show`, from 1; previous: the one before the "
+              "latest.")  # fmt: skip
+@click.option("--prefix", is_flag=True, help="Prefix each line with its rank or task.")
 @click.option("--since", type=PAST, metavar="TIME",
-              help="Only what was written since then, as 10m (ago) or 2027-03-01T08:00; to about a "
+              help="Only output written since this time, such as 10m (ago) or 2027-03-01T08:00; accurate to about a "
               "second.")  # fmt: skip
 @click.option(
-    "--timestamps", is_flag=True, help="Begin each line with when it was written, to about a second."
+    "--timestamps",
+    is_flag=True,
+    help="Prefix each line with the time of writing, accurate to about a second.",
 )
 @api_command
 def logs(
@@ -79,17 +85,17 @@ def logs(
     since: float | None,
     timestamps: bool,
 ) -> None:
-    """Print what a job has written.
+    """Print the output of a job.
 
-    What it wrote to stdout comes on stdout, what it wrote to stderr on stderr; where both go to one place a line
-    as `==> stderr <==` stands between them. Of a job with several tasks the output of all is printed by time, each line
-    after its rank. It comes from the latest launch, also after the job has ended, for as
-    long as its agent keeps the sandbox. With -f the output of further launches follows.
+    stdout of the job is printed on stdout, stderr on stderr; if both go to one place, lines such as `==> stderr <==`
+    separate them. The output of a job with several tasks is sorted by time, each line after its rank. It is that of the
+    latest launch, also after the job has ended, as long as the agent keeps the sandbox. With -f the output of further
+    launches follows.
 
-    ID is a job's, or that of one launch, as `show` lists them and Mesos and Marathon call their tasks
-    (train-1a2b3c4d.2). Of an app, as /shop/db, all tasks that it has now are printed, each below its name, or with
-    --prefix after it; if it has none, the latest one that ended. Of a job array NAME.7 is one task; of all (NAME), or
-    of some (NAME.3-7), each line stands after its index.
+    ID is that of a job or of one launch, as `show` lists them and Mesos and Marathon name their tasks
+    (train-1a2b3c4d.2). For an app, such as /shop/db, the output of all current tasks is printed, below headings or with
+    --prefix after the task's name; without a task, that of the latest one that ended. For a job array NAME.7 is one
+    task; for all tasks (NAME) or some of them (NAME.3-7), each line comes after its index.
 
     \b
       mesos-gpu logs -f train
@@ -100,11 +106,13 @@ def logs(
     from mesos_gpu.cli.jobs.stream import Shown
 
     if since is not None and tail is not None:
-        raise click.UsageError("--since and --tail do not go together: each says where to begin")
+        raise click.UsageError("--since and --tail exclude each other: give one of them")
     shown = Shown(only, tail, prefix, since, timestamps)
     if id.startswith("/"):
         if rank is not None or launch is not None:
-            raise click.UsageError("--rank and --launch go with a job; name one task of the app instead")
+            raise click.UsageError(
+                "--rank and --launch need a job; for an app give the ID of one task instead"
+            )
         from mesos_gpu.cli.jobs.logs_of_app import print_app
 
         print_app(app.marathon(), id, shown, follow=follow)
@@ -113,7 +121,7 @@ def logs(
     job, array = _asked(client, id)
     if array is not None:
         if follow or rank is not None or launch is not None:
-            raise click.UsageError(f"-f, --rank and --launch go with one task of an array, as {id}.INDEX")
+            raise click.UsageError(f"-f, --rank and --launch need a single task of an array: {id}.INDEX")
         _print_array(client, array, replace(shown, prefix=True))
         return
     _print_job(client, job, id, rank, launch, shown, follow)
@@ -128,15 +136,15 @@ def _print_job(
     shown: "Shown",
     follow: bool,
 ) -> None:
-    """Print what a job, or one launch, has written. `rank`, `launch`: as of `logs`."""
+    """Print the output of a job or of one launch; `rank` and `launch` as for `logs`."""
     from mesos_gpu.cli.channel.interactive import is_session
 
     if is_session(job):
         output.note(
-            f"{job['id']} was run with -i or -t: what its command writes goes to who runs it, and is not kept"
+            f"{job['id']} was run with -i or -t: its output went to the user's terminal and is not stored"
         )
     if rank == EVERY and not job["id"].startswith(id):
-        raise click.UsageError(f"{id} is one launch already: --rank all goes with a job's ID")
+        raise click.UsageError(f"{id} is a single launch: --rank all needs a job's ID")
     if rank == EVERY or (rank is None and job["tasks"] > 1 and job["id"].startswith(id)):
         _print_ranks(client, job, launch, shown, follow=follow, asked=rank is not None)
         return
@@ -150,32 +158,32 @@ def _print_job(
 def _print_ranks(
     client: "Client", job: "Job", launch: int | None, shown: "Shown", *, follow: bool, asked: bool
 ) -> None:
-    """Print what all tasks of a job have written, by when it was written; `asked`: whether by `--rank all`.
+    """Print the output of all tasks of a job by time of writing; `asked` is whether `--rank all` was given.
 
-    Of a launch whose hosts have noted no times, one rank is printed after the other if that was asked for, else rank 0.
+    If the hosts have not noted times, ranks are printed one after the other if that was requested, else only rank 0.
     """
     from mesos_gpu.cli.jobs.stream import print_once
 
     labelled, ranks = replace(shown, prefix=True), range(job["tasks"])
-    followers = [_follower(client, job, job["id"], each, launch, labelled) for each in ranks]
+    followers = [_follower(client, job, job["id"], rank, launch, labelled) for rank in ranks]
     if follow:
         _follow(client, followers, merged=True)
     elif all(follower.is_timed() for follower in followers):
         print_once(followers)
     elif asked:
-        output.note("rank by rank: when lines were written is not known for all ranks")
+        output.note("printing rank by rank, because times of writing are not known for all ranks")
         for follower in followers:
             follower.once()
     else:
         output.note(
-            f"rank 0 of {job['tasks']}, as it is not known when all lines were written; "
-            f"of all ranks, one after the other: mesos-gpu logs {job['id']} --rank all"
+            f"printing only rank 0 of {job['tasks']}, because times of writing are not known; "
+            f"for all ranks, one after the other: mesos-gpu logs {job['id']} --rank all"
         )
         _follower(client, job, job["id"], 0, launch, shown).once()
 
 
 def _asked(client: "Client", id: str) -> "tuple[Job, Array | None]":
-    """A job; of a job array, or some of its tasks, these too."""
+    """Return the job with this ID, and for a job array or some of its tasks also the array."""
     from mesos_gpu.cli.jobs.arrays import Awaited, array_of
 
     named = Awaited(client, id)
@@ -185,7 +193,7 @@ def _asked(client: "Client", id: str) -> "tuple[Job, Array | None]":
 
 
 def _print_array(client: "Client", array: "Array", shown: "Shown") -> None:
-    """Print what tasks of an array have written, one after the other, each line after its index."""
+    """Print the output of tasks of an array, one after the other, each line after its index."""
     from mesos_gpu.cli.jobs.stream import Follower, task_of
 
     for job in array["jobs"]:
@@ -207,7 +215,7 @@ def _follower(
     launch: int | None,
     shown: "Shown",
 ) -> "Follower":
-    """What copies one of a job's tasks; its last lines are printed, if they are asked for."""
+    """Return the follower of one of a job's tasks, positioned at its last lines if they were requested."""
     from mesos_gpu.cli.jobs.stream import Follower
 
     task_id, number = _launch(client, job, id, rank, launch)
@@ -219,6 +227,7 @@ def _follower(
 
 
 def _streams(client: "Client", job_id: str, shown: "Shown", label: str) -> "list[Stream]":
+    """Return the streams to print, with headings or line prefixes as needed."""
     from mesos_gpu.cli.jobs.stream import Label, Marks, Stream
 
     marks = Marks(to_stderr=False) if output.one_place() and not shown.only and not label else None
@@ -239,16 +248,18 @@ def _streams(client: "Client", job_id: str, shown: "Shown", label: str) -> "list
 def _launch(
     client: "Client", job: "Job", id: str, rank: int | None, launch: int | None
 ) -> tuple[str | None, int]:
-    """The task id to begin with (None: there is none yet), and its rank."""
+    """Return the task id to begin with (None before the first launch), and its rank."""
     from mesos_gpu.cli.jobs.stream import task_of
 
-    if not job["id"].startswith(id):  # the id of a launch, which the scheduler knows
+    if not job["id"].startswith(id):  # `id` is that of a launch
         if launch is not None:
-            raise click.UsageError(f"{id} is one launch already: --launch goes with a job's ID")
+            raise click.UsageError(f"{id} is a single launch: --launch needs a job's ID")
         return _named(client.tasks(job["id"]), id, rank)
     rank = rank or 0
     if rank >= job["tasks"]:
-        raise click.BadParameter(f"job {job['id']} has {job['tasks']} of them, from 0", param_hint="--rank")
+        raise click.BadParameter(
+            f"job {job['id']} has {job['tasks']} tasks, numbered from 0", param_hint="--rank"
+        )
     if launch is None:
         return task_of(job, rank), rank
     tasks = [task for task in client.tasks(job["id"]) if task["rank"] == rank]
@@ -258,8 +269,8 @@ def _launch(
 def _previous(job: "Job", tasks: "Sequence[Task]") -> str:
     if len(tasks) < 2:
         raise NotFound(
-            f"job {job['id']} was launched {counted(len(tasks), 'time')}: there is no launch before the latest",
-            remedy=f"see them with: mesos-gpu show {job['id']}",
+            f"job {job['id']} was launched {counted(len(tasks), 'time')}: no launch precedes the latest",
+            remedy=f"list launches with: mesos-gpu show {job['id']}",
         )
     return tasks[-2]["id"]
 
@@ -268,18 +279,18 @@ def _numbered(job: "Job", tasks: "Sequence[Task]", launch: int) -> str:
     if launch > len(tasks):
         raise NotFound(
             f"job {job['id']} has no launch {launch}: it was launched {counted(len(tasks), 'time')}",
-            remedy=f"see them with: mesos-gpu show {job['id']}",
+            remedy=f"list launches with: mesos-gpu show {job['id']}",
         )
     return tasks[launch - 1]["id"]
 
 
 def _named(tasks: "Sequence[Task]", id: str, rank: int | None) -> tuple[str, int]:
-    """Choose a launch by its task id, or by what all tasks of a launch have in common."""
+    """Return the task id and rank of a launch given by its task id, or by the common part of its tasks' ids."""
     wanted = id if rank is None else f"{id}.{rank}"
     for task in tasks:
         if task["id"] in (wanted, f"{wanted}.0"):
             return task["id"], task["rank"]
-    raise click.BadParameter(f"there is no {wanted}", param_hint="--rank")
+    raise click.BadParameter(f"no task is called {wanted}", param_hint="--rank")
 
 
 def _follow(client: "Client", followers: "Sequence[Follower]", *, merged: bool = False) -> None:

@@ -1,5 +1,4 @@
-"""`mesos-gpu logs /app`: output of an app's tasks, each below or after its name; of the latest that ended if none
-runs."""
+"""`mesos-gpu logs /app`: output of an app's tasks, or of the latest ended task if none runs."""
 
 import time
 from typing import TYPE_CHECKING, Final
@@ -17,14 +16,16 @@ if TYPE_CHECKING:
 
 _LOOK_S: Final = 1.0
 _ENDED: Final = [state.value for state in JobState if state.ended]
-_MAX_LISTED: Final = 10  # ended instances, of which the latest that was launched is shown
+_MAX_LISTED: Final = 10  # ended instances among which the latest launched one is searched
 
 
 class _Task:
-    """A task of the app, and how far its streams are printed."""
+    """A task of the app, and the printed position of its streams.
+
+    With `--prefix`, `title` precedes each line; otherwise `marks` prints headings.
+    """
 
     def __init__(self, marathon: "Marathon", id: str, shown: "Shown", marks: Marks, title: str) -> None:
-        """`title`: what each line begins with, if that is asked for; else `marks` stand over them."""
         self.id, self._marks = id, marks
         label = title if shown.prefix else ""
         self.streams = [
@@ -41,41 +42,44 @@ class _Task:
         ]
 
     def tail(self, title: str, lines: int) -> None:
-        """Print its last lines."""
+        """Skip to the last lines."""
         self._marks.of(title)
         for stream in self.streams:
             stream.tail(self.id, lines)
 
     def pump(self, title: str) -> None:
-        """Print what is new."""
+        """Print new output."""
         self._marks.of(title)
         for stream in self.streams:
             stream.pump(self.id)
 
     def finish(self) -> None:
-        """Print last lines that have no end."""
+        """Print unfinished last lines."""
         for stream in self.streams:
             stream.finish()
 
 
 def print_app(marathon: "Marathon", id: str, shown: "Shown", *, follow: bool) -> None:
-    """Print what the tasks of an app have written; with `follow`, and write, new ones too, until the app is deleted.
+    """Print the output of an app's tasks; with `follow` keep printing, also for new tasks, until the app is deleted.
 
-    If no task runs, the output of the latest that ended is printed, and a line on stderr says so.
+    If no task runs, the output of the latest that ended is printed, with a note on stderr.
 
     Raises:
-        NotFound: The app has no task, and none that has ended is known.
+        NotFound: The app has no task, and no ended one is known.
         Refused: The output of a task cannot be read.
     """
     marks = Marks(to_stderr=False)
     tasks: dict[str, _Task] = {}
     definition: Json | None = marathon.app(id)
     while definition is not None:
-        ids = [each["id"] for each in sorted(definition["tasks"], key=lambda task: task["stagedAt"])]
+        ids = [task["id"] for task in sorted(definition["tasks"], key=lambda task: task["stagedAt"])]
         if not ids:
             ids = _ended(marathon, id, tasks)
         if not ids and not follow:
-            raise NotFound(f"{id} has no task, and had none lately", remedy=f"see why: mesos-gpu why {id}")
+            raise NotFound(
+                f"{id} has no task, and no recent one is known",
+                remedy=f"find out why with: mesos-gpu why {id}",
+            )
         for task_id, title in zip(ids, short_ids(ids), strict=True):
             if task_id not in tasks:
                 tasks[task_id] = _Task(marathon, task_id, shown, marks, title)
@@ -95,8 +99,7 @@ def print_app(marathon: "Marathon", id: str, shown: "Shown", *, follow: bool) ->
 
 
 def _ended(marathon: "Marathon", id: str, shown: dict[str, _Task]) -> list[str]:
-    """Return the task of the latest instance that ended, and say so if it is not one of `shown`; empty: none is
-    known."""
+    """Return the task of the latest ended instance, and note it on stderr if it is not in `shown`; empty if unknown."""
     jobs = marathon.client.listed(states=_ENDED, limit=_MAX_LISTED, order=None, filters={"app": [id]})["jobs"]
     job = next((job for job in jobs if job["task_ids"]), None)
     task = None if job is None else task_of(job, 0)
@@ -104,9 +107,7 @@ def _ended(marathon: "Marathon", id: str, shown: dict[str, _Task]) -> list[str]:
         return []
     if task not in shown:
         ended = f"{output.age(job['ended_at'])} ago: {job['message']}"
-        output.note(
-            f"no instance of {id} runs; this is the output of the latest, {task}, which ended {ended}"
-        )
+        output.note(f"no instance of {id} runs; printing the latest task {task}, which ended {ended}")
     return [task]
 
 

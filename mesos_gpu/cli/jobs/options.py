@@ -1,4 +1,4 @@
-"""Options of commands that make a job request, from the fields that `JobSpec` declares."""
+"""Command-line options of job requests, generated from the fields that `JobSpec` declares."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,15 +29,15 @@ from mesos_gpu.model.jobs.fields import Field, Kind, Option, entry
 from mesos_gpu.model.jobs.job import FIELDS
 from mesos_gpu.scheduler.options.parse import NumberRange
 
-_PREFIX: Final = "asked_"  # of a parameter's name: a field may be called as something else of a command
+_PREFIX: Final = "asked_"  # prefix of parameter names, so that fields do not collide with other parameters
 _AGAIN: Final = {"multiple": True}
 
 
 def _choice(kind: Any) -> dict[str, Any]:
-    return {"type": click.Choice([each.value for each in kind.of])}
+    return {"type": click.Choice([choice.value for choice in kind.of])}
 
 
-#: What click is told of an option for a field of a kind. Words mean themselves; so do texts and images.
+#: Arguments of click.option for each kind of field. Plain text is the default; so are texts and images.
 _TOLD: Final[Mapping[type[Kind], Callable[[Any], Mapping[str, Any]]]] = {
     of.Text: lambda _: {},
     of.Capability: lambda _: {"type": COMPUTE_CAPABILITY},
@@ -66,11 +66,11 @@ _TOLD: Final[Mapping[type[Kind], Callable[[Any], Mapping[str, Any]]]] = {
 
 
 def job_options(fields: Iterable[Field] = FIELDS) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: an option for each of the fields that has one, in their order."""
-    asked = [(field, field.option) for field in fields if field.option is not None]
+    """Return a decorator that adds an option for each field that has one, in their order."""
+    with_options = [(field, field.option) for field in fields if field.option is not None]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for field, option in reversed(asked):
+        for field, option in reversed(with_options):
             command = _option(field, option)(command)
         return command
 
@@ -83,23 +83,23 @@ upload_option: Final = click.option(
     is_flag=False,
     flag_value=".",
     metavar="[DIR]",
-    help="Send a directory along, without DIR this one: its files are in the job's own directory. What .gitignore "
-    "and .mesosgpuignore name is left out.",
+    help="Upload a directory, by default the current one, into the job's directory. Files that .gitignore "
+    "and .mesosgpuignore name are left out.",
 )
 
 
 dry_run_option: Final = click.option(
     "--dry-run",
     is_flag=True,
-    help="Submit nothing: say whether it fits now, what it would wait for, or why never.",
+    help="Submit nothing: show whether the job fits now, what it would wait for, or why it can never run.",
 )
 
 
 def _option(field: Field, option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    told = dict(entry(_TOLD, field.kind)(field.kind))
+    arguments = dict(entry(_TOLD, field.kind)(field.kind))
     if option.metavar is not None:
-        told["metavar"] = option.metavar
-    return click.option(option.flag, _PREFIX + field.key, help=_help(field, option), **told)
+        arguments["metavar"] = option.metavar
+    return click.option(option.flag, _PREFIX + field.key, help=_help(field, option), **arguments)
 
 
 def _help(field: Field, option: Option) -> str:
@@ -108,7 +108,7 @@ def _help(field: Field, option: Option) -> str:
 
 
 def _in_words(default: Any) -> str:
-    """A default; "": it is nothing that one would say."""
+    """Return a default as text; "" if it need not be shown."""
     if default is None or isinstance(default, bool | tuple | dict):
         return ""
     return (
@@ -121,8 +121,10 @@ def _in_words(default: Any) -> str:
 
 
 def request_of(cmd: tuple[str, ...], options: Mapping[str, Any], *, shell: bool = False) -> dict[str, Any]:
-    """A job request of the words of its command, or with `shell` a line of them, and of what `job_options` made of the
-    options; what was not given is left to the scheduler's defaults."""
+    """Return a job request from a command and options of `job_options`; with `shell` the command is one shell line.
+
+    Fields without an option given are left to the scheduler's defaults.
+    """
     request = {"command": " ".join(cmd)} if shell else {"argv": list(cmd)} if cmd else {}
     for field in FIELDS:
         value = _sent(field, options.get(_PREFIX + field.key))
@@ -141,8 +143,10 @@ def _sent(field: Field, value: Any) -> Any:
 
 @contextmanager
 def by_options() -> Iterator[None]:
-    """Name the options of a command in a refusal of its request; the interface names fields. A problem of an option
-    that was not given names none."""
+    """Name options instead of the interface's fields in a refusal that is raised in the body.
+
+    A problem of an option that was not given names none.
+    """
     from mesos_gpu.cli.client import Refused
 
     try:
@@ -151,27 +155,25 @@ def by_options() -> Iterator[None]:
         error.what = _in_flags(error.what)
         error.problems = tuple(
             {
-                "path": _flag(each["path"]),
-                "reason": _in_flags(each["reason"]),
+                "path": _flag(problem["path"]),
+                "reason": _in_flags(problem["reason"]),
             }
-            for each in error.problems
+            for problem in error.problems
         )
         if _FOR_PROGRAMS in error.remedy:
             error.remedy = f"correct the options; see: {click.get_current_context().command_path} --help"
         raise
 
 
-_FOR_PROGRAMS: Final = "/v1/openapi.json"  # in the remedy for a request with wrong fields
+_FOR_PROGRAMS: Final = "/v1/openapi.json"  # part of the remedy for a request with wrong fields
 _FLAGS: Final = {field.key: field.option.flag for field in FIELDS if field.option is not None}
-#: Names of fields that are no words (GPUs are, gpus are not): what is said of a field may name others.
+#: Field names that are no plain words ("GPUs" is one, "gpus" is a field), since reasons may name other fields.
 _NAMES: Final = re.compile(rf"\b({'|'.join(key for key in _FLAGS if '_' in key or key == 'gpus')})\b")
 
 
 def _flag(path: str) -> str:
-    """Return the option of a field of the request with the number of its item: /volumes/0 is --volume 1, and
-    /volumes/0/size is --volume 1 size.
-
-    Empty if the option was not given.
+    """Return the option of a field, with the number of its item: /volumes/0 is --volume 1, and /volumes/0/size is
+    --volume 1 size; "" if the option was not given.
     """
     field, slash, rest = path.removeprefix("/").partition("/")
     flag = _FLAGS.get(field)

@@ -1,4 +1,4 @@
-"""`mesos-gpu queue why`: how many jobs of a queue wait for what, and why the first of them does."""
+"""`mesos-gpu queue why`: waiting jobs of a queue by reason, and an explanation of the first."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _POOLS: Final = Fit(leave=("FAIR_SHARE", "PENDING"))
 _WAITS: Final = Fit(wrap=True)
-_OF_ROOM: Final = {"gpus": "there is no room on nodes", "guarantee": "its guarantee is not free on nodes yet"}
+_OF_ROOM: Final = {"gpus": "no node has free capacity", "guarantee": "its guarantee is still in use on nodes"}
 
 
 @click.command()
@@ -22,36 +22,36 @@ _OF_ROOM: Final = {"gpus": "there is no room on nodes", "guarantee": "its guaran
 @json_option
 @api_command
 def why(app: App, path: str, as_json: bool) -> None:
-    """Say why jobs of a queue wait, and those of all queues below it.
+    """Explain why jobs of a queue and of the queues below it wait.
 
-    IN_GUARANTEE is what its jobs hold within guarantees, LENT is the part of its guarantee that other queues hold. The
-    second table counts waiting jobs by reason: `gpus` (no node has room), `guarantee` (their guarantee is in use),
-    `pace` (their turn on nodes with room), `retry` (their next launch); other reasons are those of `mesos-gpu why`.
-    Then the first job of the line is explained in full.
+    IN_GUARANTEE is what its jobs hold within guarantees, LENT the part of its guarantee that other queues hold. The
+    second table counts waiting jobs by reason: `gpus` (no node has free capacity), `guarantee` (the guarantee is still
+    in use), `pace` (waiting for their turn), `retry` (waiting to be retried); for other reasons see `mesos-gpu why`.
+    The first job in queue order is then explained in full.
     """
     from mesos_gpu.api.spec.queue_shares import QueueWhy
     from mesos_gpu.cli.client import path_of
 
-    told = app.client().get(path_of("queue-why", path), QueueWhy)
+    answer = app.client().get(path_of("queue-why", path), QueueWhy)
     if as_json:
-        output.document(told)
+        output.document(answer)
         return
-    output.line(f"{path}: {told['summary']}.")
-    if told["pools"]:
+    output.line(f"{path}: {answer['summary']}.")
+    if answer["pools"]:
         click.echo()
         output.table(
             ("POOL", "GUARANTEE", "IN_GUARANTEE", "LENT", "HELD", "FAIR_SHARE", "LIMIT", "PENDING"),
-            [_pool(each) for each in told["pools"]],
+            [_pool(pool) for pool in answer["pools"]],
             empty="",
             fit=_POOLS,
         )
-    if told["waits"]:
+    if answer["waits"]:
         click.echo()
-        rows = [_wait(each) for each in told["waits"]]
+        rows = [_wait(wait) for wait in answer["waits"]]
         output.table(("REASON", "JOBS", "GPUS", "FIRST", "WHY"), rows, empty="", fit=_WAITS)
-    if told["first"] is not None:
+    if answer["first"] is not None:
         click.echo()
-        explain(told["first"], briefly=True)
+        explain(answer["first"], briefly=True)
 
 
 def _pool(pool: "QueuePool") -> tuple[object, ...]:

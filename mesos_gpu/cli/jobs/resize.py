@@ -1,4 +1,4 @@
-"""`mesos-gpu resize`: other shares for a running job."""
+"""`mesos-gpu resize`: change the GPU shares of a running job."""
 
 import time
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from mesos_gpu.cli.client import Client, Refused, ended, path_of
 from mesos_gpu.cli.share import amount, burst
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, GPUS, MEMORY
 
-ANSWER_S: Final = 10.0  # that the host of a job may take for an answer
+ANSWER_S: Final = 10.0  # maximum wait for the answer of the job's host
 _TIMED_OUT: Final = 124
-_AGAIN_S: Final = 1.0  # between tries while it uses more than it is to have
+_AGAIN_S: Final = 1.0  # interval of retries while the job uses more than its new share
 _PENDING: Final = ("asked", "withdrawing")
 _IN_USE: Final = "in-use"
 
@@ -26,26 +26,30 @@ _IN_USE: Final = "in-use"
     "--gpus",
     type=GPUS,
     metavar="N",
-    help="Part of one GPU that it is to have, as 0.5: of memory and of compute.",
+    help="New part of one GPU's memory and compute, such as 0.5.",
 )
-@click.option("--gpu-memory", type=MEMORY, help="Memory of each GPU that it is to have.")
+@click.option("--gpu-memory", type=MEMORY, help="New memory share of each GPU.")
 @click.option(
     "--gpu-compute",
     type=click.IntRange(1, 100),
     metavar="N",
-    help="Percentage of each GPU's compute; 100: all.",
-)
-@click.option("--gpu-memory-max", type=MEMORY, help="Most memory that it may use while others leave it.")
-@click.option(
-    "--wait", is_flag=True, help="Wait until it uses no more than it is to have, and its host has done it."
+    help="New percentage of each GPU's compute; 100: all.",
 )
 @click.option(
-    "--timeout", type=DURATION, help="Give up waiting after that time, as 90s or 2h, with exit code 124."
+    "--gpu-memory-max",
+    type=MEMORY,
+    help="New maximum memory that the job may use while other shares leave it free.",
 )
 @click.option(
-    "--withdraw", is_flag=True, help="Let it keep what it had, while its host has not answered a resize."
+    "--wait",
+    is_flag=True,
+    help="Wait until the job uses no more than its new share and its host has applied it.",
 )
-@click.option("--restart", is_flag=True, help="Start it again where it cannot be changed while it runs.")
+@click.option(
+    "--timeout", type=DURATION, help="Give up waiting after this time, such as 90s or 2h, with exit code 124."
+)
+@click.option("--withdraw", is_flag=True, help="Withdraw a resize that the host has not answered yet.")
+@click.option("--restart", is_flag=True, help="Restart the job if its share cannot be changed while it runs.")
 @json_option
 @api_command
 def resize(
@@ -61,14 +65,15 @@ def resize(
     restart: bool,
     as_json: bool,
 ) -> None:
-    """Give a running job more or less of the GPUs that it shares.
+    """Change the GPU share of a running job.
 
-    It grows within its GPUs, while others leave room. It shrinks to what it uses and no further: it is refused
-    then, with the figure, or waits for it. What an MPS server or a MIG instance fixes cannot change while the job
-    runs; with --restart it starts again, and no attempt is used up.
+    A share grows within its GPUs as far as other shares leave room. It shrinks to the current use and no further:
+    otherwise it is refused with the amount, or with --wait retried. Shares fixed by an MPS server or a MIG instance
+    cannot change while the job runs; with --restart the job restarts, which uses up no attempt.
 
-    A host that does not answer is asked again and again; until it has answered, the GPUs count the more of both sizes.
-    With --withdraw the job is to have what it had.
+    A host that does not answer is asked again; until it answers, the GPUs count the larger of both sizes. With
+    --withdraw
+    the job keeps its former share.
 
     \b
       mesos-gpu resize serve --gpu-memory 20GiB --wait
@@ -80,11 +85,11 @@ def resize(
     }  # fmt: skip
     patch = {name: value for name, value in amounts.items() if value is not None}
     if withdraw and (patch or restart):
-        raise click.UsageError("--withdraw goes with no amount and not with --restart: it has what it had")
+        raise click.UsageError("--withdraw excludes amounts and --restart: the job keeps its former share")
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout goes with --wait")
+        raise click.UsageError("--timeout needs --wait")
     if not patch and not withdraw:
-        raise click.UsageError("say what it is to have: --gpus, --gpu-memory or --gpu-compute; or --withdraw")
+        raise click.UsageError("give the new share: --gpus, --gpu-memory or --gpu-compute; or --withdraw")
     deadline = None if timeout is None else time.monotonic() + timeout
     client = app.client()
     job = (
@@ -93,7 +98,9 @@ def resize(
         else _asked(client, job_id, patch, restart=restart, wait=wait, deadline=deadline)
     )
     if job is None:
-        output.note(f"{job_id} still uses more than it is to have")
+        output.note(
+            f"{job_id} still uses more than its new share; free GPU memory and retry, or use --restart"
+        )
         click.get_current_context().exit(_TIMED_OUT)
     if wait:
         job = _answered(client, job, deadline)
@@ -110,7 +117,7 @@ def ask_resize(
     restart: bool = False,
     answer_s: float = ANSWER_S,
 ) -> Job:
-    """Ask for other shares of a running job, and return the job as it is when its host has answered.
+    """Request other shares for a running job, and return the job after its host's answer or the timeout.
 
     Args:
         client: Client of the scheduler.
@@ -120,44 +127,44 @@ def ask_resize(
         answer_s: Seconds to wait for the host.
 
     Raises:
-        Unreachable, BadAnswer, Refused: As for each call of the client.
+        Unreachable, BadAnswer, Refused: See `Client`.
     """
     query = {"timeout_s": answer_s, **({"restart": "true"} if restart else {})}
     return client.call("PATCH", path_of("jobs", job_id), Job, query, body=patch, wait_s=answer_s)
 
 
 def _withdrawn(client: Client, job_id: str, answer_s: float) -> Job:
-    """Let a job keep the shares that it had, and return the job as it is when its host has answered."""
+    """Withdraw a resize, and return the job after its host's answer or the timeout."""
     query, path = {"timeout_s": answer_s}, path_of("jobs", job_id, "resize")
     return client.call("DELETE", path, Job, query, wait_s=answer_s, may_repeat=True)
 
 
 def _patience_s(deadline: float | None) -> float:
-    """How long the scheduler is to wait for an answer of the job's host."""
+    """Return how long the scheduler should wait for the host's answer, in seconds."""
     return ANSWER_S if deadline is None else min(max(deadline - time.monotonic(), 0.0), ANSWER_S)
 
 
 def _asked(
     client: Client, job_id: str, patch: dict[str, float], *, restart: bool, wait: bool, deadline: float | None
 ) -> Job | None:
-    """The job once its host has taken it up; None: it uses too much until the deadline."""
-    told = False
+    """Return the job after the request was accepted; None if it used too much until the deadline."""
+    was_noted = False
     while True:
         try:
             return ask_resize(client, job_id, patch, restart=restart, answer_s=_patience_s(deadline))
         except Refused as refusal:
             if not wait or refusal.code != _IN_USE:
                 raise
-            if not told:
+            if not was_noted:
                 output.note(f"{refusal.what}; waiting")
-            told = True
+            was_noted = True
         if deadline is not None and time.monotonic() >= deadline:
             return None
         time.sleep(_AGAIN_S)
 
 
 def _answered(client: Client, job: Job, deadline: float | None) -> Job:
-    """The job once its host has answered, or at the deadline."""
+    """Wait for the host's answer until the deadline; return the job."""
     newest = job
     while _waits(newest) and (newer := next(client.follow(newest, deadline=deadline), None)):
         newest = newer
@@ -174,7 +181,7 @@ def _said(job: Job) -> str:
         return f"{job['id']} {job['state']}: {job['message']}"
     if resize["state"] in _PENDING:
         asked = f"{resize['compute_pct']:g}% {resize['memory_mib']} MiB"
-        return f"{job['id']} shall have {asked} of each GPU; its host has not answered yet"
+        return f"{job['id']} is to get {asked} of each GPU; its host has not answered yet"
     if not share:
         return f"{job['id']} {job['state']}"
     return f"{job['id']} has {amount(share)} of each GPU{burst(share, job['gpu_memory_max_mib'])}"

@@ -1,4 +1,4 @@
-"""`mesos-gpu run`: a job as if its command ran here."""
+"""`mesos-gpu run`: run a command as a job."""
 
 import os
 from pathlib import Path
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 @click.command(cls=Grouped, context_settings={"allow_interspersed_args": False})
 @job_options()
-@click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
-@click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
+@click.option("--shell", is_flag=True, help="Run the words as one line of /bin/sh -c.")
+@click.option("-d", "--detach", is_flag=True, help="Print the job's ID, and do not follow the job.")
 @upload_option
-@click.option("-i", "--stdin", is_flag=True, help="Give the command this stdin; the job ends with it.")
-@click.option("-t", "--tty", is_flag=True, help="Give it a terminal of this one's size; with -i for a shell.")
+@click.option(
+    "-i", "--stdin", is_flag=True, help="Pass stdin to the command; the job ends with this session."
+)
+@click.option("-t", "--tty", is_flag=True, help="Give the command a terminal; use -it for a shell.")
 @dry_run_option
 @json_option
 @click.argument("cmd", metavar="[CMD...]", nargs=-1, type=click.UNPROCESSED)
@@ -38,19 +40,19 @@ def run(
     cmd: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Run a command as a job and stay with it.
+    """Run a command as a job, and follow it until it ends.
 
-    Its output appears here as it is written, and its exit code becomes that of this command. Ctrl-C and SIGTERM
-    kill the job and wait for its end; a second one leaves at once. If this command itself ends by SIGKILL or
-    SIGHUP, the job runs on. A job gets no stdin without -i: data that waits there is refused.
+    Its output appears here, and its exit code becomes that of this command. Ctrl-C and SIGTERM kill the job and wait
+    for its end; pressed twice, the command leaves at once. If this command itself is ended by SIGKILL or SIGHUP, the
+    job continues. Without -i a job has no stdin: if data waits on stdin, the command is refused.
 
-    With -i or -t the command is run in the job as `exec` does: signals and keys go to it, what it writes is written
-    here and not kept, and the job ends with it, or when the connection is lost.
+    With -i or -t the command runs in the job like with `exec`: signals and keys are passed to it, its output is shown
+    here and not stored, and the job ends with it, or when the connection is lost.
 
-    With --dry-run nothing is submitted or sent along; the exit code is 1 if the job can never run on the nodes that are
-    there now, else 0.
+    With --dry-run nothing is submitted or uploaded; the exit code is 1 if the job can never run on the current nodes,
+    else 0.
 
-    Of a job array it waits for all, and shows how many are how far; `mesos-gpu logs` has their output.
+    For a job array it waits for all tasks and shows their progress; `mesos-gpu logs` prints their output.
 
     \b
       mesos-gpu run --upload --gpus 1 --mem 4GiB -- python3 train.py --epochs 3
@@ -66,13 +68,13 @@ def run(
     from mesos_gpu.cli.waiting import warn_of_never
 
     if as_json and not (detach or dry_run):
-        raise click.UsageError("--json needs --detach or --dry-run: without them, stdout is the job's own")
+        raise click.UsageError("--json needs --detach or --dry-run: otherwise stdout is the job's output")
     _refuse_unit(cmd)
-    request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, no call of a shell
+    request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, not a call of a shell
     if not cmd and (shell or "image" not in request):
         raise click.UsageError("Missing argument 'CMD...'.")
     if stdin or tty:
-        _see_session(request, detach=detach, stdin=stdin, tty=tty)
+        _check_session(request, detach=detach, stdin=stdin, tty=tty)
     elif not dry_run:
         refuse_stdin()
     client = app.client()
@@ -92,15 +94,15 @@ def run(
 
 
 def _refuse_unit(cmd: tuple[str, ...]) -> None:
-    """Refuse a command that is the unit of an amount before it, as of `--mem 4 GB -- true`."""
+    """Refuse a command that is the unit of the amount before it, as in `--mem 4 GB -- true`."""
     if len(cmd) > 1 and cmd[1] == "--" and cmd[0].lower() in ("mb", "mib", "gb", "gib", "tb", "tib"):
         raise click.UsageError(
-            f"{cmd[0]} would be the program: write the amount and its unit in one word, as --mem 4GiB"
+            f"{cmd[0]} would be taken as the program: write amount and unit in one word, such as --mem 4GiB"
         )
 
 
 def _stay(app: App, client: "Client", request: dict[str, Any], *, stdin: bool, tty: bool) -> int:
-    """The exit code of a job that this command stays with."""
+    """Follow a job and return its exit code."""
     with by_options():
         if stdin or tty:
             from mesos_gpu.cli.channel.interactive import run_interactively
@@ -111,26 +113,24 @@ def _stay(app: App, client: "Client", request: dict[str, Any], *, stdin: bool, t
         return submit_and_stay(client, request)
 
 
-def _see_session(request: dict[str, Any], *, detach: bool, stdin: bool, tty: bool) -> None:
+def _check_session(request: dict[str, Any], *, detach: bool, stdin: bool, tty: bool) -> None:
     from mesos_gpu.cli.channel.commands import see_terminal
 
     if detach:
-        raise click.UsageError(
-            "-d leaves the job to itself, and -i and -t are its session: leave one of them out"
-        )
+        raise click.UsageError("-d excludes -i and -t, which need a session with the job")
     if "array" in request:
         raise click.UsageError(
-            "-i and -t are for one job; in a task of an array: mesos-gpu exec NAME.INDEX -it -- CMD"
+            "-i and -t do not work for arrays; for one task use: mesos-gpu exec NAME.INDEX -it -- CMD"
         )
     if request.get("tasks", 1) != 1:
         raise click.UsageError(
-            "-i and -t are for jobs of one task; in others: mesos-gpu exec JOB --rank N -it -- CMD"
+            "-i and -t need a job with one task; for others use: mesos-gpu exec JOB --rank N -it -- CMD"
         )
     see_terminal(stdin=stdin, tty=tty)
 
 
 def _bring(client: "Client", request: dict[str, Any], directory: Path | None) -> None:
-    """Send a directory along; without one, say how a program of this machine comes to the job."""
+    """Upload a directory; without one, warn if the command names a local file that the job will not have."""
     if directory is not None:
         from mesos_gpu.cli.code.send import upload
 
@@ -139,8 +139,8 @@ def _bring(client: "Client", request: dict[str, Any], directory: Path | None) ->
     here = next(filter(_is_here, request.get("argv", ())), None)
     if here is not None and not {"fetch", "volumes", "image"} & request.keys():
         output.note(
-            f"{here} is a file of this machine, and the job's directory has none of them: send them along with "
-            "--upload, or name their directory with --volume if the job's host has it, too"
+            f"{here} is a local file, which the job will not have: upload it with --upload, "
+            "or mount its directory with --volume if the job's host has it, too"
         )
 
 

@@ -1,4 +1,4 @@
-"""What `mesos-gpu show` tells of a job: a line for each field that `JobSpec` declares as shown, and how far it came."""
+"""Output of `mesos-gpu show`: a line for each field that `JobSpec` declares as shown, and the job's progress."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, Job, Notice, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
-_MAX_NAMED: Final = 8  # jobs in one line
-_CHART: Final = 48  # bars
-_NEW: Final = "..."  # where lines come that are named nowhere
+_MAX_NAMED: Final = 8  # jobs named in one line
+_CHART: Final = 48  # characters of the chart
+_NEW: Final = "..."  # position of lines that are not in this order
 _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "image secret", "command", "cpus",
     "cpu limit", "memory", "disk", "gpus", "tasks",
@@ -37,11 +37,11 @@ _ORDER: Final = (
 
 
 def facts(job: "Job", gpus: "Mapping[str, Gpu]") -> list[tuple[str, object]]:
-    """Return labels and values of all that a job asked for and came to; values that it lacks are left out.
+    """Return labels and values of a job's request and progress; empty values are left out.
 
     Args:
-        job: Job as the scheduler answers it.
-        gpus: GPUs of the job's nodes, by UUID; a held GPU that is not among them is named by its UUID.
+        job: Job in the scheduler's answer.
+        gpus: GPUs of the job's nodes, by UUID; held GPUs that are missing here are shown by UUID.
     """
     names = gpu_names(gpus.values())
     buses = [gpus[uuid]["pci_bus_id"] for uuid in job["gpu_ids"] if uuid in gpus]
@@ -57,22 +57,26 @@ def facts(job: "Job", gpus: "Mapping[str, Gpu]") -> list[tuple[str, object]]:
 
 
 def past(use: "UseOverTime") -> list[tuple[str, object]]:
-    """A line of the last quarter of an hour, and one of the last day, if more of that is known."""
+    """Return lines for the utilization of the last quarter hour, and of the last day if more of it is known."""
     fine_s = use["fine"]["step_s"] * len(use["fine"]["busy_pct"])
     series = (("last 15 min", use["fine"], 0.0), ("last 24 h", use["coarse"], fine_s))
     return [
-        (f"use, {label}", f"{spark(each['busy_pct'], most=100, width=_CHART)} {_mean(each['busy_pct'])}")
-        for label, each, least_s in series
-        if each["step_s"] * sum(value is not None for value in each["busy_pct"]) > least_s
+        (
+            f"use, {label}",
+            f"{spark(series_of_use['busy_pct'], most=100, width=_CHART)} {_mean(series_of_use['busy_pct'])}",
+        )
+        for label, series_of_use, least_s in series
+        if series_of_use["step_s"] * sum(value is not None for value in series_of_use["busy_pct"]) > least_s
     ]
 
 
 def _mean(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.0f} % in the mean"
+    return f"{sum(known) / len(known):.0f} % on average"
 
 
 def _progress(job: "Job", gpus: Mapping[str, str]) -> dict[str, object]:
+    """Return lines about a job's state, GPUs, notices, launches and times by label."""
     return {
         "id": job["id"],
         "name": job["name"],
@@ -102,25 +106,25 @@ def _progress(job: "Job", gpus: Mapping[str, str]) -> dict[str, object]:
 
 
 def _launches(job: "Job") -> str:
-    """Say how often it was launched, and how many launches ended through no fault of its own."""
+    """Return the number of launches, and how many of them ended through no fault of the job."""
     others = job["infrastructure_failures"]
     return str(job["launches"]) + (f", {others} ended by the cluster, which use no attempt" if others else "")
 
 
 def _attempt(job: "Job") -> str:
-    """Say which attempt of how many it is at: a launch that fails by itself uses one."""
+    """Return the current attempt and the maximum; only a launch that fails by itself uses up an attempt."""
     ended = JobState(job["state"]).ended
     number = job["attempts"] + (not ended)
     return f"{min(max(number, 1), job['max_attempts'])} of {job['max_attempts']}"
 
 
 def _share(share: "Share", most_mib: int | None) -> str:
-    """What it is granted of each GPU, and who sees to it. `most_mib`: that it asked for."""
+    """Return the share granted of each GPU, its guarantee and method; `most_mib` is the requested maximum memory."""
     return f"{amount(share)} of each{burst(share, most_mib)}; {words(share['guarantee'])} ({share['method']})"
 
 
 def _used(uses: Sequence["UsedShare"], gpus: Mapping[str, str]) -> str:
-    """Return in words what tasks use of their shares, the most that they used, and what is wrong."""
+    """Return the current and maximum use of shares by tasks, with problems."""
     return "; ".join(_of_one(use, gpus.get(use["gpu_id"], use["gpu_id"])) for use in uses)
 
 
@@ -136,10 +140,10 @@ def _of_one(use: "UsedShare", gpu: str) -> str:
 
 
 def _use(use: "JobUse") -> str:
-    """How it uses its GPUs now, as far as their hosts can say."""
+    """Return the current use of the job's GPUs, as far as the hosts report it."""
     busy, mib, processes, idle_s = use["busy_pct"], use["memory_mib"], use["processes"], use["idle_s"]
     facts = [
-        "how busy is not known" if busy is None else f"{round(busy, 1):g} % busy",
+        "utilization unknown" if busy is None else f"{round(busy, 1):g} % busy",
         "" if mib is None else f"{mib} MiB",
         "" if processes is None else "1 process" if processes == 1 else f"{processes} processes",
         "" if idle_s is None else f"idle for {output.span(idle_s)}",
@@ -153,36 +157,36 @@ def _resize(resize: "Resize") -> str:
     words = {
         "asked": unanswered, "done": "done", "withdrawing": f"as before, and {unanswered}", "withdrawn": "as before",
     }.get(resize["state"], resize["reason"] or "")  # fmt: skip
-    return f"to {amounts}, asked for {output.age(resize['since'])} ago: {words}"
+    return f"to {amounts}, requested {output.age(resize['since'])} ago: {words}"
 
 
 def _owner(name: str) -> str:
-    return f"{name.removesuffix(PROOFLESS)}, by its own word" if name.endswith(PROOFLESS) else name
+    return f"{name.removesuffix(PROOFLESS)}, not authenticated" if name.endswith(PROOFLESS) else name
 
 
 def _idle(idle: "JobIdle") -> str:
-    """How long its GPUs did nothing, what comes of it, and until when it is kept."""
+    """Return how long the job's GPUs were idle, what follows from it, and until when the job is kept."""
     kept = "" if idle["keep_until"] is None else f"kept until {output.stamp(idle['keep_until'])}"
     by = f" by {idle['kept_by']}" if kept and idle["kept_by"] else ""
     if idle["state"] == "active":
         return f"{kept}{by}"
-    told = f"{idle['state']}: its GPUs did nothing for {idle['idle_s']:.0f} s"
-    after = f"it is warned after {idle['warn_after_s']:g} s and ended after {idle['return_after_s']:g} s"
-    comes = {"report": "", "pressure": f"; {after} if somebody waits for them", "always": f"; {after}"}[
+    text = f"{idle['state']}: its GPUs were idle for {idle['idle_s']:.0f} s"
+    after = f"warning after {idle['warn_after_s']:g} s and end after {idle['return_after_s']:g} s"
+    comes = {"report": "", "pressure": f"; {after} if other jobs wait for GPUs", "always": f"; {after}"}[
         idle["policy"]
     ]
-    return f"{told}{comes}{f'; {kept}{by}' if kept else ''}"
+    return f"{text}{comes}{f'; {kept}{by}' if kept else ''}"
 
 
 def _coming_end(end: "ComingEnd") -> str:
-    """Return when a job ends at the latest, why, and what becomes of it."""
+    """Return when a job ends at the latest, why, and what happens then."""
     return f"{output.stamp(end['at'])}, {output.expected(end['at'])}: {end['why']}; {end['then']}"
 
 
 def _notice(notice: "Notice") -> str:
-    """What its tasks were told of their end, and what became of it."""
+    """Return the end notice of the job's tasks, and its outcome."""
     if notice["recalled_at"] is not None:
-        return f"called off: {notice['why']}"
+        return f"cancelled: {notice['why']}"
     if notice["warning"]:
         return f"a warning: {notice['why']}"
     unheard = "" if notice["told"] else "; not all its hosts have answered"
@@ -190,7 +194,7 @@ def _notice(notice: "Notice") -> str:
 
 
 def _several(ids: Sequence[str]) -> str:
-    """The first few of them."""
+    """Return the first few IDs as text."""
     rest = f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else ""
     return " ".join(ids[:_MAX_NAMED]) + rest
 
@@ -246,7 +250,7 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], object]]] = {
     of.Constraints: lambda constraints: ", ".join(" ".join(words) for words in constraints),
     of.Level: lambda level: " ".join(*level.items()) if level else None,
     of.Ports: _words,
-    of.Artifacts: lambda artifacts: " ".join(each["uri"] for each in artifacts),
+    of.Artifacts: lambda artifacts: " ".join(artifact["uri"] for artifact in artifacts),
     of.Mounts: lambda volumes: _words(map(volume_text, volumes)),
     of.Secrets: _secrets,
     of.HealthChecks: lambda checks: ", ".join(_check(check) for check in checks),
@@ -257,10 +261,10 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], object]]] = {
 
 
 def runs_as(job: "Job") -> str:
-    """The user that a job runs as, and what that is if it is root."""
+    """Return the Unix user that a job runs as, with a remark for root."""
     if job["runs_as"] != "root":
         return job["runs_as"] or "the user of its executor"
-    return "root, in its image" if job["image"] else "root: of the host, as far as isolation leaves rights"
+    return "root, in its image" if job["image"] else "root of the host, restricted only by isolation"
 
 
 def _gpus(job: "Job") -> str:
@@ -274,7 +278,7 @@ def _gpus(job: "Job") -> str:
 
 
 def _of_each(job: "Job") -> list[str]:
-    """What it asks for of each GPU: of a share its size, else the least memory."""
+    """Return the request per GPU: the size of a share, or the minimum memory of whole GPUs."""
     memory_mib, most_mib = job["gpu_memory_mib"], job["gpu_memory_max_mib"]
     compute, isolation = job["gpu_compute_pct"], job["isolation"]
     if compute is None and float(job["gpus"]).is_integer():
@@ -283,10 +287,10 @@ def _of_each(job: "Job") -> list[str]:
         f"{compute} % of compute" if compute is not None else "",
         f"{memory_mib} MiB" if memory_mib else "",
     ]
-    told = " and ".join(filter(None, shares))
+    share_text = " and ".join(filter(None, shares))
     return [
-        f", {told} of each" if told else "",
-        f", up to {most_mib} MiB while others leave it" if most_mib else "",
+        f", {share_text} of each" if share_text else "",
+        f", up to {most_mib} MiB while other shares leave it free" if most_mib else "",
         f", isolation {isolation}" if isolation else "",
     ]
 
@@ -296,13 +300,13 @@ def _tasks(job: "Job") -> str:
         return "1"
     ends = "the job fails" if job["on_member_failure"] == "fail" else "all start again"
     gpus = number_of(round(job["gpus"] * WHOLE) * job["tasks"])
-    return f"{job['tasks']}, {counted(gpus, 'GPU')} in all; if one fails, {ends}"
+    return f"{job['tasks']}, {counted(gpus, 'GPU')} in total; if one fails, {ends}"
 
 
 def _min_driver(job: "Job") -> str | None:
     learnt = job["learnt_min_driver"]
-    asked = [job["min_driver"]] if job["min_driver"] else []
-    return ", ".join([*asked, *([f"{learnt} by its image"] if learnt else [])]) or None
+    parts = [job["min_driver"]] if job["min_driver"] else []
+    return ", ".join([*parts, *([f"{learnt} by its image"] if learnt else [])]) or None
 
 
 def _image(job: "Job") -> str | None:
@@ -317,7 +321,7 @@ def _signal(job: Mapping[str, Any]) -> object:
     return None if job["notice_signal"] == "none" else job["notice_signal"]
 
 
-#: Lines that tell of more than the field that they are named by.
+#: Texts of lines that show more than the field that they are named by.
 _TOGETHER: Final[Mapping[str, Callable[["Job"], object]]] = {
     "image": _image,
     "gpus": _gpus,

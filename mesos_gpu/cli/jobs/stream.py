@@ -1,4 +1,4 @@
-"""A job's output, live: what its launches write to stdout and stderr, until the job has ended."""
+"""Live output of a job: stdout and stderr of its launches, until the job has ended."""
 
 import heapq
 import time
@@ -13,26 +13,26 @@ from mesos_gpu.cli.client import Client, Refused, ended, path_of
 from mesos_gpu.cli.interrupt import held_interrupt
 from mesos_gpu.wire.mesos.cuts import written_by
 
-CHUNK_BYTES: Final = 1 << 20  # the interface's limit
+CHUNK_BYTES: Final = 1 << 20  # maximum of the interface
 STREAMS: Final = ("stdout", "stderr")
-MAX_LINE: Final = 1 << 16  # bytes that are kept until a line is whole
+MAX_LINE: Final = 1 << 16  # bytes buffered for an unfinished line
 _NOT_STARTED: Final = "not-started"
 UNKNOWN: Final = "(time unknown)"
 _BUSY_S: Final = 0.2
 _QUIET_S: Final = 1.0
-_WAITING_S: Final = 2.0  # how often a person sees a new reason why it waits
+_WAITING_S: Final = 2.0  # interval of updates of the reason for waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What of an output is printed, and how.
+    """Selection and format of printed output.
 
     Attributes:
-        only: One stream; None: both.
-        tail: Its last lines; None: all of it.
-        prefix: Whether each line begins with whose it is.
-        since: Only what was written since then, seconds since the epoch; None: all.
-        stamped: Whether each line begins with when it was written.
+        only: The only stream to print; None for both.
+        tail: Number of last lines to print; None for all output.
+        prefix: Whether each line begins with its rank or task.
+        since: Only output written since this time, in seconds since the epoch; None for all.
+        stamped: Whether each line begins with its time of writing.
     """
 
     only: str | None
@@ -43,25 +43,27 @@ class Shown:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its streams."""
+        """Names of the printed streams."""
         return (self.only,) if self.only else STREAMS
 
 
 class Marks:
-    """Headings over what comes out, as `tail` has them for several files: `==> stderr <==`."""
+    """Headings between streams, like those of `tail` for several files: `==> stderr <==`.
+
+    `of` precedes the name of the stream.
+    """
 
     def __init__(self, *, to_stderr: bool, of: str = "") -> None:
-        """`of` stands before the name of a stream."""
         self._to_stderr, self._of = to_stderr, of
-        self._shown, self._open = "", False  # the latest heading; whether a line has no end yet
+        self._shown, self._open = "", False  # latest heading; whether the last line is unfinished
 
     def of(self, what: str) -> "Marks":
-        """Mark what comes out from now on as of `what`."""
+        """Use `what` in later headings, and return self."""
         self._of = what
         return self
 
     def over(self, stream: str, data: bytes) -> None:
-        """A heading before `data`, if it comes from elsewhere than what was printed last."""
+        """Print a heading before `data` if it comes from another stream than the last output."""
         heading = f"==> {f'{self._of} {stream}'.strip()} <=="
         if heading != self._shown:
             before = ("\n" if self._open else "") + ("\n" if self._shown else "")
@@ -71,7 +73,7 @@ class Marks:
 
 
 class Written(NamedTuple):
-    """Bytes of a stream, the offset behind them, and times of writing by offset, as far as they are known."""
+    """Bytes of a stream, the offset after them, and the known times of writing by offset."""
 
     data: bytes
     next_offset: int
@@ -79,7 +81,7 @@ class Written(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a stream as it is printed, and when it was written, in seconds since the epoch; 0: not known."""
+    """A line of a stream as printed, and its time of writing in seconds since the epoch; 0 if not known."""
 
     at: float
     text: bytes
@@ -87,30 +89,34 @@ class Line(NamedTuple):
 
 
 class Label:
-    """What stands before each line of a stream, as `srun --label` has it: `[1 err] text`.
+    """Prefix of each line of a stream, like that of `srun --label`: `[1 err] text`.
 
-    A line is printed when it is whole, so that those of several streams do not mix.
+    Lines are printed only when complete, so that lines of several streams do not mix.
+
+    Args:
+        of: Rank or task of the stream, marked for stderr; "" for none.
+        stream: Name of the stream.
+        stamped: Whether to print the time of writing too.
     """
 
     def __init__(self, of: str, stream: str, *, stamped: bool = False) -> None:
-        """`of`: a rank or a task, a line of stderr says so; "": neither. `stamped`: also when it was written."""
         self._before = f"[{f'{of} err' if stream == 'stderr' else of}] ".encode() if of else b""
         self.stamped = stamped
         self._rest, self._at = b"", None  # type: bytes, float | None
 
     def take(self, data: bytes, end: int = 0, times: Sequence[tuple[int, float]] = ()) -> bytes:
-        """Return the lines that are whole now; arguments are those of `lines`."""
+        """Return the lines that are complete now; arguments as for `lines`."""
         return b"".join(line for _, line in self.lines(data, end, times))
 
     def lines(
         self, data: bytes, end: int = 0, times: Sequence[tuple[int, float]] = ()
     ) -> list[tuple[float | None, bytes]]:
-        """Return the lines that are whole now, each with when it was written, or None if that is not known.
+        """Return the lines that are complete now, each with its time of writing, or None if not known.
 
         Args:
-            data: What comes next.
-            end: The offset behind it.
-            times: As of `Written`.
+            data: Next bytes of the stream.
+            end: Offset after `data`.
+            times: Times of writing by offset, as in `Written`.
         """
         *whole, rest = (self._rest + data).split(b"\n")
         if len(rest) > MAX_LINE:
@@ -124,7 +130,7 @@ class Label:
         return lines
 
     def end(self) -> bytes:
-        """What is left without its end, as a line."""
+        """Return the unfinished rest as a line; b"" without a rest."""
         rest, self._rest = self._rest, b""
         return self._line(rest, self._at) if rest else b""
 
@@ -134,7 +140,17 @@ class Label:
 
 
 class Stream:
-    """A stream of a job, copied to `err` (our stderr) or our stdout."""
+    """A stream of a job, copied to stdout or stderr of this process.
+
+    Args:
+        client: Client of the scheduler.
+        job_id: Job whose output is read.
+        name: `stdout` or `stderr`.
+        to_stderr: Whether to print on stderr.
+        marks: Headings to print when the stream changes.
+        label: Prefix of each line.
+        since: Earliest time of writing to print, in seconds since the epoch; None for all output.
+    """
 
     def __init__(
         self,
@@ -147,33 +163,31 @@ class Stream:
         label: "Label | None" = None,
         since: float | None = None,
     ) -> None:
-        """`name` is `stdout` or `stderr`; `marks` puts it over what is printed, `label` before each line. `since`:
-        what was written before that, seconds since the epoch, is left out; None: nothing is."""
         self._client, self._job_id, self._name, self._to_stderr = client, job_id, name, to_stderr
         self._marks, self._label, self._since = marks, label, since
         self.offset = 0
-        self.timed = False  # whether times are read though they are not printed
-        self.failure: Refused | None = None  # why the latest read did not work
+        self.timed = False  # whether times are read although they are not printed
+        self.failure: Refused | None = None  # error of the latest read
 
     def tail(self, task_id: str, lines: int) -> None:
-        """Begin at the last lines of what there is.
+        """Skip to the last lines of the available output.
 
         Raises:
-            Refused: It cannot be read.
+            Refused: The output cannot be read.
         """
         written = self._read(-CHUNK_BYTES, task_id)
-        kept = written.data.split(b"\n")
-        whole = kept[:-1] if kept[-1] == b"" else kept  # a last line without its end counts too
-        last = b"\n".join(kept[max(len(whole) - lines, 0) :])
+        parts = written.data.split(b"\n")
+        whole = parts[:-1] if parts[-1] == b"" else parts  # an unfinished last line counts too
+        last = b"\n".join(parts[max(len(whole) - lines, 0) :])
         self.offset = max(written.next_offset - len(last), 0)
 
     def finish(self) -> None:
-        """Print a last line that has no end."""
+        """Print an unfinished last line."""
         if self._label is not None:
             output.raw(self._label.end(), to_stderr=self._to_stderr)
 
     def is_timed(self, task_id: str) -> bool:
-        """Return whether the host of a launch notes when its lines are written; one that has not begun will.
+        """Return whether the host of a launch records times of writing; True for a launch that has not begun.
 
         Raises:
             Refused: The output cannot be read.
@@ -196,7 +210,7 @@ class Stream:
     def _read(self, offset: int, task_id: str | None) -> Written:
         times = self.timed or (self._label is not None and self._label.stamped)
         logs = self._ask(offset, task_id, length=CHUNK_BYTES, times=times)
-        noted = [(each["offset"], each["at"]) for each in logs["times"] or ()]
+        noted = [(entry["offset"], entry["at"]) for entry in logs["times"] or ()]
         return Written(b64decode(logs["data"]), logs["next_offset"], noted)
 
     def _ask(self, offset: int, task_id: str | None, *, length: int, times: bool) -> Logs:
@@ -212,9 +226,9 @@ class Stream:
         return self._client.get(path_of("jobs", self._job_id, "logs"), Logs, query)
 
     def pump(self, task_id: str | None) -> bool:
-        """Copy what the launch has written since; whether there was anything.
+        """Copy new output of the launch; return whether there was any.
 
-        An agent that cannot be read is no reason to leave the job: it is kept in `failure`.
+        A failed read does not end the follower: it is kept in `failure`.
         """
         begin = self.offset
         while (written := self._further(task_id)) is not None:
@@ -224,7 +238,7 @@ class Stream:
         return self.offset > begin
 
     def lines(self, task_id: str | None) -> Iterator[Line]:
-        """Yield the lines that the launch has written since, as they are whole; failures are kept as by `pump`."""
+        """Yield complete new lines of the launch; failures are kept as by `pump`."""
         assert self._label is not None
         latest = 0.0
         while (written := self._further(task_id)) is not None:
@@ -234,7 +248,7 @@ class Stream:
                 yield Line(latest, text, self._to_stderr)
 
     def _further(self, task_id: str | None) -> Written | None:
-        """Return what comes next, or None if there is no more or `failure` says why it cannot be read."""
+        """Return the next output; None at the end, or if `failure` explains why it cannot be read."""
         try:
             written = self._read(self.offset, task_id)
         except Refused as err:
@@ -245,33 +259,37 @@ class Stream:
 
 
 def task_of(job: Job, rank: int) -> str | None:
-    """The task id of a rank in the job's latest launch; None: there was no launch."""
+    """Return the task id of a rank in the job's latest launch; None if it was not launched."""
     return job["task_ids"][rank] if job["task_ids"] else None
 
 
 class Follower:
-    """Copies the streams of all launches of a job in order."""
+    """Copies the streams of all launches of one task of a job, in order.
+
+    Args:
+        client: Client of the scheduler.
+        job: Job in its current state.
+        streams: Streams of the task, at their current positions.
+        launch: Task id of the launch to begin with; None for the first.
+        rank: Rank of the task.
+    """
 
     def __init__(
         self, client: Client, job: Job, streams: Sequence[Stream], *, launch: str | None, rank: int = 0
     ) -> None:
-        """Begin with `launch` (a task id; None: the first) of `job`, as the job is now, where its streams stand.
-
-        `rank`: which of the job's tasks.
-        """
         self.job, self._client, self._launch, self._rank = job, client, launch, rank
         self._streams = streams
-        self.tells = True  # of further launches; among several of one job, one does
+        self.tells = True  # whether to announce further launches; only one follower of a job does
 
     def follow(self, waiting: Callable[[Job], None] = lambda _job: None) -> Job:
-        """Copy until the job has ended and all is out; `waiting` is called while nothing runs yet."""
+        """Copy until the job has ended and all output is printed; `waiting` is called while nothing runs yet."""
         return follow(self._client, [self], waiting)
 
     def once(self) -> None:
-        """Copy what its launch has written by now.
+        """Copy the available output of the launch.
 
         Raises:
-            Refused: It cannot be read.
+            Refused: The output cannot be read.
         """
         for stream in self._streams:
             stream.pump(self._launch)
@@ -280,15 +298,15 @@ class Follower:
                 raise stream.failure
 
     def is_timed(self) -> bool:
-        """Return whether it is known when the lines of its launch were written.
+        """Return whether times of writing are known for the launch.
 
         Raises:
-            Refused: Its output cannot be read.
+            Refused: The output cannot be read.
         """
         return self._launch is None or self._streams[0].is_timed(self._launch)
 
     def lines(self) -> Iterator[Line]:
-        """Yield the lines that there are by now, of all launches; of each launch by the time of writing."""
+        """Yield the available lines of all launches; within each launch by time of writing."""
         latest = self._latest()
         if latest is None:
             return
@@ -299,25 +317,25 @@ class Follower:
             yield from self.lines_of_launch()
 
     def lines_of_launch(self) -> Iterator[Line]:
-        """Yield the lines of its launch that there are by now, by the time of writing."""
+        """Yield the available lines of the current launch by time of writing."""
         for stream in self._streams:
             stream.timed = True
         return by_time(stream.lines(self._launch) for stream in self._streams)
 
     def end_lines(self) -> list[Refused]:
-        """Print last lines that have no end; return why streams could not be read."""
+        """Print unfinished last lines; return errors of streams that could not be read."""
         for stream in self._streams:
             stream.finish()
         return [stream.failure for stream in self._streams if stream.failure is not None]
 
     def finish(self) -> None:
-        """Print what is left, and say what is missing."""
+        """Print the rest, and note missing output."""
         faults = [failure for failure in self.end_lines() if failure.code != _NOT_STARTED]
         if faults:
-            output.note(f"output of {self._launch} is missing: {faults[0].what}")
+            output.note(f"output of {self._launch} could not be read completely: {faults[0].what}")
 
     def copy(self) -> bool:
-        """Copy what there is by now, of all launches; whether there was anything."""
+        """Copy the available output of all launches; return whether there was any."""
         latest = self._latest()
         if latest is None:
             return False
@@ -343,7 +361,7 @@ class Follower:
         return next(iter(self._ids()), self._latest())
 
     def _next(self) -> None:
-        """Go on to the launch after this one: the job was launched again."""
+        """Switch to the next launch, because the job was launched again."""
         self.finish()
         ids = self._ids()
         after = ids[ids.index(self._launch) + 1 :] if self._launch in ids else []
@@ -351,20 +369,20 @@ class Follower:
         for stream in self._streams:
             stream.offset = 0
         if self.tells:
-            what = f"job {self.job['id']} was launched again, as {self._launch}; its output begins anew"
+            what = f"job {self.job['id']} was launched again, as {self._launch}; its output starts again"
             output.note(what)
 
 
 def by_time(several: Iterable[Iterator[Line]]) -> Iterator[Line]:
-    """Return the lines of several streams as one, by when they were written; each stream is read as it is needed."""
+    """Merge the lines of several streams by time of writing; each stream is read as needed."""
     return heapq.merge(*several, key=lambda line: line.at)
 
 
 def print_once(followers: Sequence[Follower]) -> None:
-    """Print what the launches of several followers have written by now, by when it was written.
+    """Print the available output of the launches of several followers, by time of writing.
 
     Raises:
-        Refused: Output cannot be read; what can be read is printed before.
+        Refused: Output cannot be read; readable output is printed before.
     """
     moved = print_merged(follower.lines_of_launch() for follower in followers)
     failures = [failure for follower in followers for failure in follower.end_lines()]
@@ -374,7 +392,7 @@ def print_once(followers: Sequence[Follower]) -> None:
 
 
 def print_merged(several: Iterable[Iterator[Line]]) -> bool:
-    """Print the lines of several streams by when they were written; return whether there were any."""
+    """Print lines of several streams by time of writing; return whether there were any."""
     moved = False
     for line in by_time(several):
         moved = True
@@ -389,13 +407,13 @@ def follow(
     *,
     merged: bool = False,
 ) -> Job:
-    """Copy the tasks of a job, each by a follower, until the job has ended and all is out.
+    """Copy the output of a job's tasks, one follower each, until the job has ended and all output is printed.
 
     Args:
-        client: Of the scheduler.
-        followers: Of the same job; at least one.
-        waiting: Is called while nothing runs yet.
-        merged: Whether the lines that come at each look are printed by when they were written.
+        client: Client of the scheduler.
+        followers: Followers of one job; at least one.
+        waiting: Function that is called while nothing runs yet.
+        merged: Whether to sort the lines of each round by time of writing.
     """
     pause_s, idle_s, job = _BUSY_S, _QUIET_S, followers[0].job
     for follower in followers[1:]:
@@ -414,7 +432,7 @@ def follow(
         pause_s = _BUSY_S if any(moved) else min(pause_s * 1.5, _QUIET_S)
         if job["state"] in ("pending", "starting", "unreachable"):
             waiting(job)
-        # Many ranks are looked at less often: half of the time, at most, the scheduler is asked for output.
+        # Many ranks are polled less often, so that at most half of the time is spent on requests.
         wait_s = idle_s if job["state"] == "pending" else max(pause_s, took_s)
         job = client.job(job["id"], after_version=job["version"], timeout_s=wait_s)
         for follower in followers:

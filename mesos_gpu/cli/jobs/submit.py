@@ -15,14 +15,14 @@ from mesos_gpu.wire.job_fields import KNOWN
 
 _HELP: Final = f"""Submit the jobs of a file.
 
-FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with the fields of the REST interface
-({", ".join(KNOWN)}). All are checked before the first is sent. Prints their IDs.
+FILE is JSON or YAML; `-` reads stdin. It contains one job or a list of jobs, with the fields of the REST interface
+({", ".join(KNOWN)}). All jobs are checked before the first is sent. Prints their IDs.
 
-Of a job, `workdir` names a directory that is sent along, as `run --upload` does; its path begins in the file's own
+The field `workdir` of a job names a directory to upload, like `run --upload`; a relative path starts in the file's
 directory.
 
-With --dry-run nothing is submitted or sent along; the exit code is 1 if a job can never run on the nodes that are there
-now, else 0.
+With --dry-run nothing is submitted or uploaded; the exit code is 1 if a job can never run on the current nodes, else
+0.
 
 \b
   mesos-gpu submit train.yaml
@@ -32,16 +32,16 @@ now, else 0.
 
 
 class _OfFiles(click.Command):
-    """A command that says which one takes options of jobs."""
+    """A command that points to `mesos-gpu run` when an option of jobs is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse an option of jobs with the name of the command that has it."""
+        """Refuse an option of jobs, naming the command that has it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if not any(error.option_name in flags for flags in GROUPS.values()):
                 raise
-            words = f"No such option '{error.option_name}': jobs of a file have all in it. With options: mesos-gpu run"
+            words = f"No such option '{error.option_name}': put it into the file as a field, or use: mesos-gpu run"
             raise click.UsageError(words, ctx) from None
 
 
@@ -50,13 +50,13 @@ class _OfFiles(click.Command):
 @click.option(
     "--array",
     metavar="INDEXES",
-    help="Make a job array of its only job, in place of what the file says, as 0-99%8: 8 at once.",
+    help="Turn the file's only job into an array, overriding the file; for example 0-99%8 for 8 tasks at once.",
 )
 @dry_run_option
 @json_option
 @api_command
 def submit(app: App, file: str, array: str | None, dry_run: bool, as_json: bool) -> None:
-    """See `_HELP`."""
+    """Submit the jobs of a file; `_HELP` is the help text."""
     from mesos_gpu.cli.code.workdir import with_code
     from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobfile import WORKDIR, read_jobs
@@ -93,11 +93,11 @@ def submit(app: App, file: str, array: str | None, dry_run: bool, as_json: bool)
 
 
 def _as_array(read: Sequence[Mapping[str, Any]], array: str) -> Mapping[str, Any]:
-    """The only job of a file as a job array."""
+    """Return the only job of a file as a job array."""
     from mesos_gpu.model.arrays.indexes import Unreadable, parsed
 
     if len(read) != 1:
-        raise click.UsageError(f"--array is for a file of one job, and this has {len(read)}")
+        raise click.UsageError(f"--array needs a file with one job, and this has {len(read)}")
     try:
         parsed(array)
     except Unreadable as error:

@@ -1,1 +1,1 @@
-"""Lists of records, whatever they are about: columns, order, filters, formats, and lists that are watched."""
+"""Lists of any records: columns, sort order, filters, formats and --watch."""

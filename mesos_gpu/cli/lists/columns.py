@@ -1,4 +1,4 @@
-"""What a list shows of its records: columns by name, and the order of rows."""
+"""Columns and sort order of lists."""
 
 import difflib
 import re
@@ -10,23 +10,23 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.wire.listing.filters import By
 
-T = TypeVar("T")  # a record, as the scheduler answers it
-R = TypeVar("R")  # what a row is about
+T = TypeVar("T")  # a record in the scheduler's answer
+R = TypeVar("R")  # a row of the table
 _DIGITS: Final = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Col(Generic[R]):
-    """A column.
+    """A column of a list.
 
     Attributes:
-        header: Its name, in capitals.
-        value: What a row has in it.
-        order: What rows are sorted by; None: the value.
-        wide: Whether it is shown by -o wide and --columns alone.
-        telling: Whether it is left out where all rows have the same in it.
-        rare: Whether it is left out where no row has anything in it.
-        moves: Whether it changes by time alone, so that no new value is told of.
+        header: Name in capitals.
+        value: Function from a row to the displayed value.
+        order: Function from a row to its sort key; None to sort by the value.
+        wide: Whether only -o wide and --columns show the column.
+        telling: Whether the column is omitted if all rows have one value.
+        rare: Whether the column is omitted if no row has a value.
+        moves: Whether the value changes by time alone, which --watch does not report.
     """
 
     header: str
@@ -39,7 +39,7 @@ class Col(Generic[R]):
 
 
 def aged(header: str, moment: Callable[[R], float | None], *, wide: bool = False) -> Col[R]:
-    """A column that says how long ago a moment was; the latest comes first."""
+    """Return a column that shows how long ago a time was; the latest is sorted first."""
 
     def order(row: R) -> float | None:
         at = moment(row)
@@ -53,12 +53,12 @@ class Listing(Generic[T, R]):
     """A kind of list.
 
     Attributes:
-        columns: All that it can show.
-        id: What a record is called, by which every command takes it.
-        rows: What the rows of a record are about.
-        filters: What a record has, by each filter that the list has.
-        fit: What gives way in a narrow terminal.
-        states: The words of the filter by state; empty: any word.
+        columns: Columns that the list can show.
+        id: Function from a record to the ID that commands accept.
+        rows: Function from a record to its rows.
+        filters: Functions from a record to the values that a filter matches.
+        fit: Rules for narrow terminals.
+        states: Allowed words of the filter by state; empty for any word.
     """
 
     columns: Sequence[Col[R]]
@@ -69,44 +69,48 @@ class Listing(Generic[T, R]):
     states: Sequence[str] = ()
 
     def col(self, name: str) -> Col[R]:
-        """A column by its name, in capitals or not.
+        """Return a column by its name, in any case.
 
         Raises:
-            ValueError: There is none; the message says which there are.
+            ValueError: There is no such column; the message names the existing ones.
         """
         col = next((col for col in self.columns if col.header == name.upper()), None)
         if col is None:
             names = [col.header for col in self.columns]
             near = difflib.get_close_matches(name.upper(), names, n=2)
-            more = f"did you mean {' or '.join(near).lower()}?" if near else f"there are {_words(names)}"
-            raise ValueError(f"{name!r} is no column; {more}")
+            more = (
+                f"did you mean {' or '.join(near).lower()}?" if near else f"the columns are {_words(names)}"
+            )
+            raise ValueError(f"{name!r} is not a column; {more}")
         return col
 
     def shown(self, names: Sequence[str], records: Sequence[T], *, wide: bool) -> list[Col[R]]:
-        """The columns that are asked for by name, else all, `wide`: also those that are not shown otherwise."""
+        """Return the columns given by name; without names all, `wide` ones only on request."""
         if names:
             return [self.col(name) for name in names]
         rows = [row for record in records for row in self.rows(record)]
         return [col for col in self.columns if wide or not (col.wide or _says_nothing(col, rows))]
 
     def fitted(self, names: Sequence[str], shown: Sequence[Col[R]]) -> Fit:
-        """What gives way of the columns that are shown: what was asked for by name is not left out."""
+        """Return the rules for narrow terminals for these columns; columns given by name are not omitted."""
         headers = {col.header for col in shown}
         leave = self.fit.leave
-        kept = None if leave is None else [each for each in leave if each in headers]
-        cut = [each for each in self.fit.cut if each in headers]
+        kept = None if leave is None else [header for header in leave if header in headers]
+        cut = [header for header in self.fit.cut if header in headers]
         return replace(self.fit, leave=() if names else kept, cut=cut)
 
     def ordered(self, records: Sequence[T], by: Sequence[str]) -> list[T]:
-        """Records by the columns named, the most important first; by the first row of each. A minus in front: the
-        largest first. What has no value comes last in any case."""
+        """Sort records by the named columns of their first rows, the most important column first.
+
+        A leading minus sorts the largest first. Records without a value always come last.
+        """
         ordered = list(records)
         for name in reversed(by):
             col = self.col(name.removeprefix("-"))
             keys = {id(record): self._key(col, record) for record in ordered}
-            known = [record for record in ordered if keys[id(record)]]
-            known.sort(key=lambda record: keys[id(record)], reverse=name.startswith("-"))
-            ordered = known + [record for record in ordered if not keys[id(record)]]
+            with_value = [record for record in ordered if keys[id(record)]]
+            with_value.sort(key=lambda record: keys[id(record)], reverse=name.startswith("-"))
+            ordered = with_value + [record for record in ordered if not keys[id(record)]]
         return ordered
 
     def _key(self, col: Col[R], record: T) -> list[tuple[int, float, str]]:
@@ -115,7 +119,7 @@ class Listing(Generic[T, R]):
 
 
 def _says_nothing(col: Col[R], rows: Sequence[R]) -> bool:
-    """Whether what a column has of all rows is not worth its room."""
+    """Return whether the values of a column are not worth its space."""
     if not (col.telling or col.rare):
         return False
     values = {col.value(row) for row in rows}
@@ -123,7 +127,7 @@ def _says_nothing(col: Col[R], rows: Sequence[R]) -> bool:
 
 
 def sort_key(value: Any) -> list[tuple[int, float, str]]:
-    """What a value is sorted by: numbers before words, numbers in words as numbers; empty: it is none."""
+    """Return a sort key: numbers before words, numbers in words compare as numbers; empty without a value."""
     if value is None or value == "":
         return []
     if isinstance(value, int | float):

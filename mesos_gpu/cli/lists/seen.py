@@ -1,4 +1,4 @@
-"""What the scheduler said, as columns and rows."""
+"""Answers of the scheduler as columns and rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from mesos_gpu.cli.lists.options import Asked, Form
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """What the scheduler said.
+    """Answer of the scheduler for a list.
 
     Attributes:
-        records: All that may be listed.
-        empty: What a person reads if none is.
-        document: What -o json prints of those that are listed.
-        below: What follows a table of those that are listed.
-        notes: What is told on stderr, however the list is printed.
+        records: Records that may be listed, before filters.
+        empty: Text printed if no record is listed.
+        document: Function from the listed records to the document of -o json.
+        below: Function that prints what follows a table of the listed records.
+        notes: Notes for stderr in every format.
     """
 
     records: Sequence[T]
@@ -28,10 +28,10 @@ class Seen(Generic[T]):
 
 
 def columns_of(asked: Asked[T, R], records: Sequence[T], wide: bool) -> list[Col[R]]:
-    """The columns that a table has, before some are left out for want of room."""
+    """Return the columns of a table, before some are omitted to fit the terminal."""
     return asked.listing.shown(asked.columns, records, wide=wide or asked.form is Form.WIDE)
 
 
 def cells_of(asked: Asked[T, R], columns: Sequence[Col[R]], records: Sequence[T]) -> list[list[object]]:
-    """The rows of a table."""
+    """Return the cells of a table by rows."""
     return [[col.value(row) for col in columns] for record in records for row in asked.listing.rows(record)]

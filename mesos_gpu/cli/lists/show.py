@@ -1,4 +1,4 @@
-"""A list as it was asked for: a table, a document, names; once."""
+"""Printing of a list in the requested format, once."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from mesos_gpu.cli.lists.seen import Seen, cells_of, columns_of
 
 
 def show(asked: Asked[T, R], look: Callable[[], Seen[T]], *, wide: bool = False) -> None:
-    """Print what `look` sees; with --watch again and again. `wide`: a table has all columns, as far as there is room.
+    """Print the list that `look` returns; with --watch repeatedly. `wide` shows all columns that fit.
 
     Raises:
-        MesosGpuError: What `look` raises; with --watch not where the scheduler is merely away.
+        MesosGpuError: Raised by `look`; with --watch not if the scheduler is only unreachable.
     """
     if asked.watch:
         from mesos_gpu.cli.lists.watch import watch
@@ -33,7 +33,7 @@ def show(asked: Asked[T, R], look: Callable[[], Seen[T]], *, wide: bool = False)
 
 
 def print_table(listing: Listing[T, R], records: Sequence[T]) -> None:
-    """A table of records, as it is without options: a part of what another command prints."""
+    """Print a table of records with default options, as part of another command's output."""
     _print_table(Asked(listing, Form.TABLE, (), (), False, {}), Seen(records, ""), records, False)
 
 
@@ -55,8 +55,8 @@ def _print_json(_asked: Asked[T, R], seen: Seen[T], records: Sequence[T], _wide:
 def _print_yaml(_asked: Asked[T, R], seen: Seen[T], records: Sequence[T], _wide: bool) -> None:
     import yaml
 
-    # What is not ASCII is escaped, also what would command a terminal.
-    plain = json.loads(json.dumps(seen.document(records)))  # objects of answers are no plain dicts
+    # Non-ASCII characters are escaped, including those that control terminals.
+    plain = json.loads(json.dumps(seen.document(records)))  # converts the answer's objects to plain dicts
     click.echo(yaml.safe_dump(plain, sort_keys=False, width=1000), nl=False)
 
 

@@ -1,4 +1,4 @@
-"""A series of numbers as one line of characters. Pure."""
+"""A series of numbers as a line of bar characters. Pure function."""
 
 import math
 from collections.abc import Sequence
@@ -9,18 +9,21 @@ _UNKNOWN: Final = "·"
 
 
 def spark(values: Sequence[float | None], *, most: float, width: int) -> str:
-    """Bars of equal height for equal numbers, oldest first; a dot where nothing is known.
+    """Return one bar per group of values, oldest first; a dot for unknown values.
 
     Args:
-        values: From 0 to `most`; None: not known.
-        most: What a full bar stands for; above 0.
-        width: How many bars at most; each is the mean of what is known of as many values.
+        values: Values from 0 to `most`; None if not known.
+        most: Value of a full bar; above 0.
+        width: Maximum number of bars; each is the mean of equally many values.
     """
     if not values:
         return ""
-    each = math.ceil(len(values) / width)
-    first = len(values) % each  # the oldest bar has what is left over: the latest are whole
-    groups = [values[max(end - each, 0) : end] for end in range(first or each, len(values) + 1, each)]
+    group_size = math.ceil(len(values) / width)
+    first = len(values) % group_size  # the oldest bar has the remainder, so that the latest are complete
+    groups = [
+        values[max(end - group_size, 0) : end]
+        for end in range(first or group_size, len(values) + 1, group_size)
+    ]
     return "".join(_bar(group, most) for group in groups)
 
 

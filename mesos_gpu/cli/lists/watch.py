@@ -1,4 +1,4 @@
-"""A list that is looked at again and again: drawn anew on a terminal, else a line for each row that changes."""
+"""Repeated display of a list: redrawn on a terminal, else a line for each changed row."""
 
 import json
 import shutil
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 EVERY_S: Final = 2.0
-_OTHER_LINES: Final = 3  # of the screen: what is said, headers, what does not fit
+_OTHER_LINES: Final = 3  # screen lines for the status, headers and the count of hidden rows
 
 
 def watch(asked: Asked[T, R], look: Callable[[], Seen[T]], *, wide: bool) -> None:
-    """Show a list until somebody ends it. While the scheduler is away, what it said last stays, and that is told.
+    """Show a list until interrupted. While the scheduler is unreachable, the last answer stays, marked as old.
 
     Raises:
-        MesosGpuError: What the first look raises, and each other one that is not `Unavailable`.
+        MesosGpuError: Raised by the first `look`, and by later ones unless it is `Unavailable`.
     """
     seen = look()
     with terminated():
@@ -55,6 +55,7 @@ def _draw(asked: Asked[T, R], look: Callable[[], Seen[T]], seen: Seen[T], wide: 
 
 
 def _picture(asked: Asked[T, R], seen: Seen[T], wide: bool, at: float, trouble: str) -> "RenderableType":
+    """Return the picture of a list for the terminal: status line, rows that fit, and a count of hidden rows."""
     from rich.console import Group
     from rich.text import Text
 
@@ -66,29 +67,32 @@ def _picture(asked: Asked[T, R], seen: Seen[T], wide: bool, at: float, trouble: 
         [col.header for col in columns], rows[:room], fit=asked.listing.fitted(asked.columns, columns)
     )
     as_of = f"as of {time.strftime('%H:%M:%SZ', time.gmtime(at))}"
-    said = f"{as_of}, old: {trouble}" if trouble else f"{as_of}, every {EVERY_S:g}s; Ctrl-C ends it"
+    status_text = (
+        f"{as_of}, outdated: {trouble}" if trouble else f"{as_of}, every {EVERY_S:g}s; press Ctrl-C to end"
+    )
     hidden = len(rows) - room
     more = [Text(f"… and {hidden} more")] if hidden > 0 else []
-    head = Text(output.clean(said), style="bold red" if trouble else "dim", no_wrap=True, overflow="ellipsis")
+    head = Text(
+        output.clean(status_text), style="bold red" if trouble else "dim", no_wrap=True, overflow="ellipsis"
+    )
     return Group(head, picture if rows else Text(seen.empty), *more)
 
 
 def _tell(asked: Asked[T, R], look: Callable[[], Seen[T]], seen: Seen[T], wide: bool) -> None:
-    """Print what there is, and then what is new of it; what has left the list is told on stderr."""
+    """Print the list and then its changes; removed records are noted on stderr."""
     records = asked.chosen(seen.records)
     printer = _Printer(asked, columns_of(asked, records, wide))
     printer.print(records)
     while True:
         time.sleep(EVERY_S)
-        with suppress(Unavailable):  # a scheduler can be restarted under those who look at it
+        with suppress(Unavailable):  # the scheduler may be restarted meanwhile
             printer.print(asked.chosen(look().records))
 
 
 class _Printer:
-    """What was printed of each record, so that only changes follow."""
+    """Printer of records that have changed since the last call."""
 
     def __init__(self, asked: Asked[Any, Any], columns: "Sequence[Col[Any]]") -> None:
-        """Nothing is printed yet."""
         self._asked, self._columns = asked, columns
         self._printed: dict[str, object] = {}
         self._widths: Sequence[int] = ()
@@ -96,8 +100,8 @@ class _Printer:
     def print(self, records: Sequence[Any]) -> None:
         """Print the records that are new or have changed."""
         now = {self._asked.listing.id(record): record for record in records}
-        told = {id: self._told(record) for id, record in now.items()}
-        changed = {id: now[id] for id, each in told.items() if self._printed.get(id) != each}
+        states = {id: self._told(record) for id, record in now.items()}
+        changed = {id: now[id] for id, state in states.items() if self._printed.get(id) != state}
         if self._asked.form is Form.JSON:
             for record in changed.values():
                 click.echo(clean_json(json.dumps(record, ensure_ascii=False)))
@@ -106,13 +110,13 @@ class _Printer:
                 output.line(id)
         else:
             self._print_rows(changed)
-        for id in self._printed.keys() - told.keys():
-            output.note(f"{id} is not in the list any more")
-        self._printed = dict(told)
+        for id in self._printed.keys() - states.keys():
+            output.note(f"{id} is no longer in the list")
+        self._printed = dict(states)
         sys.stdout.flush()
 
     def _told(self, record: Any) -> object:
-        """What of a record is new when it changes; time alone changes nothing."""
+        """Return what counts as a change of a record; values that change by time alone do not."""
         if self._asked.form is Form.NAME:
             return True
         if self._asked.form is Form.JSON:

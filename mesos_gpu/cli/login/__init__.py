@@ -1,1 +1,1 @@
-"""Who one is, to which scheduler: commands."""
+"""Commands for logins and contexts."""

@@ -24,24 +24,24 @@ _MAX_TOKEN: Final = 1 << 16  # characters
 
 
 @click.command()
-@click.option("--with-token", is_flag=True, help="Keep the token that stdin has, or that you type.")
-@click.option("--token-file", type=_FILE, help="Keep the token that a file has.")
+@click.option("--with-token", is_flag=True, help="Store a token read from stdin, or typed.")
+@click.option("--token-file", type=_FILE, help="Store the token of a file.")
 @click.option(
-    "--password", is_flag=True, help="Ask for name and password, and keep a token that is got for them."
+    "--password", is_flag=True, help="Ask for name and password, and store a token created with them."
 )
 @click.option(
     "--issuer-cacert",
     type=_FILE,
-    help="PEM file of the authorities that the issuer's certificate may come from; default: those of this host.",
+    help="PEM file of the authorities trusted for the issuer's certificate; default: those of this host.",
 )
 @api_command
 def login(
     app: App, with_token: bool, token_file: Path | None, password: bool, issuer_cacert: Path | None
 ) -> None:
-    """Prove who you are to the scheduler, for the commands that follow.
+    """Log in to the scheduler, for the commands that follow.
 
-    Where it has an OpenID Connect issuer, you open a page in any browser and type a code. The login is kept in a file
-    that you alone can read, is renewed by itself, and is sent to this scheduler alone. `mesos-gpu logout` ends it.
+    With an OpenID Connect issuer, open a page in any browser and type a code. The login is stored in a file that only
+    you can read, is renewed automatically, and is sent only to this scheduler. `mesos-gpu logout` ends it.
     """
     if with_token + password + (token_file is not None) > 1:
         raise click.UsageError("give one of --with-token, --token-file and --password")
@@ -53,10 +53,10 @@ def login(
         return
     ways = _call(reach, "GET", "/v1/login", dict)
     if not ways["proofs"]:
-        output.note(f"the scheduler at {reach.url} asks nobody for a name: there is nothing to log in to")
+        output.note(f"the scheduler at {reach.url} runs without authentication: no login is needed")
         return
     if reach.socket is not None and "socket" in ways["proofs"] and not password:
-        output.note(f"{reach.url} is a Unix socket: it tells the scheduler your account, without a login")
+        output.note(f"{reach.url} is a Unix socket, which identifies your account: no login is needed")
         return
     if ways["oidc"] and not password:
         _keep(reach, _at_issuer(reach, ways["oidc"], issuer_cacert))
@@ -68,16 +68,17 @@ def login(
 
 def _no_way(reach: Reach, ways: "LoginWays") -> NotLoggedIn:
     error = NotLoggedIn(
-        f"the scheduler at {reach.url} has no issuer and takes no passwords, but: {', '.join(ways['proofs'])}"
+        f"the scheduler at {reach.url} has no issuer and accepts no passwords, only: {', '.join(ways['proofs'])}"
     )
     error.remedy = (
-        "keep a token: mesos-gpu login --with-token <FILE; who may make one: mesos-gpu token create"
+        "log in with a token: mesos-gpu login --with-token <FILE; ask a user with that right to create one: "
+        "mesos-gpu token create"
     )
     return error
 
 
 def _typed() -> str:
-    """What stdin has; on a terminal one line, which is not shown."""
+    """Return the contents of stdin; on a terminal one line, which is not shown."""
     if sys.stdin.isatty():
         return str(click.prompt("Token", hide_input=True, err=True))
     return sys.stdin.read(_MAX_TOKEN)
@@ -86,7 +87,7 @@ def _typed() -> str:
 def _line(text: str) -> str:
     token = text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise click.UsageError("there is no token: one line is expected")
+        raise click.UsageError("no valid token was given: a single line is expected")
     return token
 
 
@@ -99,18 +100,18 @@ def _call(reach: Reach, verb: str, path: str, kind: type[Any], **more: Any) -> A
 
 
 def _keep(reach: Reach, login: Login) -> None:
-    """Keep a login that the scheduler takes, in place of the one before."""
+    """Store a login after checking it with the scheduler, in place of the former one."""
     who = _call(replace(reach, token=login.token), "GET", "/v1/whoami", dict)
     if not who["name"]:
-        raise NotLoggedIn(f"the scheduler at {reach.url} knows nobody by this proof")
+        raise NotLoggedIn(f"the scheduler at {reach.url} does not accept these credentials")
     until = login.until if login.issued else who["until"]
-    kept = Login(login.origin, login.token, who["name"], until, login.token_id, login.issued)
+    login_kept = Login(login.origin, login.token, who["name"], until, login.token_id, login.issued)
     key = logins.key_of(reach.context, login.origin)
     with private.locked():
         before = logins.load().get(key)
-        logins.keep(key, kept)
-    if before and before.token != kept.token and before.origin == kept.origin:
-        _end(replace(reach, token=kept.token), before)
+        logins.keep(key, login_kept)
+    if before and before.token != login_kept.token and before.origin == login_kept.origin:
+        _end(replace(reach, token=login_kept.token), before)
     output.note(f"logged in to {reach.url} as {who['name']}")
 
 
@@ -121,12 +122,12 @@ def _by_password(reach: Reach) -> Login:
     secret = click.prompt("Password", hide_input=True, err=True)
     body = {"comment": f"mesos-gpu login on {socket.gethostname()}"[:200]}
     try:
-        made = _call(reach, "POST", "/v1/tokens", dict, body=body, password=(name, secret))
+        created = _call(reach, "POST", "/v1/tokens", dict, body=body, password=(name, secret))
     except Refused as error:
         if error.http_status == 401:
-            error.remedy = "try again"
+            error.remedy = "check name and password, then try again"
         raise
-    return Login(reach.origin, made["secret"], token_id=made["token"]["id"])
+    return Login(reach.origin, created["secret"], token_id=created["token"]["id"])
 
 
 def _at_issuer(reach: Reach, client: "OidcClient", cacert: Path | None) -> Login:
@@ -145,33 +146,33 @@ def _at_issuer(reach: Reach, client: "OidcClient", cacert: Path | None) -> Login
 @click.command()
 @api_command
 def logout(app: App) -> None:
-    """Forget the login, and let it prove nothing any more.
+    """Log out: remove the login, and revoke its token.
 
-    A token that the login has made is revoked; at an issuer, the login is ended where the issuer has a way to.
+    A token created by the login is revoked; at an issuer, the login is ended if the issuer supports that.
     """
     reach = app.reach(shows=False)
     with private.locked():
-        kept = logins.find(reach.context, reach.origin)
-        if kept:
-            logins.drop(kept[0])
-    if not kept:
+        entry = logins.find(reach.context, reach.origin)
+        if entry:
+            logins.drop(entry[0])
+    if not entry:
         output.note(f"you are not logged in to {reach.url}")
         return
-    _end(replace(reach, token=kept[1].token), kept[1])
-    goes_on = not (kept[1].token_id or kept[1].issued)
-    more = "; the token is only forgotten here: mesos-gpu token revoke ends one" if goes_on else ""
+    _end(replace(reach, token=entry[1].token), entry[1])
+    goes_on = not (entry[1].token_id or entry[1].issued)
+    more = "; its token is still valid: revoke it with mesos-gpu token revoke" if goes_on else ""
     output.note(f"logged out of {reach.url}{more}")
 
 
 def _end(reach: Reach, login: Login) -> None:
-    """Let what is forgotten prove nothing; where that cannot be had, say so."""
+    """End a removed login at its source; note on stderr if that fails."""
     try:
         if login.token_id:
             _call(reach, "DELETE", f"/v1/tokens/{login.token_id}", dict)
         elif login.issued and login.issued.refresh_token:
             _end_at_issuer(login.issued)
     except MesosGpuError as error:
-        output.note(f"the login before is forgotten here, but goes on until it expires: {error.what}")
+        output.note(f"the former login was removed here, but stays valid until it expires: {error.what}")
 
 
 def _end_at_issuer(issued: Issued) -> None:

@@ -1,4 +1,4 @@
-"""`mesos-gpu context`: schedulers by names of one's own."""
+"""`mesos-gpu context`: named schedulers."""
 
 import os
 from pathlib import Path
@@ -31,19 +31,19 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 class _Table(Table):
     table: ClassVar = {
         "list": (f"{_MODULE}:list_contexts", "List contexts; the current one is marked."),
-        "use": (_MODULE, "Talk to this scheduler where nothing else is said."),
-        "add": (_MODULE, "Give a scheduler a name."),
-        "remove": (_MODULE, "Forget a context and its login."),
-        "show": (_MODULE, "Show which scheduler commands talk to, and why."),
+        "use": (_MODULE, "Make a context the current one, for all later commands."),
+        "add": (_MODULE, "Add a context for a scheduler."),
+        "remove": (_MODULE, "Remove a context and its login."),
+        "show": (_MODULE, "Show which scheduler commands use, and why."),
     }
 
 
 @click.group(cls=_Table)
 def context() -> None:
-    """Schedulers by names of one's own.
+    """Contexts: named schedulers.
 
-    A context has a scheduler's address, whom to believe there, and a login of its own. --context NAME or
-    MESOS_GPU_CONTEXT uses one for a command; `context use` for all that follow.
+    A context has a scheduler's address, its trusted authorities and a login. --context NAME or MESOS_GPU_CONTEXT
+    selects one for a single command; `context use` for all later commands.
     """
 
 
@@ -58,14 +58,14 @@ _NAME: Final = click.argument("name", callback=_name, shell_complete=lambda *_: 
 
 _CONTEXTS: Final[Listing[dict[str, Any], dict[str, Any]]] = Listing(
     columns=(
-        Col("CURRENT", lambda each: "*" if each["current"] else None),
-        Col("NAME", lambda each: each["name"]),
-        Col("URL", lambda each: each["url"]),
-        Col("LOGIN", lambda each: each["login"]),
+        Col("CURRENT", lambda entry: "*" if entry["current"] else None),
+        Col("NAME", lambda entry: entry["name"]),
+        Col("URL", lambda entry: entry["url"]),
+        Col("LOGIN", lambda entry: entry["login"]),
     ),
-    id=lambda each: each["name"],
-    rows=lambda each: (each,),
-    filters={By.NAME: lambda each: (each["name"],)},
+    id=lambda entry: entry["name"],
+    rows=lambda entry: (entry,),
+    filters={By.NAME: lambda entry: (entry["name"],)},
     fit=Fit(cut=("URL", "LOGIN"), leave=("LOGIN",)),
 )
 
@@ -75,16 +75,23 @@ _CONTEXTS: Final[Listing[dict[str, Any], dict[str, Any]]] = Listing(
 def list_contexts(asked: "Asked[dict[str, Any], dict[str, Any]]") -> None:
     """List contexts; the current one is marked."""
     empty = (
-        "No such context." if asked.filtered else "no contexts; add one: mesos-gpu context add NAME --url URL"
+        "No such context."
+        if asked.filtered
+        else "No contexts; add one with: mesos-gpu context add NAME --url URL"
     )
     show_list(asked, lambda: Seen(_contexts(), empty, lambda each: {"contexts": each}))
 
 
 def _contexts() -> list[dict[str, Any]]:
-    known, each = kept.load(), logins.load()
+    contexts, logins_by_key = kept.load(), logins.load()
     return [
-        {"name": name, "url": one.url, "current": name == known.current, "login": _login(name, one, each)}
-        for name, one in sorted(known.contexts.items())
+        {
+            "name": name,
+            "url": context_entry.url,
+            "current": name == contexts.current,
+            "login": _login(name, context_entry, logins_by_key),
+        }
+        for name, context_entry in sorted(contexts.contexts.items())
     ]
 
 
@@ -100,66 +107,74 @@ def _login(name: str, one: Context, each: dict[str, logins.Login]) -> str | None
 @click.command()
 @_NAME
 def use(name: str) -> None:
-    """Talk to this scheduler where nothing else is said."""
+    """Make a context the current one, for all later commands."""
     with private.locked():
-        known = kept.load()
-        known.find(name)
-        kept.save(msgspec.structs.replace(known, current=name))
-    output.note(f"commands talk to {known.contexts[name].url} now")
+        contexts = kept.load()
+        contexts.find(name)
+        kept.save(msgspec.structs.replace(contexts, current=name))
+    output.note(f"commands now use {contexts.contexts[name].url}")
 
 
 @click.command()
 @_NAME
 @url_option
-@click.option("--cacert", type=_FILE, help="PEM file of the authorities that its certificate may come from.")
-@click.option("--cert", type=_FILE, help="PEM file of the certificate to show.")
-@click.option("--key", type=_FILE, help="PEM file of the key of --cert, if it is not in there.")
-@click.option("--insecure-http-token", is_flag=True, help="Send it a token in the clear.")
-@click.option("--use", "now", is_flag=True, help="And use it from now on.")
-@click.option("--force", is_flag=True, help="In place of the one that has this name.")
+@click.option(
+    "--cacert", type=_FILE, help="PEM file of the authorities trusted for the scheduler's certificate."
+)
+@click.option("--cert", type=_FILE, help="PEM file of the client certificate.")
+@click.option("--key", type=_FILE, help="PEM file of the key of --cert, if it is in another file.")
+@click.option("--insecure-http-token", is_flag=True, help="Send tokens unencrypted.")
+@click.option("--use", "now", is_flag=True, help="Make it the current context.")
+@click.option("--force", is_flag=True, help="Replace an existing context of this name.")
 @click.pass_obj
 def add(app: App, /, name: str, now: bool, force: bool, **files: Any) -> None:
-    """Give a scheduler a name.
+    """Add a context for a scheduler.
 
-    --url says where it is. The first context becomes the current one.
+    --url is required. The first context becomes the current one.
 
     \b
       mesos-gpu context add prod --url https://gpu.example.com:8080 --use
     """
     if not app.url:
-        raise click.UsageError("say where it is: --url URL")
+        raise click.UsageError("give the scheduler's address with --url URL")
     insecure = files.pop("insecure_http_token")
     paths = {key: str(path.absolute()) for key, path in files.items() if path}
     with private.locked():
-        known = kept.load()
-        if name in known.contexts and not force:
-            raise Conflict(f"there is a context {name}", remedy="give --force to replace it, or another name")
-        each = {**known.contexts, name: Context(app.url, insecure_http_token=insecure, **paths)}
-        current = name if now or not known.contexts else known.current
-        kept.save(Contexts(current, each))
+        contexts = kept.load()
+        if name in contexts.contexts and not force:
+            raise Conflict(
+                f"context {name} exists already", remedy="replace it with --force, or choose another name"
+            )
+        updated = {**contexts.contexts, name: Context(app.url, insecure_http_token=insecure, **paths)}
+        current = name if now or not contexts.contexts else contexts.current
+        kept.save(Contexts(current, updated))
     output.note(f"{name} is {app.url}" + (", and the current context" if current == name else ""))
 
 
 @click.command()
 @_NAME
 def remove(name: str) -> None:
-    """Forget a context and its login."""
+    """Remove a context and its login."""
     with private.locked():
-        known = kept.load()
-        known.find(name)
-        each = {key: one for key, one in known.contexts.items() if key != name}
-        current = "" if known.current == name else known.current
-        kept.save(Contexts(current, each))
+        contexts = kept.load()
+        contexts.find(name)
+        remaining = {key: entry for key, entry in contexts.contexts.items() if key != name}
+        current = "" if contexts.current == name else contexts.current
+        kept.save(Contexts(current, remaining))
         logins.drop(logins.key_of(name, ""))
-    left = "; no context is the current one now (mesos-gpu context use NAME)" if each and not current else ""
-    output.note(f"{name} and its login are forgotten{left}")
+    left = (
+        "; there is no current context now: choose one with mesos-gpu context use NAME"
+        if remaining and not current
+        else ""
+    )
+    output.note(f"{name} and its login were removed{left}")
 
 
 @click.command()
 @json_option
 @click.pass_obj
 def show(app: App, as_json: bool) -> None:
-    """Show which scheduler commands talk to, and why."""
+    """Show which scheduler commands use, and why."""
     reach = app.reach(shows=False)
     login = logins.find(reach.context, reach.origin)
     facts = {
@@ -180,7 +195,7 @@ def show(app: App, as_json: bool) -> None:
 
 
 def _said_by(choice: Choice, context: str) -> str:
-    """What says where the scheduler is, for people. `context`: the one that it is of; "": of none."""
+    """Return the source of the scheduler's address; `context` is its context, "" for none."""
     if context:
         variable = f"{CONTEXT}={context}" if os.environ.get(CONTEXT) else "the current context"
         return "--context" if choice.context else variable

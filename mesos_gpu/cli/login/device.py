@@ -1,4 +1,4 @@
-"""A login at an issuer by device: the person opens a page anywhere, and types a code."""
+"""Login at an issuer by the device flow: the user opens a page in any browser and types a code."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ def by_device(
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Granted:
-    """Tell the person where to go, and wait until that is done.
+    """Print the page and the code, and wait until the login is done.
 
     Raises:
-        NotLoggedIn: It was refused, or took too long.
-        IssuerError, Refused: There are no such logins, or not for this client.
+        NotLoggedIn: The login was refused, or took too long.
+        IssuerError, Refused: The issuer has no device flow, or not for this client.
     """
     device = begin_device(at, client_id, scopes, fetcher)
     output.note(f"to log in, open {device.uri} and type the code {device.user_code}")
@@ -47,7 +47,7 @@ def by_device(
                 raise NotLoggedIn("the login was refused at the issuer's page") from refused
             elif refused.error != "authorization_pending":
                 raise
-        except IssuerError as error:  # it may come back
+        except IssuerError as error:  # the issuer may recover
             output.note(error.what)
             interval_s = min(interval_s * 2, _MAX_INTERVAL_S)
-    raise NotLoggedIn("nobody has typed the code in time")
+    raise NotLoggedIn("the code was not typed in time; run mesos-gpu login again")

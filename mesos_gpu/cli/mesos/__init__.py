@@ -1,1 +1,1 @@
-"""Commands that ask Mesos' master itself."""
+"""Commands that use the Mesos master's own interfaces: quota and reservations."""

@@ -1,4 +1,4 @@
-"""`mesos-gpu mesos quota`: what the tree of queues comes to in limits and weights of Mesos' roles."""
+"""`mesos-gpu mesos quota`: limits and weights of Mesos' roles, derived from the tree of queues."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -32,58 +32,58 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _HEADERS: Final = ("ROLE", "USED", "LIMIT", "WEIGHT", "WHY")
 _FIT: Final = Fit(cut=("ROLE", "WHY"), leave=(), wrap=True)
 _APART: Final = (
-    "start those with a role of their own, and let no other principal register with this one: register_frameworks in "
-    "the file of masters' --acls"
+    "start frameworks that need another role with a role of their own, and let no other principal register with this "
+    "role: register_frameworks in the file of the masters' --acls"
 )
 _ROLE_OF: Final = click.option(
     "--role-of",
     type=RoleOf(),
     multiple=True,
     metavar="QUEUE=ROLE",
-    help="Role of a top queue's own, as the scheduler's --mesos-role-of; may be repeated.",
+    help="Role of a top-level queue, equal to the scheduler's --mesos-role-of; may be repeated.",
 )
 _OTHERS: Final = click.option(
     "--other",
     "others",
     multiple=True,
     metavar="ROLE",
-    help="Role of other frameworks that must leave what queues are guaranteed; may be repeated. Default: each role "
-    "that another framework is subscribed with.",
+    help="Role of other frameworks that must leave guaranteed GPUs free; may be repeated. Default: all roles "
+    "with which other frameworks are subscribed.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A role as it is, and as it should be."""
+    """A role's current and planned limit and weight."""
 
     now: Role
     wanted: "Wanted"
-    strangers: int = 0  # frameworks of others that are subscribed with a role of queues
+    strangers: int = 0  # other frameworks that are subscribed with a queues' role
 
     @property
     def limit_now(self) -> float | None:
-        """GPUs; None: it has none."""
+        """Current limit in GPUs; None without a limit."""
         return self.now.limits.get(GPUS)
 
     @property
     def relimited(self) -> bool:
-        """Whether its limit changes."""
+        """Whether the limit changes."""
         return self.limit_now != self.wanted.limit_gpus
 
     @property
     def reweighted(self) -> bool:
-        """Whether its weight changes."""
+        """Whether the weight changes."""
         return self.wanted.weight not in (None, self.now.weight)
 
     @property
     def why(self) -> str:
-        """What its figures follow from, and who else uses them up."""
+        """Reason of the planned values, with the other frameworks that use the role."""
         more = f"; shared with {counted(self.strangers, 'other framework')}" if self.strangers else ""
         return self.wanted.why + more
 
     @property
     def over(self) -> bool:
-        """Whether it has more than it should."""
+        """Whether the role uses more than its planned limit."""
         most = self.wanted.limit_gpus
         return most is not None and self.now.used.get(GPUS, 0.0) > most
 
@@ -107,10 +107,10 @@ def plan(
     others: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say which limits and weights roles should have; nothing is changed.
+    """Show the limits and weights that roles should have, without changing anything.
 
-    Roles of queues have the queues' limits and weights; roles of other frameworks have what is not guaranteed. Mesos
-    counts GPUs of each model alike: where models cost differently, limits are those of the cheapest.
+    Roles of queues get the queues' limits and weights; roles of other frameworks get what is not guaranteed. Mesos
+    counts GPUs of all models alike: if models have different costs, limits are those of the cheapest model.
 
     \b
       mesos-gpu mesos quota plan --master 10.0.0.2:5050
@@ -121,7 +121,7 @@ def plan(
 
 @quota.command()
 @click.option(
-    "--force", is_flag=True, help="Also where a role has more than its limit now; nothing of it ends."
+    "--force", is_flag=True, help="Apply limits below a role's current use too; running tasks continue."
 )
 @yes_option
 @_asks_both
@@ -135,31 +135,32 @@ def apply(
     force: bool,
     yes: bool,
 ) -> None:
-    """Let roles have the limits and weights that `plan` says: all of them, or none.
+    """Set the limits and weights of `plan` for all roles, or for none.
 
-    Limits of other resources, and guarantees of Mesos' own, stay as they are. What runs goes on; a role that has more
-    than its limit gets no more.
+    Limits of other resources and Mesos' own guarantees stay. Running tasks continue; a role above its limit gets no
+    more GPUs.
 
     \b
       mesos-gpu mesos quota apply --master 10.0.0.2:5050 --mesos-credentials operator.json
     """
-    asked = Master(master, credentials)
-    lines = _looked(app, asked, role_of, others)
+    client = Master(master, credentials)
+    lines = _looked(app, client, role_of, others)
     changed = [line for line in lines if line.relimited or line.reweighted]
     if not as_json:
         _tell(lines, as_json=False)
     if over := [line.wanted.role for line in changed if line.relimited and line.over and not force]:
         raise Conflict(
-            f"{', '.join(over)} has more GPUs than its limit would be",
-            remedy="--force sets it all the same: nothing ends, and the role gets no more until it has less",
+            f"{', '.join(over)} uses more GPUs than its new limit",
+            remedy="add --force to set the limit: running tasks continue, and the role gets no more GPUs until it "
+            "uses fewer",
         )
     if changed:
         output.ask(f"Change {counted(len(changed), 'role')}?", yes=yes, shown=True)
     if configs := [with_limit(line.now, line.wanted.limit_gpus) for line in changed if line.relimited]:
-        asked.call(update_quota(configs, force=force))
+        client.call(update_quota(configs, force=force))
     weights = {line.wanted.role: line.wanted.weight for line in changed if line.reweighted}
     if weights:
-        asked.call(update_weights({role: weight for role, weight in weights.items() if weight is not None}))
+        client.call(update_weights({role: weight for role, weight in weights.items() if weight is not None}))
     if as_json:
         _tell(lines, as_json=True)
     else:
@@ -170,15 +171,15 @@ def apply(
 @master_options
 @json_option
 def show(master: str, credentials: Path | None, as_json: bool) -> None:
-    """Show limits, weights and use of all roles that the master knows."""
+    """Show limits, weights and use of all roles of the master."""
     roles = _roles(Master(master, credentials))
     if as_json:
         output.document({"roles": [asdict(role) for role in roles.values()]})
         return
     rows = [
-        (each.name, each.used.get(GPUS, 0.0), each.limits.get(GPUS), each.guarantees.get(GPUS), each.weight,
-         len(each.frameworks))
-        for each in roles.values()
+        (role.name, role.used.get(GPUS, 0.0), role.limits.get(GPUS), role.guarantees.get(GPUS), role.weight,
+         len(role.frameworks))
+        for role in roles.values()
     ]  # fmt: skip
     headers = ("ROLE", "GPUS USED", "LIMIT", "GUARANTEE", "WEIGHT", "FRAMEWORKS")
     fit = Fit(cut=("ROLE",), leave=("FRAMEWORKS", "GUARANTEE"))
@@ -186,25 +187,31 @@ def show(master: str, credentials: Path | None, as_json: bool) -> None:
 
 
 def findings(app: App, master: str, credentials: Path | None) -> Iterator[Finding]:
-    """What the doctor says of limits beside the tree.
+    """Yield findings of the doctor about role limits that contradict the tree of queues.
 
     Raises:
-        MesosGpuError: The scheduler or the master does not say it.
+        MesosGpuError: The scheduler or the master does not answer.
     """
     for line in _looked(app, Master(master, credentials), (), ()):
         role, now, most = line.wanted.role, line.limit_now, line.wanted.limit_gpus
         if line.strangers:
             text = (
-                f"role {role} of queues has {counted(line.strangers, 'other framework')}: what those take counts in "
-                "its limit, and nothing keeps queues' GPUs from them"
+                f"role {role} of queues is also used by {counted(line.strangers, 'other framework')}: their GPUs "
+                "count in "
+                "its limit, and nothing keeps them from using the queues' GPUs"
             )
             yield Finding(CHECK, Level.WARN, text, _APART)
         if line.wanted.of_others and most is not None and (now is None or now > most):
-            text = f"role {role} of others may have {now or 'all'} GPUs: {line.wanted.why}"
-            yield Finding(CHECK, Level.WARN, text, "mesos-gpu mesos quota plan, or reserve a pool's agents")
+            text = f"role {role} of other frameworks may use {now or 'all'} GPUs: {line.wanted.why}"
+            yield Finding(
+                CHECK,
+                Level.WARN,
+                text,
+                "set limits with mesos-gpu mesos quota apply, or reserve a pool's agents with mesos-gpu mesos reserve",
+            )
         elif not line.wanted.of_others and now is not None and (most is None or now < most):
-            text = f"role {role} is limited to {now:g} GPUs, less than queues may have: {line.wanted.why}"
-            yield Finding(CHECK, Level.WARN, text, "mesos-gpu mesos quota apply")
+            text = f"role {role} is limited to {now:g} GPUs, fewer than its queues may use: {line.wanted.why}"
+            yield Finding(CHECK, Level.WARN, text, "correct the limits with: mesos-gpu mesos quota apply")
 
 
 def _roles(master: Master) -> dict[str, Role]:
@@ -214,7 +221,7 @@ def _roles(master: Master) -> dict[str, Role]:
 def _looked(
     app: App, master: Master, pairs: tuple[tuple[str, str], ...], others: Sequence[str]
 ) -> list[Line]:
-    """Roles as they are and should be."""
+    """Return the current and planned values of all roles."""
     from mesos_gpu.policy.mesos.quota import in_all_hours, wanted
     from mesos_gpu.policy.times.hours import spans_of_year
 
@@ -222,32 +229,33 @@ def _looked(
     if ours.lost:
         hosts = ", ".join(sorted(ours.lost))
         output.note(
-            f"{counted(sum(ours.lost.values()), 'GPU')} of lost nodes are counted: {hosts}; if they do not come back, "
-            "run this again when `mesos-gpu nodes` lists them no more"
+            f"{counted(sum(ours.lost.values()), 'GPU')} of lost nodes are included: {hosts}; if the nodes do not "
+            "come back, "
+            "repeat this when `mesos-gpu nodes` no longer lists them"
         )
     own = role_of_framework(master, ours.framework)
     if not pairs:
         pairs = tuple([(queue, role) for queue, role in own.items() if queue in ours.document.queues])
     role_of = checked_role_of(ours, pairs)
     subscribed = roles_of_framework(master, ours.framework)
-    known = _roles(master)
+    roles = _roles(master)
     role = next(
-        (each for each in subscribed if each not in {*own.values(), *role_of.values()}), subscribed[0]
+        (name for name in subscribed if name not in {*own.values(), *role_of.values()}), subscribed[0]
     )
     strangers = others or [
         name
-        for name, each in known.items()
-        if {*each.frameworks} - {ours.framework} and name not in subscribed
+        for name, role_now in roles.items()
+        if {*role_now.frameworks} - {ours.framework} and name not in subscribed
     ]
-    documents = [ours.document, *(each for _, each in spans_of_year(ours.document, time()))]
-    made = in_all_hours(
-        [wanted(each, ours.models, role, role_of, strangers) for each in documents], strangers
+    documents = [ours.document, *(document for _, document in spans_of_year(ours.document, time()))]
+    planned_roles = in_all_hours(
+        [wanted(document, ours.models, role, role_of, strangers) for document in documents], strangers
     )
     lines = []
-    for each in made:
-        now = known.get(each.role, Role(each.role))
-        more = 0 if each.of_others else len({*now.frameworks} - {ours.framework})
-        lines.append(Line(now, each, more))
+    for planned in planned_roles:
+        now = roles.get(planned.role, Role(planned.role))
+        more = 0 if planned.of_others else len({*now.frameworks} - {ours.framework})
+        lines.append(Line(now, planned, more))
     return lines
 
 
@@ -260,12 +268,12 @@ def _tell(lines: Sequence[Line], *, as_json: bool) -> None:
          _changed(line.now.weight, line.wanted.weight if line.reweighted else line.now.weight), line.why)
         for line in lines
     ]  # fmt: skip
-    output.table(_HEADERS, rows, empty="There are no roles.", fit=_FIT)
+    output.table(_HEADERS, rows, empty="The master has no roles.", fit=_FIT)
 
 
 def _changed(now: float | None, then: float | None) -> str:
-    """What it is, and what it should be if that is something else."""
-    words = ["none" if each is None else f"{each:g}" for each in (now, then)]
+    """Return the current value, and the planned one if it differs."""
+    words = ["none" if value is None else f"{value:g}" for value in (now, then)]
     return words[0] if now == then else " -> ".join(words)
 
 

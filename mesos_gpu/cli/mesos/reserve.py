@@ -1,4 +1,4 @@
-"""`mesos-gpu mesos reserve`: whole agents of a pool, reserved for the scheduler's role."""
+"""`mesos-gpu mesos reserve`: reservations of a pool's agents for the scheduler's role."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from mesos_gpu.wire.mesos.reservations import ANY_ROLE
 _F = TypeVar("_F", bound=Callable[..., Any])
 _HEADERS: Final = ("NODE", "GPUS", "RESERVED", "TO RESERVE", "IN USE", "OF OTHERS")
 _POOL: Final = click.argument("pool")
-_ROLE: Final = click.option("--role", metavar="ROLE", help="Role of the scheduler; default: its only one.")
+_ROLE: Final = click.option("--role", metavar="ROLE", help="Role of the scheduler; default: its only role.")
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent of the pool, as the master has it. Resources are of its API.
+    """An agent of the pool, from the master's operator API.
 
     Attributes:
-        id: Of it.
-        hostname: Of it.
-        free: Reserved for nobody, and in nobody's use.
-        kept: Reserved for the pool.
-        idle: What of that nobody uses.
-        gpus: Of all it has.
-        in_use: GPUs that are reserved for nobody, and in use.
-        of_others: GPUs that are reserved otherwise.
+        id: Id of the agent.
+        hostname: Host name of the agent.
+        free: Unreserved resources that are not in use.
+        kept: Resources reserved for the pool.
+        idle: Resources reserved for the pool that are not in use.
+        gpus: Total number of GPUs.
+        in_use: Number of unreserved GPUs that are in use.
+        of_others: Number of GPUs reserved for other purposes.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Agent:
 
     @property
     def document(self) -> dict[str, object]:
-        """What --json prints of it."""
+        """Document of --json."""
         return {
             "agent_id": self.id,
             "hostname": self.hostname,
@@ -63,7 +63,7 @@ class Agent:
 
 @click.group()
 def reserve() -> None:
-    """Reservations of whole agents of a pool, so that other frameworks do not strand its GPUs."""
+    """Reservations of a pool's agents, so that other frameworks do not strand its GPUs."""
 
 
 def _asks(function: _F) -> _F:
@@ -73,17 +73,17 @@ def _asks(function: _F) -> _F:
 @reserve.command()
 @_asks
 def plan(app: App, pool: str, master: str, credentials: Path | None, role: str | None, as_json: bool) -> None:
-    """Say what of each agent of POOL would be reserved; nothing is changed.
+    """Show what would be reserved of each agent of POOL, without changing anything.
 
-    All of an agent is reserved, its processors and memory, too: a node whose processors others have taken cannot use
-    its GPUs.
+    Agents are reserved completely, including CPUs and memory: a node whose CPUs other frameworks use cannot use its
+    GPUs.
 
     \b
       mesos-gpu mesos reserve plan default --master 10.0.0.2:5050
     """
-    asked, ours = Master(master, credentials), shared(app.client())
-    _role_of(ours, asked, role)
-    _tell(list(_agents(ours, asked, pool)), as_json=as_json)
+    client, ours = Master(master, credentials), shared(app.client())
+    _role_of(ours, client, role)
+    _tell(list(_agents(ours, client, pool)), as_json=as_json)
 
 
 @reserve.command()
@@ -92,24 +92,26 @@ def plan(app: App, pool: str, master: str, credentials: Path | None, role: str |
 def apply(
     app: App, pool: str, master: str, credentials: Path | None, role: str | None, as_json: bool, yes: bool
 ) -> None:
-    """Reserve what `plan` says for the scheduler's role.
+    """Make the reservations of `plan` for the scheduler's role.
 
-    What is in use cannot be reserved, be it ours or others': run it again when that has ended. An agent that refuses
-    keeps what it had, and the others are done all the same.
+    Resources in use, by this or other frameworks, cannot be reserved: repeat the command when they are free. An agent
+    that refuses keeps its state, and the others are reserved all the same.
 
     \b
       mesos-gpu mesos reserve apply default --master 10.0.0.2:5050 --mesos-credentials operator.json
     """
-    asked, ours = Master(master, credentials), shared(app.client())
-    whose = _role_of(ours, asked, role)
-    todo = [agent for agent in _agents(ours, asked, pool) if agent.free]
+    client, ours = Master(master, credentials), shared(app.client())
+    role_name = _role_of(ours, client, role)
+    todo = [agent for agent in _agents(ours, client, pool) if agent.free]
     if todo:
-        output.ask(f"Reserve {counted(len(todo), 'agent')} for role {whose}?", yes=yes, shown=True)
-    _do(asked, todo, lambda agent: reserving.reserve(agent.id, agent.free, whose, asked.principal, pool))
-    after = list(_agents(ours, asked, pool))
+        output.ask(f"Reserve {counted(len(todo), 'agent')} for role {role_name}?", yes=yes, shown=True)
+    _do(
+        client, todo, lambda agent: reserving.reserve(agent.id, agent.free, role_name, client.principal, pool)
+    )
+    after = list(_agents(ours, client, pool))
     _tell(after, as_json=as_json)
     if left := sum(agent.in_use for agent in after):
-        output.note(f"{counted(round(left), 'GPU')} in use: run this again when what has them has ended")
+        output.note(f"{counted(round(left), 'GPU')} are in use: repeat this when they are free")
 
 
 @reserve.command()
@@ -119,64 +121,67 @@ def apply(
 @json_option
 @api_command
 def release(app: App, pool: str, master: str, credentials: Path | None, as_json: bool, yes: bool) -> None:
-    """Give what `apply` has reserved for POOL back to everybody; what is in use stays reserved until it ends.
+    """Release the reservations of `apply` for POOL; resources in use stay reserved until they are free.
 
     \b
       mesos-gpu mesos reserve release default --master 10.0.0.2:5050 --mesos-credentials operator.json
     """
-    asked, ours = Master(master, credentials), shared(app.client())
-    todo = [agent for agent in _agents(ours, asked, pool, everywhere=True) if agent.idle]
+    client, ours = Master(master, credentials), shared(app.client())
+    todo = [agent for agent in _agents(ours, client, pool, everywhere=True) if agent.idle]
     if todo:
-        output.ask(f"Give {counted(len(todo), 'agent')} back to everybody?", yes=yes, shown=True)
-    _do(asked, todo, lambda agent: reserving.unreserve(agent.id, agent.idle))
-    _tell(list(_agents(ours, asked, pool, everywhere=True)), as_json=as_json)
+        output.ask(f"Release the reservations of {counted(len(todo), 'agent')}?", yes=yes, shown=True)
+    _do(client, todo, lambda agent: reserving.unreserve(agent.id, agent.idle))
+    _tell(list(_agents(ours, client, pool, everywhere=True)), as_json=as_json)
 
 
 def _role_of(ours: Shared, master: Master, role: str | None) -> str:
-    """The role that reservations are for.
+    """Return the role to reserve for.
 
     Raises:
-        BadConfiguration: The scheduler has not that one, has several, or has none of its own.
+        BadConfiguration: The scheduler does not have the given role, has several, or only the role *.
     """
     roles = roles_of_framework(master, ours.framework)
     if role is None and len(roles) == 1:
         (role,) = roles
     if role not in roles:
-        what = f"the scheduler has not the role {role}" if role else "the scheduler has several roles"
-        raise BadConfiguration(what, remedy=f"--role names one of: {', '.join(roles)}")
+        what = f"the scheduler does not have the role {role}" if role else "the scheduler has several roles"
+        raise BadConfiguration(what, remedy=f"choose one with --role: {', '.join(roles)}")
     if role == ANY_ROLE:
         raise BadConfiguration(
-            "the scheduler has the role *, for which nothing can be reserved",
+            "the scheduler has only the role *, for which nothing can be reserved",
             remedy="start it with a role of its own: mesos-gpu scheduler --role gpu",
         )
     return role
 
 
 def _agents(ours: Shared, master: Master, pool: str, *, everywhere: bool = False) -> Iterator[Agent]:
-    """Agents of a pool; `everywhere`: also those that are no longer in it and have reservations for it.
+    """Yield the agents of a pool; with `everywhere` also agents that left it and still have reservations for it.
 
     Raises:
-        NotFound: There is no such pool.
+        NotFound: The pool does not exist.
     """
     nodes = ours.nodes.get(pool, {})
-    known = sorted({*ours.nodes, *(each.name for each in ours.document.pools)})
-    if pool not in known and not everywhere:
-        raise NotFound(f"there is no pool {pool!r}", remedy=f"there are: {', '.join(known)}")
-    for each in master.told("GET_AGENTS").get("agents", ()):
-        agent = _agent(each, pool)
+    pools = sorted({*ours.nodes, *(pool.name for pool in ours.document.pools)})
+    if pool not in pools and not everywhere:
+        raise NotFound(f"no pool is called {pool!r}", remedy=f"choose one of: {', '.join(pools)}")
+    for record in master.told("GET_AGENTS").get("agents", ()):
+        agent = _agent(record, pool)
         if agent.id in nodes or (everywhere and agent.kept):
             yield agent
 
 
-def _agent(told: reserving.Resource, pool: str) -> Agent:
-    total, allocated = told.get("total_resources", ()), told.get("allocated_resources", ())
-    kept = [each for each in total if reserving.pool_of(each) == pool]
-    taken = [each for each in allocated if reserving.pool_of(each) == pool]
-    plain, busy = ([each for each in some if reserving.is_free(each)] for some in (total, allocated))
+def _agent(record: reserving.Resource, pool: str) -> Agent:
+    """Return an agent from the master's record, with its resources sorted by reservation and use."""
+    total, allocated = record.get("total_resources", ()), record.get("allocated_resources", ())
+    kept = [resource for resource in total if reserving.pool_of(resource) == pool]
+    taken = [resource for resource in allocated if reserving.pool_of(resource) == pool]
+    plain, busy = (
+        [resource for resource in some if reserving.is_free(resource)] for some in (total, allocated)
+    )
     gpus = reserving.amount(total, "gpus")
     return Agent(
-        id=told["agent_info"]["id"]["value"],
-        hostname=told["agent_info"]["hostname"],
+        id=record["agent_info"]["id"]["value"],
+        hostname=record["agent_info"]["hostname"],
         free=reserving.less(plain, busy),
         kept=kept,
         idle=reserving.less(kept, taken),
@@ -187,7 +192,7 @@ def _agent(told: reserving.Resource, pool: str) -> Agent:
 
 
 def _do(master: Master, agents: Sequence[Agent], call: Callable[[Agent], dict[str, Any]]) -> None:
-    """Do it on each; those that refuse are told, and the last error is raised after all were tried."""
+    """Send a call for each agent; refusals are collected, and raised after all were tried."""
     refused: list[str] = []
     for agent in agents:
         try:
@@ -195,7 +200,7 @@ def _do(master: Master, agents: Sequence[Agent], call: Callable[[Agent], dict[st
         except Conflict as error:
             refused.append(f"{agent.hostname}: {error.what}")
     if refused:
-        raise Conflict("; ".join(refused), remedy="it is in use by now, or was offered again: try again")
+        raise Conflict("; ".join(refused), remedy="the resources were used or offered meanwhile: try again")
 
 
 def _tell(agents: Sequence[Agent], *, as_json: bool) -> None:

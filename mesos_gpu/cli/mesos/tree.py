@@ -1,4 +1,4 @@
-"""What commands about Mesos' roles read of the scheduler: the tree, the nodes of its pools, its role."""
+"""Scheduler's data for commands about Mesos' roles: queues, nodes of pools, and roles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The scheduler's side.
+    """Data of the scheduler.
 
     Attributes:
-        document: The tree of queues.
-        nodes: By pool, its nodes by the ids of their agents.
-        models: Number of GPUs by pool and model, those of lost nodes included: their guarantees hold when they
-            are back.
-        framework: The scheduler's id at the master.
+        document: Tree of queues.
+        nodes: Nodes by pool and agent id.
+        models: Number of GPUs by pool and model, including lost nodes, because guarantees hold when they are back.
+        framework: Framework id of the scheduler.
         lost: Number of GPUs of lost nodes by host name.
     """
 
@@ -40,19 +39,21 @@ class Shared:
 
 
 def shared(client: "Client") -> Shared:
-    """Ask the scheduler.
+    """Read the data from the scheduler.
 
     Raises:
-        MesosGpuError: As of `Client`.
-        Unavailable: It is not registered.
+        MesosGpuError: Raised by `Client`.
+        Unavailable: The scheduler is not registered with a master.
     """
     document = decode(client.call("GET", "/v1/queues", dict))
     if isinstance(document, list):
-        raise Unavailable("the scheduler's tree of queues cannot be read here: its version is another",
+        raise Unavailable("the scheduler's tree of queues has a format that this release cannot read",
                           remedy="use the command line of the scheduler's release")  # fmt: skip
     framework = client.status()["framework_id"]
     if not framework:
-        raise Unavailable("the scheduler is not registered", remedy="see why: mesos-gpu status")
+        raise Unavailable(
+            "the scheduler is not registered with a master", remedy="find out why with: mesos-gpu status"
+        )
     of_agent: dict[str, list[str]] = {}
     for gpu in client.gpus():
         of_agent.setdefault(gpu["agent_id"], []).append(gpu["model"])
@@ -77,68 +78,69 @@ def shared(client: "Client") -> Shared:
 
 
 def roles_of_framework(master: Master, framework: str) -> tuple[str, ...]:
-    """The roles that a framework is subscribed with.
+    """Return the roles with which a framework is subscribed.
 
     Raises:
-        Unavailable, BadConfiguration: As of `Master`; the master does not know it.
+        Unavailable, BadConfiguration: See `Master`; or the master does not know the framework.
     """
     known = _framework(master, framework)
     return tuple(known.get("roles") or [known.get("role", ANY_ROLE)])
 
 
 def role_of_framework(master: Master, framework: str) -> dict[str, str]:
-    """By top queue, the role that a framework says that it has for it.
+    """Return the role of each top-level queue, from the framework's labels.
 
     Raises:
-        Unavailable, BadConfiguration: As of `Master`; the master does not know it.
+        Unavailable, BadConfiguration: See `Master`; or the master does not know the framework.
     """
     labels = _framework(master, framework).get("labels", ())
     return {
-        each["key"].removeprefix(ROLE_OF): each.get("value", "")
-        for each in labels
-        if each["key"].startswith(ROLE_OF)
+        label["key"].removeprefix(ROLE_OF): label.get("value", "")
+        for label in labels
+        if label["key"].startswith(ROLE_OF)
     }
 
 
 def _framework(master: Master, framework: str) -> Mapping[str, Any]:
-    for each in master.get("/master/frameworks", "frameworks"):
-        if each["id"] == framework:
-            return dict(each)
+    for record in master.get("/master/frameworks", "frameworks"):
+        if record["id"] == framework:
+            return dict(record)
     raise Unavailable(
         f"the master does not know the scheduler's framework {framework}",
-        remedy="name the master that the scheduler is registered with, and a principal that may see frameworks",
+        remedy="give the master that the scheduler is registered with (--master), and credentials that may view "
+        "frameworks",
     )
 
 
 class RoleOf(click.ParamType[tuple[str, str]]):
-    """QUEUE=ROLE."""
+    """An argument of the form QUEUE=ROLE."""
 
     name = "QUEUE=ROLE"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
-        """Both names; what is wrong with them is said."""
+        """Return the queue and the role."""
         if isinstance(value, tuple):
             return value
         queue, _, role = str(value).partition("=")
         if not queue or not role or "/" in role or role.startswith(("-", ".")) or role == ANY_ROLE:
-            self.fail(f"{value!r} is not of the form QUEUE=ROLE, as research=gpu-research", param, ctx)
+            self.fail(f"{value!r} is not QUEUE=ROLE, for example research=gpu-research", param, ctx)
         return queue, role
 
 
 def checked_role_of(shared: Shared, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Pairs by queue.
+    """Return the roles by queue.
 
     Raises:
-        BadConfiguration: One is no top queue of the tree, is named twice, or a role is.
+        BadConfiguration: A queue is not top-level, or a queue or role is given twice.
     """
     top = {path for path in shared.document.queues if "/" not in path}
     for queue, _ in pairs:
         if queue not in top:
             raise BadConfiguration(
-                f"--role-of names {queue!r}, which is no top queue",
-                remedy=f"there are: {', '.join(sorted(top))}",
+                f"--role-of names {queue!r}, which is not a top-level queue",
+                remedy=f"choose one of: {', '.join(sorted(top))}",
             )
     if len({q for q, _ in pairs}) < len(pairs) or len({r for _, r in pairs}) < len(pairs):
         raise BadConfiguration(

@@ -1,1 +1,1 @@
-"""`mesos-gpu queue`: what waits, and the tree of queues."""
+"""`mesos-gpu queue`: pending jobs, and the tree of queues."""

@@ -1,4 +1,4 @@
-"""`mesos-gpu queue`: what waits, for whom something is kept, and when it may start; and the tree of queues."""
+"""`mesos-gpu queue`: pending jobs, their reservations and expected starts; commands of the tree of queues below it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -54,33 +54,36 @@ _WAITING: Final[Listing["Waiting", "Waiting"]] = Listing(
         ids=("ID",),
     ),
 )
-_MAX: Final = 1000  # jobs that are told of at once
+_MAX: Final = 1000  # maximum number of jobs in one answer
 
 
 class _Queue(Table):
     table: ClassVar = {
         "list": (
             "mesos_gpu.cli.queues.listing:list_queues",
-            "List the queues: guarantee, GPUs held, borrowed and waited for, and fair share of each.",
+            "List the queues: guarantee, GPUs held, borrowed and pending, and fair share of each.",
         ),
-        "show": ("mesos_gpu.cli.queues.documents", "Print the tree of queues: a file that `apply` takes."),
+        "show": ("mesos_gpu.cli.queues.documents", "Print the tree of queues, in the format of `apply`."),
         "shares": (
             "mesos_gpu.cli.queues.shares",
-            "List the fair share of each queue, and what it holds and waits for; of one queue, the steps to it.",
+            "List the fair share of each queue; for one queue, the steps of its computation.",
         ),
         "why": (
             "mesos_gpu.cli.jobs.queue_why",
-            "Say why jobs of a queue wait, and the first of them in full.",
+            "Explain why jobs of a queue and of the queues below it wait.",
         ),
-        "apply": ("mesos_gpu.cli.queues.documents", "Let the tree of queues be what a file says."),
-        "diff": ("mesos_gpu.cli.queues.documents", "Say what a file would change; nothing is changed."),
+        "apply": ("mesos_gpu.cli.queues.documents", "Replace the tree of queues by a file."),
+        "diff": ("mesos_gpu.cli.queues.documents", "Show what a file would change, without changing it."),
         "versions": ("mesos_gpu.cli.queues.documents", "List the latest versions of the tree."),
-        "rollback": ("mesos_gpu.cli.queues.documents", "Let the tree be what an earlier version said."),
-        "hold": ("mesos_gpu.cli.queues.stops", "Let nothing of a queue start; what runs goes on."),
-        "resume": ("mesos_gpu.cli.queues.stops", "Serve a queue again after `hold` or `drain`."),
+        "rollback": (
+            "mesos_gpu.cli.queues.documents",
+            "Apply an earlier version of the tree again, as a new version.",
+        ),
+        "hold": ("mesos_gpu.cli.queues.stops", "Stop launches of a queue; running jobs continue."),
+        "resume": ("mesos_gpu.cli.queues.stops", "Resume launches of a queue after `hold` or `drain`."),
         "drain": (
             "mesos_gpu.cli.queues.stops",
-            "Let nothing of a queue start, and end what runs, with notice.",
+            "Stop launches of a queue, and end its running jobs, with notice.",
         ),
     }
 
@@ -92,15 +95,15 @@ class _Queue(Table):
     show_default=True,
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Show so many jobs.",
+    help="Maximum number of jobs.",
 )
 @list_options(_WAITING)
 @api_command
 @click.pass_context
 def queue(ctx: click.Context, app: App, limit: int, asked: "Asked[Waiting, Waiting]") -> None:
-    """List the jobs that wait, in the order in which they are tried.
+    """List pending jobs in the order in which they are considered.
 
-    The commands below it are about the tree of queues: who is guaranteed what, and who may have more.
+    Commands below it are about the tree of queues: guarantees, limits and fair shares.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -111,10 +114,10 @@ def queue(ctx: click.Context, app: App, limit: int, asked: "Asked[Waiting, Waiti
     def look() -> "Seen[Waiting]":
         waiting = client.get("/v1/queue", Queue, {"limit": _MAX if asked.filtered else limit})
         hidden = sum(use["waiting"] for use in waiting["queues"]) - len(waiting["jobs"])
-        more = f"{hidden} more {'wait' if hidden > 1 else 'waits'}; see them with --limit"
+        more = f"{hidden} more {'wait' if hidden > 1 else 'waits'}; list them with --limit"
         return Seen(
             waiting["jobs"],
-            "No such job waits." if asked.filtered else "No job waits.",
+            "No such pending job." if asked.filtered else "No pending jobs.",
             lambda jobs: {**waiting, "jobs": jobs},
             lambda _jobs: _show_limits(waiting["queues"]),
             [more] if hidden > 0 else [],
@@ -134,7 +137,7 @@ def _kept(reservation: "Reservation | None") -> str | None:
     if reservation is None:
         return None
     if reservation["hostname"] is None:
-        return "a share of its queue"
+        return "GPUs of its queue"
     gpus = len(reservation["gpu_ids"])
     return f"{reservation['hostname']}, {counted(gpus, 'GPU')}" if gpus else reservation["hostname"]
 

@@ -1,4 +1,4 @@
-"""`mesos-gpu queue show|apply|diff|versions|rollback`: the document of the tree of queues."""
+"""`mesos-gpu queue show|apply|diff|versions|rollback`: versions of the tree of queues."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,8 @@ reclaim_option = click.option(
     "--reclaim-after",
     type=DEADLINE,
     metavar="TIME",
-    help="When queues that then hold more than their fair share give GPUs back; without it, no job is preempted.",
+    help="Time after which queues above their new fair share give GPUs back by preemption; default: no job is "
+    "preempted.",
 )
 
 
@@ -41,12 +42,12 @@ def _query(reclaim_after: float | None) -> dict[str, Any]:
 @json_option
 @api_command
 def show(app: App, path: str | None, version: int | None, as_json: bool) -> None:
-    """Print the tree of queues: a file that `apply` takes.
+    """Print the tree of queues, in the format of `apply`.
 
-    What has its default is left out. `version` in it is the one that it was made of: `apply` refuses the file when
-    somebody else has changed the tree since. Take the line away, and it is applied to whatever is there.
+    Fields with default values are left out. `version` in the output is the version it was read from: `apply` refuses
+    the file if the tree was changed since. Remove that line to apply the file to any version.
 
-    With PATH, only that queue and those below it are shown.
+    With PATH, only that queue and the queues below it are printed.
     """
     documents = _documents(app)
     if path is None:
@@ -56,11 +57,13 @@ def show(app: App, path: str | None, version: int | None, as_json: bool) -> None
 
 
 def _show_below(path: str, shown: "Shown", as_json: bool) -> None:
+    """Print the part of a version that consists of a queue and the queues below it."""
     queues = shown["queues"]
     below = {name: queues[name] for name in queues if name == path or name.startswith(f"{path}/")}
     if not below:
         raise NotFound(
-            f"version {shown['version']} has no queue {path}", remedy="see all of them: mesos-gpu queue show"
+            f"version {shown['version']} has no queue {path}",
+            remedy="list all queues with: mesos-gpu queue list",
         )
     if as_json:
         output.document({"queues": below})
@@ -75,12 +78,14 @@ def _show_below(path: str, shown: "Shown", as_json: bool) -> None:
 @click.argument("file", type=FILE)
 @comment_option
 @yes_option
-@click.option("--overbook", is_flag=True, help="Even if more is guaranteed than there is: it is scaled then.")
+@click.option(
+    "--overbook", is_flag=True, help="Apply even if guarantees exceed the GPUs; they are then scaled down."
+)
 @reclaim_option
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print the changes, and what would wait or be refused; change nothing.",
+    help="Print the changes and the work that would wait or be refused, without applying them.",
 )
 @json_option
 @api_command
@@ -94,10 +99,10 @@ def apply(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Let the tree of queues be what a file says.
+    """Replace the tree of queues by a file.
 
-    FILE is YAML or JSON, - for stdin. It is checked as a whole, and what it would change is printed before it is
-    asked whether to. Nobody is stopped for a change, unless --reclaim-after says when.
+    FILE is YAML or JSON, - for stdin. It is checked as a whole, and its changes are printed before you are asked to
+    confirm them. No job is preempted because of the change, unless --reclaim-after is given.
 
     \b
       mesos-gpu queue apply queues.yaml --dry-run
@@ -130,9 +135,9 @@ def apply(
 @api_command
 @click.pass_context
 def diff(ctx: click.Context, app: App, file: str, as_json: bool) -> None:
-    """Say what a file would change; nothing is changed.
+    """Show what a file would change, without changing it.
 
-    The exit code is that of diff: 0 for no difference, 1 for some, 2 for trouble.
+    Exit code as of diff: 0 without differences, 1 with differences, 2 on errors.
     """
     changing.diff(ctx, _documents(app), file, as_json=as_json)
 
@@ -155,8 +160,9 @@ def versions(app: App, asked: "Asked[Shown, Shown]") -> None:
 @json_option
 @api_command
 def rollback(app: App, version: int, yes: bool, reclaim_after: float | None, as_json: bool) -> None:
-    """Restore an earlier version of the tree, as a new version. Version 0 has no queues: all jobs then wait in one
-    line, as before the first document.
+    """Apply an earlier version of the tree again, as a new version.
+
+    Version 0 has no queues: all jobs then wait in a single queue, as before the first document.
     """
     documents = _documents(app)
     latest = documents.latest()

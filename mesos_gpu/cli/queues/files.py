@@ -1,4 +1,4 @@
-"""The tree of queues at the command line."""
+"""Form of the tree of queues in files of the command line."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -61,7 +61,7 @@ def _body(shown: Mapping[str, Any]) -> dict[str, Any]:
     }
     for key, defaults in (("pools", _POOL), ("classes", _CLASS)):
         if shown[key]:
-            body[key] = {name: _with_idle(without(each, defaults)) for name, each in shown[key].items()}
+            body[key] = {name: _with_idle(without(item, defaults)) for name, item in shown[key].items()}
     if shown["users"]:
         body["users"] = _by_user(shown["users"])
     body["queues"] = {path: queue_body(spec) for path, spec in shown["queues"].items()}
@@ -69,30 +69,32 @@ def _body(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def queue_body(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A queue, without what has its default."""
+    """Return a queue without fields that have their defaults."""
     body = _with_idle(without(spec, _QUEUE))
     if "budget" in body:
         body["budget"] = without(body["budget"], _BUDGET)
     if "min_runtime_s" in body:
         body["min_runtime_s"] = without(body["min_runtime_s"], _RUNTIMES)
     if "hours" in body:
-        body["hours"] = [without(each, _HOURS) for each in body["hours"]]
+        body["hours"] = [without(entry, _HOURS) for entry in body["hours"]]
     if "users" in body:
         body["users"] = _by_user(body["users"])
     if "user_budgets" in body:
-        body["user_budgets"] = {name: without(each, _BUDGET) for name, each in body["user_budgets"].items()}
+        body["user_budgets"] = {
+            name: without(budget, _BUDGET) for name, budget in body["user_budgets"].items()
+        }
     return body
 
 
 def _with_idle(body: dict[str, Any]) -> dict[str, Any]:
-    """What has an object of idle GPUs, without its defaults."""
+    """Return an object with its settings for idle GPUs reduced to values that differ from the defaults."""
     return {**body, "idle": without(body["idle"], _IDLE)} if "idle" in body else body
 
 
 def _by_user(limits: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        name: {key: value for key, value in each.items() if value is not None}
-        for name, each in limits.items()
+        name: {key: value for key, value in limit.items() if value is not None}
+        for name, limit in limits.items()
     }
 
 
@@ -101,7 +103,7 @@ KIND: Final = Kept(
     "queue",
     "/v1/queues",
     "/v1/queue-versions",
-    "queues are names that jobs say",
+    "all queue names are accepted, without guarantees",
     _body,
     lambda shown: counted(len(shown["queues"]), "queue"),
     remarks,

@@ -1,4 +1,4 @@
-"""What hours make of queues now, until when, and what comes then; and which pools a queue may use: in words."""
+"""Descriptions of the hours in force for queues, of their next change, and of the pools that a queue may use."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,44 +9,46 @@ from mesos_gpu.policy.tenancy.tree import lineage
 
 
 def next_change(tree: Mapping[str, Any], path: str) -> float | None:
-    """When the figures of a queue are others, if they are the next to change, seconds since the epoch; None: later, or
-    never."""
-    known = tree.get("in_force")
-    return known["until"] if known is not None and path in known["next"] else None
+    """Return when a queue's values change, if that is the next change of all; None if later or never.
+
+    The time is in seconds since the epoch.
+    """
+    in_force = tree.get("in_force")
+    return in_force["until"] if in_force is not None and path in in_force["next"] else None
 
 
 def next_words(tree: Mapping[str, Any], path: str) -> str | None:
-    """What the figures of a queue are then, those that change; None: none does."""
-    known = tree.get("in_force")
-    if known is None or path not in known["next"]:
+    """Return a description of a queue's values after the next change; None if they do not change then."""
+    in_force = tree.get("in_force")
+    if in_force is None or path not in in_force["next"]:
         return None
-    return _differing(known["queues"].get(path, tree["queues"].get(path, {})), known["next"][path])
+    return _differing(in_force["queues"].get(path, tree["queues"].get(path, {})), in_force["next"][path])
 
 
 def pools_words(tree: Mapping[str, Any], path: str) -> str | None:
-    """The pools that a queue may use, in the order in which they are tried; None: all that are not dedicated."""
+    """Return the pools that a queue may use, in order of use; None for all that are not dedicated."""
     pools = _inherited(tree, path, "pools")
     return ", ".join(pools) if pools else None
 
 
 def overflow_s(tree: Mapping[str, Any], path: str) -> float | None:
-    """Seconds that a job of a queue waits before it may use the next pool; None: there is no order."""
+    """Return the seconds that a job waits before it may use the next pool; None if the pools have no order."""
     return (_inherited(tree, path, "overflow_after_s") or 0.0) if _inherited(tree, path, "pools") else None
 
 
 def remarks(tree: Mapping[str, Any]) -> Sequence[str]:
-    """What is in force of a document of queues, line by line; none: it has no hours, or is not the latest one."""
-    known = tree.get("in_force")
-    return () if known is None else tuple(_remarks(tree["queues"], known))
+    """Return lines about the hours in force for a document of queues; empty without hours, or for an old version."""
+    in_force = tree.get("in_force")
+    return () if in_force is None else tuple(_remarks(tree["queues"], in_force))
 
 
 def remarks_on(tree: Mapping[str, Any], path: str) -> Sequence[str]:
-    """What is in force of a queue and those above it, line by line; none: they have no hours."""
-    known = tree.get("in_force")
-    if known is None:
+    """Return lines about the hours in force for a queue and its ancestors; empty without hours."""
+    in_force = tree.get("in_force")
+    if in_force is None:
         return ()
-    own = {name: _of(known[name], lineage(path)) for name in ("queues", "next")}
-    return tuple(_remarks(tree["queues"], {**known, **own})) if any(own.values()) else ()
+    own = {name: _of(in_force[name], lineage(path)) for name in ("queues", "next")}
+    return tuple(_remarks(tree["queues"], {**in_force, **own})) if any(own.values()) else ()
 
 
 def _of(figures: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def _remarks(queues: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[st
     when = "at all times" if until is None else f"until {output.stamp(until)}"
     yield f"In force {when}:"
     for path, figures in sorted(known["queues"].items()):
-        yield f"  {path}: {_differing(queues.get(path, {}), figures) or 'as outside of its hours'}"
+        yield f"  {path}: {_differing(queues.get(path, {}), figures) or 'as outside its hours'}"
     if until is not None and known["next"]:
         yield "From then on:"
         for path, figures in sorted(known["next"].items()):
@@ -66,9 +68,9 @@ def _remarks(queues: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[st
 
 
 def _inherited(tree: Mapping[str, Any], path: str, field: str) -> Any:
-    """What a queue has of a field, or the nearest one above it; None: none has."""
-    said = (tree["queues"].get(each, {}).get(field) for each in lineage(path))
-    return next((value for value in said if value is not None), None)
+    """Return a field's value of a queue or of its nearest ancestor that has one; None if none has."""
+    values = (tree["queues"].get(name, {}).get(field) for name in lineage(path))
+    return next((value for value in values if value is not None), None)
 
 
 def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`mesos-gpu keep`: a job that is not ended for GPUs that do nothing, for a while."""
+"""`mesos-gpu keep`: exempt a job for a while from being ended for idle GPUs."""
 
 import re
 from datetime import datetime, timedelta
@@ -17,14 +17,14 @@ _CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 def moment_of(text: str, now: datetime) -> float:
-    """A moment that is meant, seconds since the epoch.
+    """Return the time that a text means, in seconds since the epoch.
 
     Args:
-        text: A time of day, the next one to come, as 18:00; or a moment as 2027-03-01T08:00, here unless it says where.
-        now: The local time, without its offset.
+        text: Next occurrence of a time of day, such as 18:00, or a time such as 2027-03-01T08:00, local by default.
+        now: Local time without offset.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is neither.
     """
     if clock := _CLOCK.fullmatch(text.strip()):
         today = now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
@@ -33,7 +33,7 @@ def moment_of(text: str, now: datetime) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{text!r} is no time; write a time of day, as 18:00, or a moment, as 2027-03-01T08:00"
+            f"{text!r} is not a time; write a time of day such as 18:00, or a date and time such as 2027-03-01T08:00"
         ) from None
 
 
@@ -41,33 +41,35 @@ class _Moment(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read a time of day, the next to come, or a moment."""
+        """Parse the next occurrence of a time of day, or a date and time."""
         if isinstance(value, int | float):
             return value
         try:
-            return moment_of(value, datetime.now())  # local: what a clock on the wall shows
+            return moment_of(value, datetime.now())  # local time
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
 @click.command()
 @click.argument("job_id", metavar="ID", type=ACTIVE_JOB)
-@click.option("--until", type=_Moment(), help="Until that time, as 18:00 or 2027-03-01T08:00.")
-@click.option("--for", "for_s", type=DURATION, help="For so long from now, as 2h.")
-@click.option("--end", is_flag=True, help="Keep it no longer: its idle time counts from now.")
+@click.option(
+    "--until", type=_Moment(), help="Keep the job until this time, such as 18:00 or 2027-03-01T08:00."
+)
+@click.option("--for", "for_s", type=DURATION, help="Keep the job for this long from now, such as 2h.")
+@click.option("--end", is_flag=True, help="End the exemption: idle time counts again from now.")
 @json_option
 @api_command
 def keep(app: App, job_id: str, until: float | None, for_s: float | None, end: bool, as_json: bool) -> None:
-    """Keep a job from being ended for GPUs that do nothing.
+    """Keep a job from being ended for idle GPUs.
 
-    Where the queue or the class of a job has its idle GPUs returned, it is warned first. For a while, as long as they
-    let it, it is kept from that; then its idle time counts anew.
+    If its queue or class ends jobs for idle GPUs, a job is warned first. This exempts it for a while, as long as the
+    queue or class permits; then its idle time counts from the start.
 
     \b
       mesos-gpu keep notebook-1a2b3c4d --until 18:00
     """
     if sum((until is not None, for_s is not None, end)) != 1:
-        raise click.UsageError("say how long: --until 18:00, or --for 2h; or --end")
+        raise click.UsageError("give one of --until 18:00, --for 2h or --end")
     client = app.client()
     path = f"/v1/jobs/{job_id}/keep"
     if end:
@@ -78,7 +80,7 @@ def keep(app: App, job_id: str, until: float | None, for_s: float | None, end: b
 
 
 def _job() -> "type[Job]":
-    from mesos_gpu.api.spec.shapes import Job  # its types cost each start
+    from mesos_gpu.api.spec.shapes import Job  # importing the types costs time
 
     return Job
 
@@ -86,5 +88,5 @@ def _job() -> "type[Job]":
 def _said(job: "Job") -> str:
     idle = job["idle"]
     if idle is None or idle["keep_until"] is None:
-        return f"{job['id']} is kept no longer"
+        return f"{job['id']} is no longer exempt from being ended for idle GPUs"
     return f"{job['id']} is kept until {output.stamp(idle['keep_until'])}"

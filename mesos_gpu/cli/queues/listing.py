@@ -1,4 +1,4 @@
-"""`mesos-gpu queue list`: the tree of queues at a glance."""
+"""`mesos-gpu queue list`: overview of the tree of queues."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Row(NamedTuple):
-    """A queue in a pool. None: nothing is to be said."""
+    """A queue in a pool; None values are shown as `-`."""
 
     queue: str
     pool: str | None
@@ -67,14 +67,14 @@ _QUEUES: Final[Listing[_Row, _Row]] = Listing(
 @list_options(_QUEUES)
 @api_command
 def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
-    """List the queues: guarantee, GPUs held, borrowed and waited for, and fair share of each.
+    """List the queues: guarantee, GPUs held, borrowed and pending, and fair share of each.
 
-    GPUs count by the cost of their model. The figures of a queue include those of all queues below it. BORROWED is what
-    it holds beyond its guarantee. FAIR_SHARE is what it should hold now, given what all queues hold and wait for:
-    `mesos-gpu queue shares PATH` shows the steps. UNTIL is the next time at which `hours` change its figures.
+    GPUs are weighted by the cost of their model. Values of a queue include all queues below it. BORROWED is what it
+    holds beyond its guarantee. FAIR_SHARE is what it should hold now, given what all queues hold and request:
+    `mesos-gpu queue shares PATH` shows the steps. UNTIL is the next time at which `hours` change its values.
 
-    With -o wide, NEXT is that change, and POOLS are the pools that its jobs may use, in this order; a job may use the
-    next pool after it has waited for OVERFLOW.
+    With -o wide, NEXT is that change, and POOLS are the pools that its jobs may use, in order; a job may use the next
+    pool after it has waited for OVERFLOW.
     """
     from mesos_gpu.api.spec.queue_shares import QueueShareList
 
@@ -87,7 +87,7 @@ def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
             list(_rows(tree, shares)),
             "No such queue."
             if asked.filtered
-            else "There is no tree of queues; write one: mesos-gpu queue apply",
+            else "No queues are configured; apply a file with: mesos-gpu queue apply FILE",
             lambda rows: _document(tree, shares, {row.queue for row in rows}),
         )
 
@@ -104,12 +104,12 @@ def _moment(at: float | None) -> str | None:
 
 
 def _rows(tree: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator[_Row]:
-    """A row of each queue in each pool; of one of which no pool has anything, what it is guaranteed."""
+    """Yield a row for each queue in each pool, and one row for a queue that is in no pool."""
     queues = tree["queues"]
-    known: dict[str, list[QueueShare]] = {}
+    shares_by_path: dict[str, list[QueueShare]] = {}
     for share in shares:
-        known.setdefault(share["path"], []).append(share)
-    for path in sorted({*queues, *known}, key=lambda path: path.split("/")):
+        shares_by_path.setdefault(share["path"], []).append(share)
+    for path in sorted({*queues, *shares_by_path}, key=lambda path: path.split("/")):
         stop = queues.get(path, {}).get("stop", "none")
         shown = None if stop == "none" else stop
         more = (
@@ -119,7 +119,7 @@ def _rows(tree: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator[_
             hours.pools_words(tree, path),
             hours.overflow_s(tree, path),
         )
-        for share in known.get(path, ()):
+        for share in shares_by_path.get(path, ()):
             yield _Row(
                 path,
                 share["pool"],
@@ -131,5 +131,5 @@ def _rows(tree: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator[_
                 share["due_gpus"],
                 *more,
             )
-        if path not in known:
+        if path not in shares_by_path:
             yield _Row(path, None, None, None, 0, 0, None, 0, *more)

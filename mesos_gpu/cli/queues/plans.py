@@ -1,4 +1,4 @@
-"""What a change of the tree of queues would do, for people."""
+"""Preview of a change of the tree of queues."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -26,7 +26,7 @@ def try_out(
     *,
     as_json: bool,
 ) -> None:
-    """Say what a document would change, and change nothing."""
+    """Print what a document would change, without applying it."""
     body = {**wanted, "version": latest["version"]}
     plan = client.call("POST", "/v1/plan/queues", dict, body=body)
     if as_json:
@@ -40,25 +40,25 @@ def try_out(
 
 
 def show(plan: Mapping[str, Any]) -> None:
-    """Print a plan."""
+    """Print the plan of a change."""
     click.echo()
     output.table(
         ("QUEUE", "POOL", "GUARANTEE", "FAIR_SHARE", "GAINS", "IF_ASKED", "GIVES_BACK", "HELD", "PENDING"),
         [
             (
-                each["path"],
-                each["pool"],
-                _change(each["guarantee_before_gpus"], each["guarantee_gpus"]),
-                _change(each["due_before_gpus"], each["due_gpus"]),
-                each["gains_gpus"],
-                each["if_asked_gpus"],
-                each["gives_back_gpus"],
-                each["held_gpus"],
-                each["pending_gpus"],
+                queue_plan["path"],
+                queue_plan["pool"],
+                _change(queue_plan["guarantee_before_gpus"], queue_plan["guarantee_gpus"]),
+                _change(queue_plan["due_before_gpus"], queue_plan["due_gpus"]),
+                queue_plan["gains_gpus"],
+                queue_plan["if_asked_gpus"],
+                queue_plan["gives_back_gpus"],
+                queue_plan["held_gpus"],
+                queue_plan["pending_gpus"],
             )
-            for each in plan["queues"]
+            for queue_plan in plan["queues"]
         ],
-        empty="There are no GPUs that anything would be due of.",
+        empty="There are no GPUs to divide.",
         fit=_FIT,
     )
     borrowers = plan["borrowers"]
@@ -67,24 +67,24 @@ def show(plan: Mapping[str, Any]) -> None:
         named = ", ".join(borrowers[:_MAX_NAMED])
         count = counted(len(borrowers), "running job")
         output.line(f"{count} would no longer be within a guarantee: {named}{more}")
-    for each in plan["reclaims"][:_MAX_NAMED]:
-        givers = "; ".join(_giver(giver) for giver in each["givers"])
-        when = output.expected(each["at"])
-        output.line(f"For job {each['job_id']} of queue {each['queue']} would be stopped, {when}: {givers}")
+    for reclaim in plan["reclaims"][:_MAX_NAMED]:
+        givers = "; ".join(_giver(giver) for giver in reclaim["givers"])
+        when = output.expected(reclaim["at"])
+        output.line(f"Job {reclaim['job_id']} of queue {reclaim['queue']} would preempt, {when}: {givers}")
     if len(plan["reclaims"]) > _MAX_NAMED:
-        output.line(f"and others for {counted(len(plan['reclaims']) - _MAX_NAMED, 'more job')}")
+        output.line(f"and further preemptions by {counted(len(plan['reclaims']) - _MAX_NAMED, 'more job')}")
     _show_blocks(plan["blocks"])
 
 
 def _show_blocks(blocks: Sequence[Mapping[str, str]]) -> None:
-    """Print the work that would wait or be refused, jobs and apps before commands."""
+    """Print the work that would wait or be refused: jobs and apps first, then commands."""
     if not blocks:
         return
     click.echo()
     output.line("Would wait or be refused:")
-    for each in blocks[:_MAX_NAMED]:
-        kind = "" if each["kind"] == "command" else f"{each['kind']} "
-        output.line(f"  {kind}{each['name']}: {each['reason']}")
+    for block in blocks[:_MAX_NAMED]:
+        kind = "" if block["kind"] == "command" else f"{block['kind']} "
+        output.line(f"  {kind}{block['name']}: {block['reason']}")
     if len(blocks) > _MAX_NAMED:
         output.line(f"  and {len(blocks) - _MAX_NAMED} more (--json)")
 
@@ -97,5 +97,5 @@ def _giver(giver: Mapping[str, Any]) -> str:
 def _change(before: float | None, after: float | None) -> str | None:
     if before == after:
         return None if after is None else f"{after:g}"
-    shown = ("-" if each is None else f"{each:g}" for each in (before, after))
+    shown = ("-" if value is None else f"{value:g}" for value in (before, after))
     return " > ".join(shown)

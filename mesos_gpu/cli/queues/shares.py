@@ -43,14 +43,14 @@ _STEPS: Final = Fit(paths=("QUEUE",), leave=("RESERVED", "PENDING", "REST", "HEL
 @list_options(_SHARES)
 @api_command
 def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -> None:
-    """List the fair share of each queue, and what it holds and waits for; of one queue, the steps to it.
+    """List the fair share of each queue; for one queue, the steps of its computation.
 
-    GPUs count by the cost of their model. FAIR_SHARE is the number of GPUs that a queue should hold now.
+    GPUs are weighted by the cost of their model. FAIR_SHARE is the number of GPUs that a queue should hold now.
 
-    With PATH, there is a line for each queue from the top down to PATH. TO_DIVIDE is the fair share of its parent,
-    which the queue and its siblings divide. GUARANTEED is the part of its guarantee that it asks for, RESERVED the part
-    that stays idle for it. REST is left over after all guarantees; the queue gets BORROWED of it, by its WEIGHT among
-    its siblings. The figures that hours set for these queues follow, and then the users of PATH by rank.
+    With PATH, there is a line for each queue from the top down to PATH. TO_DIVIDE is the fair share of the parent,
+    which the queue and its siblings divide. GUARANTEED is the requested part of its guarantee, RESERVED the part that
+    stays idle for it. REST is left over after all guarantees; the queue gets BORROWED of it, by its WEIGHT among its
+    siblings. Values set by hours for these queues follow, and then the users of PATH by rank.
     """
     from mesos_gpu.api.spec.queue_shares import PathShare, QueueShareList
     from mesos_gpu.cli.client import path_of
@@ -61,7 +61,7 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
         share = client.get(path_of("queue-shares", path), PathShare)
         output.document(share) if as_json else _explain(share, client.get("/v1/queues", dict))
         return
-    empty = "No such queue." if asked.filtered else "There is no tree of queues, or there are no GPUs."
+    empty = "No such queue." if asked.filtered else "No queues are configured, or there are no GPUs."
 
     def look() -> Seen["QueueShare"]:
         listed = client.get("/v1/queue-shares", QueueShareList)["shares"]
@@ -71,6 +71,7 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
 
 
 def _explain(share: "PathShare", tree: Mapping[str, Any]) -> None:
+    """Print the steps of a fair share in each pool, the hours in force, and the users by rank."""
     pools = dict.fromkeys(step["pool"] for step in share["steps"])
     for pool in pools:
         output.line(f"Pool {pool}:")

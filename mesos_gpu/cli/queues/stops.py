@@ -1,4 +1,4 @@
-"""`mesos-gpu queue hold|resume|drain`: whether a queue is served."""
+"""`mesos-gpu queue hold|resume|drain`: stop and resume the launches of a queue."""
 
 from urllib.parse import quote
 
@@ -12,9 +12,9 @@ from mesos_gpu.model.tenancy import Stop
 from mesos_gpu.policy.tenancy.tree import lineage
 
 _SAID = {
-    Stop.HOLD: "nothing of it starts, and what runs goes on",
-    Stop.DRAIN: "nothing of it starts, and what runs is ended with notice and waits",
-    Stop.NONE: "it is served again",
+    Stop.HOLD: "no job of it starts, running jobs continue",
+    Stop.DRAIN: "no job of it starts, running jobs are ended with notice and wait",
+    Stop.NONE: "its jobs start again",
 }
 _NOW = {Stop.HOLD: "on hold", Stop.DRAIN: "drained"}
 
@@ -25,9 +25,9 @@ _NOW = {Stop.HOLD: "on hold", Stop.DRAIN: "drained"}
 @json_option
 @api_command
 def hold(app: App, path: str, comment: str, as_json: bool) -> None:
-    """Let nothing of a queue start; what runs goes on.
+    """Stop launches of a queue; running jobs continue.
 
-    That is so for all queues below it, too, until `resume`.
+    This applies to all queues below it too, until `resume`.
     """
     _stop(app, path, Stop.HOLD, comment, as_json=as_json)
 
@@ -39,11 +39,11 @@ def hold(app: App, path: str, comment: str, as_json: bool) -> None:
 @json_option
 @api_command
 def drain(app: App, path: str, comment: str, yes: bool, as_json: bool) -> None:
-    """Let nothing of a queue start, and end what runs, with notice.
+    """Stop launches of a queue, and end its running jobs, with notice.
 
-    Ended jobs wait in the queue until `resume`. That is so for all queues below it, too.
+    Ended jobs wait in the queue until `resume`. This applies to all queues below it too.
     """
-    output.ask(f"End what runs in queue {path} and the queues below it, with notice?", yes=yes)
+    output.ask(f"End all jobs in queue {path} and the queues below it, with notice?", yes=yes)
     _stop(app, path, Stop.DRAIN, comment, as_json=as_json)
 
 
@@ -53,9 +53,9 @@ def drain(app: App, path: str, comment: str, yes: bool, as_json: bool) -> None:
 @json_option
 @api_command
 def resume(app: App, path: str, comment: str, as_json: bool) -> None:
-    """Serve a queue again after `hold` or `drain`.
+    """Resume launches of a queue after `hold` or `drain`.
 
-    A queue above it that is held or drained keeps it from being served.
+    The queue stays stopped if a queue above it is held or drained.
     """
     _stop(app, path, Stop.NONE, comment, as_json=as_json)
 
@@ -68,7 +68,7 @@ def _stop(app: App, path: str, stop: Stop, comment: str, *, as_json: bool) -> No
     if as_json:
         output.document(now)
     elif now["version"] == before["version"]:
-        output.line(f"{path}: that is so already.")
+        output.line(f"{path}: already in that state.")
     else:
         held = _held_above(client, path) if stop is Stop.NONE else None
         output.line(f"{path}: {_SAID[stop] if held is None else held}.")
@@ -77,10 +77,10 @@ def _stop(app: App, path: str, stop: Stop, comment: str, *, as_json: bool) -> No
 
 
 def _held_above(client: Client, path: str) -> str | None:
-    """Which queue above it keeps it from being served still, in words; None: none does."""
+    """Return a message naming the stopped queue above `path`; None if no queue above it is stopped."""
     queues = client.call("GET", "/v1/queues", dict)["queues"]
     for above in lineage(path)[1:]:
         stop = Stop(queues[above]["stop"]) if above in queues else Stop.NONE
         if stop is not Stop.NONE:
-            return f"nothing of it starts, as {above} is {_NOW[stop]} (mesos-gpu queue resume {above})"
+            return f"no job of it starts, because {above} is {_NOW[stop]} (mesos-gpu queue resume {above})"
     return None

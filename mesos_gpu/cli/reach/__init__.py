@@ -1,1 +1,1 @@
-"""How a command reaches its scheduler: the address, and whom to believe there."""
+"""Connections of commands to the scheduler: address, TLS, credentials and errors."""

@@ -1,7 +1,7 @@
-"""Answers as types, also those of a scheduler of an earlier release, which does not say what is new since.
+"""Typed answers of the scheduler, also of an earlier release that lacks newer fields.
 
-The types of all answers take longer to import than most commands take. So an answer of a `Kind` is held against its
-type only when a field is asked for that it lacks.
+Importing the types of all answers takes longer than most commands. An answer of a `Kind` is therefore checked against
+its type only when a missing field is accessed.
 """
 
 import json
@@ -16,24 +16,28 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
 
 _T = TypeVar("_T")
-PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
+PATIENCE_S: Final = 60.0  # how long a command that follows a job waits for the scheduler to return
 _SHAPES: Final = "mesos_gpu.api.spec.shapes"
 
 
 class Kind(Generic[_T]):
-    """A type of answers, a JSON object, that is imported when it is needed."""
+    """A type of answers (JSON objects) that is imported lazily.
+
+    Args:
+        name: Name of the type.
+        module: Module that defines it.
+    """
 
     def __init__(self, name: str, module: str = _SHAPES) -> None:
-        """Name the type and its module."""
         self._name, self._module = name, module
 
     def load(self) -> type[_T]:
-        """Return the type."""
+        """Import and return the type."""
         return cast("type[_T]", getattr(import_module(self._module), self._name))
 
 
 class _Record(dict[str, Any]):
-    """An object of an answer, which knows how its missing fields are found out."""
+    """An object in an answer that completes missing fields on access."""
 
     __slots__ = ("complete",)
 
@@ -54,7 +58,7 @@ def read(content: bytes, kind: Kind[_T], fails: Callable[[ValueError], Exception
     Args:
         content: Body of the response, JSON.
         kind: Type of the answer.
-        fails: Function that makes an exception of what is wrong; raised here, or by a field that is missing.
+        fails: Function that converts an error into an exception, raised here or on access to a missing field.
     """
     whole: list[Any] = []
 
@@ -72,14 +76,14 @@ def read(content: bytes, kind: Kind[_T], fails: Callable[[ValueError], Exception
             return decoded(content, kind.load())
     except (ValueError, RecursionError):
         try:
-            return decoded(content, kind.load())  # which says what is wrong
+            return decoded(content, kind.load())  # raises an error with the reason
         except ValueError as error:
             raise fails(error) from error
     return cast("_T", whole[0])
 
 
 def ended(job: "Job") -> bool:
-    """Whether nothing of a job will change any more."""
+    """Return whether a job has reached its final state."""
     return JobState(job["state"]).ended
 
 
@@ -88,7 +92,7 @@ def _no(word: str) -> NoReturn:
 
 
 def _overlay(had: Any, checked: Any) -> None:
-    """Add the fields of a checked answer to the answer as it came."""
+    """Add missing fields of the checked answer to the original answer."""
     if isinstance(had, dict) and isinstance(checked, dict):
         for key, value in checked.items():
             if key in had:
@@ -101,10 +105,10 @@ def _overlay(had: Any, checked: Any) -> None:
 
 
 def decoded(content: bytes, kind: type[_T]) -> _T:
-    """An answer. What it leaves out is None, if it may be.
+    """Return an answer as a type; missing fields that may be None are None.
 
     Raises:
-        msgspec.DecodeError: It is none of that kind.
+        msgspec.DecodeError: The answer does not match the type.
     """
     import msgspec
 
@@ -114,25 +118,25 @@ def decoded(content: bytes, kind: type[_T]) -> _T:
         try:
             return msgspec.convert(_filled(msgspec.json.decode(content), kind), kind)
         except msgspec.ValidationError:
-            raise error from None  # what is wrong with the answer as it came
+            raise error from None  # the error about the original answer
 
 
 def _filled(value: Any, kind: Any) -> Any:
-    """The value with None for each key that an object lacks and that may be None."""
+    """Return the value with None for all missing keys that may be None."""
     import types
 
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        fitting = [each for each in inner if each is not type(None)]
+        fitting = [option for option in inner if option is not type(None)]
         return _filled(value, fitting[0]) if len(fitting) == 1 else value
     if isinstance(value, list) and origin is list:
-        return [_filled(each, inner[0]) for each in value]
+        return [_filled(item, inner[0]) for item in value]
     if isinstance(value, dict) and origin is dict:
-        return {key: _filled(each, inner[1]) for key, each in value.items()}
+        return {key: _filled(item, inner[1]) for key, item in value.items()}
     if isinstance(value, dict) and typing.is_typeddict(kind):
         hints = typing.get_type_hints(kind)
         missing = {key: None for key, hint in hints.items() if key not in value and _may_be_none(hint)}
-        return {**missing, **{key: _filled(each, hints.get(key)) for key, each in value.items()}}
+        return {**missing, **{key: _filled(item, hints.get(key)) for key, item in value.items()}}
     return value
 
 

@@ -1,4 +1,4 @@
-"""Schedulers by names of one's own: `mesos-gpu context`."""
+"""Named schedulers of `mesos-gpu context`."""
 
 import re
 from typing import Final
@@ -12,7 +12,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Context(msgspec.Struct, frozen=True):
-    """A scheduler, and whom to believe there. Files are absolute paths; "": none."""
+    """Address and TLS files of a scheduler; absolute paths, "" for none."""
 
     url: str
     cacert: str = ""
@@ -22,32 +22,32 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Contexts(msgspec.Struct, frozen=True):
-    """All of a user; `current`: which one is used where nothing else is said; "": none."""
+    """All contexts of a user; `current` is the one used by default, "" for none."""
 
     current: str = ""
     contexts: dict[str, Context] = {}
 
     def find(self, name: str) -> Context:
-        """Look one up by its name.
+        """Return a context by name.
 
         Raises:
-            NotFound: There is no such.
+            NotFound: No context has this name.
         """
         if name not in self.contexts:
-            known = ", ".join(sorted(self.contexts)) or "none yet"
+            names = ", ".join(sorted(self.contexts)) or "none yet"
             raise NotFound(
-                f"there is no context {name!r}; there are: {known}",
-                remedy="add it: mesos-gpu context add NAME --url URL",
+                f"no context is called {name!r}; existing contexts: {names}",
+                remedy="add it with: mesos-gpu context add NAME --url URL",
             )
         return self.contexts[name]
 
 
 def load() -> Contexts:
-    """Read them.
+    """Read the contexts.
 
     Raises:
-        BadConfiguration: Others may have read or changed the file.
-        Damaged: It is not what `mesos-gpu context` writes.
+        BadConfiguration: Other users could have read or changed the file.
+        Damaged: The file is invalid.
     """
     path = private.config_home() / private.CONTEXTS
     data = private.read(path)
@@ -57,11 +57,12 @@ def load() -> Contexts:
         return msgspec.json.decode(data, type=Contexts)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Damaged(
-            f"{path} is not what `mesos-gpu context` writes ({error})", remedy="remove it"
+            f"{path} is not a valid file of `mesos-gpu context` ({error})",
+            remedy="remove this file and add the contexts again",
         ) from error
 
 
 def save(contexts: Contexts) -> None:
-    """Write them. The caller has `private.locked`."""
+    """Write the contexts. The caller holds `private.locked`."""
     data = msgspec.json.format(msgspec.json.encode(contexts), indent=2)
     private.write(private.config_home() / private.CONTEXTS, data + b"\n")

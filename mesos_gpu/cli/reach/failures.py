@@ -1,13 +1,13 @@
-"""What may come of asking a scheduler, beside what it says."""
+"""Errors of requests without a usable answer."""
 
 from mesos_gpu.errors import MesosGpuError, Unavailable
 
 
 class Unreachable(Unavailable):
-    """Nothing answers at the address, or what answers is about to end or start."""
+    """The server does not answer, or is about to stop or start."""
 
 
 class BadAnswer(MesosGpuError):
-    """Something answers, and it is not the interface that this client knows (EX_PROTOCOL)."""
+    """The server's answer is not that of the interface (EX_PROTOCOL)."""
 
     exit_code = 76

@@ -1,4 +1,4 @@
-"""What `mesos-gpu login` keeps, and for which scheduler."""
+"""Logins stored by `mesos-gpu login`, by context or scheduler."""
 
 import base64
 import time
@@ -13,21 +13,20 @@ from mesos_gpu.errors import Damaged, MesosGpuError
 if TYPE_CHECKING:
     from mesos_gpu.adapters.oidc.grants import Granted
 
-MARGIN_S: Final = 30.0  # before its end that a token is renewed
+MARGIN_S: Final = 30.0  # remaining lifetime at which a token is renewed
 
 
 class NotLoggedIn(MesosGpuError):
-    """A login is needed, and there is none that is still good (EX_NOPERM)."""
+    """A login is needed, and no valid one is stored (EX_NOPERM)."""
 
     exit_code = 77
 
     def __init__(self, what: str) -> None:
-        """`what` is missing."""
         super().__init__(what, remedy="log in: mesos-gpu login")
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """How an issuer gave a login: to which client, and what a new token is got with."""
+    """Data of a login at an issuer: the client, and the refresh token for new tokens."""
 
     issuer: str
     client_id: str
@@ -36,20 +35,20 @@ class Issued(msgspec.Struct, frozen=True):
     cacert: str = ""
 
     def __repr__(self) -> str:
-        """Name the issuer, and nothing secret."""
+        """Return the issuer without secrets."""
         return f"Issued({self.issuer!r})"
 
 
 class Login(msgspec.Struct, frozen=True):
-    """A proof for one scheduler.
+    """Credentials for one scheduler.
 
     Attributes:
-        origin: Of that scheduler: it is sent nowhere else.
-        token: What is sent.
-        name: Whom it proves, as far as was told.
-        until: When it ends, seconds since the epoch; None: not known.
-        token_id: Of a token that the login has made, and the logout revokes; "": there is none.
-        issued: None: it is a token of the scheduler, or one that was given.
+        origin: Origin of that scheduler; the token is sent nowhere else.
+        token: Token to send.
+        name: User that the token stands for; "" if not known.
+        until: Expiry in seconds since the epoch; None if not known.
+        token_id: Id of a token created by the login, which the logout revokes; "" for other tokens.
+        issued: Data of the issuer's login; None for a token of the scheduler, or one that was given.
     """
 
     origin: str
@@ -60,27 +59,27 @@ class Login(msgspec.Struct, frozen=True):
     issued: Issued | None = None
 
     def __repr__(self) -> str:
-        """Name whom it is for, and nothing secret."""
+        """Return origin and user without secrets."""
         return f"Login({self.origin!r}, {self.name!r})"
 
 
 class Logins(msgspec.Struct, frozen=True):
-    """All of a user, by what each is for: `context NAME`, or an origin."""
+    """All logins of a user, by `context NAME` or by origin."""
 
     logins: dict[str, Login] = {}
 
 
 def key_of(context: str, origin: str) -> str:
-    """What a login of a context is found by; without one, of an address."""
+    """Return the key of a login: of its context, or of the origin without a context."""
     return f"context {context}" if context else origin
 
 
 def load() -> dict[str, Login]:
-    """Read them.
+    """Read the logins.
 
     Raises:
-        BadConfiguration: Others may have read the file.
-        Damaged: It is not what `mesos-gpu login` writes.
+        BadConfiguration: Other users could have read the file.
+        Damaged: The file is invalid.
     """
     path = private.config_home() / private.LOGINS
     data = private.read(path)
@@ -89,53 +88,57 @@ def load() -> dict[str, Login]:
     try:
         return msgspec.json.decode(data, type=Logins).logins
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        # The error is not shown with its value: that may be a secret.
+        # The error's value is not shown, because it may be a secret.
         raise Damaged(
-            f"{path} is not what `mesos-gpu login` writes", remedy="remove it, and log in"
+            f"{path} is not a valid file of `mesos-gpu login`", remedy="remove this file, and log in again"
         ) from error
 
 
 def keep(key: str, login: Login) -> None:
-    """Remember a login in place of the one before. The caller has `private.locked`."""
+    """Store a login, replacing an earlier one of this key. The caller holds `private.locked`."""
     _save({**load(), key: login})
 
 
 def drop(key: str) -> Login | None:
-    """Forget a login; None: there was none. The caller has `private.locked`."""
-    each = load()
-    gone = each.pop(key, None)
-    if gone is not None:
-        _save(each)
-    return gone
+    """Remove a login and return it; None if there was no login. The caller holds `private.locked`."""
+    logins = load()
+    removed = logins.pop(key, None)
+    if removed is not None:
+        _save(logins)
+    return removed
 
 
 def find(context: str, origin: str) -> tuple[str, Login] | None:
-    """The login for a scheduler: of the context, else of the address; never one that was made for another."""
-    each = load()
+    """Return the login for a scheduler: that of the context, else that of the origin; never one for another origin."""
+    logins = load()
     for key in dict.fromkeys((key_of(context, origin), origin)):
-        login = each.get(key)
+        login = logins.get(key)
         if login is not None and login.origin == origin:
             return key, login
     return None
 
 
-def _save(each: dict[str, Login]) -> None:
-    private.write(private.config_home() / private.LOGINS, msgspec.json.encode(Logins(each)) + b"\n")
+def _save(logins: dict[str, Login]) -> None:
+    private.write(private.config_home() / private.LOGINS, msgspec.json.encode(Logins(logins)) + b"\n")
 
 
 class Renewed:
-    """A login's token, renewed at its issuer before it ends."""
+    """A login's token, renewed at its issuer before it expires.
+
+    Args:
+        key: Key of the stored login.
+        login: Login stored under that key.
+    """
 
     def __init__(self, key: str, login: Login) -> None:
-        """Use a login that is kept by this key."""
         self._key, self._login = key, login
 
     def __call__(self) -> str:
-        """Give the token that is good now.
+        """Return a valid token, renewed if needed.
 
         Raises:
-            NotLoggedIn: There is none any more.
-            IssuerError: The issuer does not answer, and the token has ended.
+            NotLoggedIn: The login is no longer valid.
+            IssuerError: The issuer does not answer, and the token has expired.
         """
         if _is_due(self._login):
             self._login = _renewed(self._key, self._login.origin)
@@ -147,11 +150,11 @@ def _is_due(login: Login) -> bool:
 
 
 def _renewed(key: str, origin: str) -> Login:
-    """The login of a key, renewed if no other command has done that meanwhile: a refresh token is good for once."""
+    """Renew the login of a key, unless another command has done it meanwhile: a refresh token works only once."""
     with private.locked():
         login = load().get(key)
         if login is None or login.origin != origin:
-            raise NotLoggedIn(f"you have logged out of {origin}")
+            raise NotLoggedIn(f"you are logged out of {origin}")
         if not _is_due(login):
             return login
         try:
@@ -181,14 +184,14 @@ def _refreshed(login: Login) -> Login:
 
 
 def of_issuer(origin: str, issued: Issued, granted: "Granted") -> Login:
-    """The login that an issuer's tokens are.
+    """Return the login for an issuer's tokens.
 
     Raises:
-        NotLoggedIn: What is to be shown to the scheduler is not among them.
+        NotLoggedIn: The token for the scheduler is missing.
     """
     token = granted.id_token if issued.shows == "id_token" else granted.access_token
     if not token:
-        raise NotLoggedIn(f"{issued.issuer} has sent no {issued.shows}")
+        raise NotLoggedIn(f"{issued.issuer} did not send the {issued.shows} that the scheduler needs")
     claims = _claims_of(token)
     expires = claims.get("exp")
     lives_until = time.time() + granted.expires_in if granted.expires_in else None
@@ -199,7 +202,7 @@ def of_issuer(origin: str, issued: Issued, granted: "Granted") -> Login:
 
 
 def _claims_of(token: str) -> dict[str, object]:
-    """What a token says, to be shown: whoever takes it verifies it."""
+    """Return a token's claims without verification, for display only."""
     try:
         part = token.split(".")[1]
         return msgspec.json.decode(

@@ -1,4 +1,4 @@
-"""What a proof is for: the scheme, host and port of a scheduler, or its socket."""
+"""Origins that credentials belong to: scheme, host and port of a scheduler, or its socket."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def origin_of(url: str) -> str:
-    """The part of an address that decides who reads what is sent there."""
+    """Return the part of an address that determines who receives requests."""
     if url.startswith(UNIX):
         return url
     parts = urlsplit(url)

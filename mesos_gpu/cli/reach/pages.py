@@ -1,4 +1,4 @@
-"""Long lists, which are asked for page by page: no request holds the scheduler for long."""
+"""Long lists read in pages, so that no request occupies the scheduler for long."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, Node
 
 _T = TypeVar("_T")
-_Get = Callable[[str, Any, dict[str, Any]], Any]  # the answer of a path as a type, to a query
+_Get = Callable[[str, Any, dict[str, Any]], Any]  # (path, type, query) to the answer
 _LISTS: Final = "mesos_gpu.api.spec.cluster.lists"
-PAGE: Final = 2000  # cards, or nodes
+PAGE: Final = 2000  # GPUs or nodes per page
 
 
 def every_gpu(get: _Get, nodes: Sequence[str]) -> "list[Gpu]":
-    """All cards, or those of some nodes: names and patterns."""
+    """Return all GPUs, or those of nodes given by names and patterns."""
     query = {"node": list(nodes)} if nodes else {}
 
     def page(skip: int) -> "tuple[list[Gpu], int | None]":
@@ -27,7 +27,7 @@ def every_gpu(get: _Get, nodes: Sequence[str]) -> "list[Gpu]":
 
 
 def every_node(get: _Get) -> "list[Node]":
-    """All agents."""
+    """Return all agents."""
 
     def page(skip: int) -> "tuple[list[Node], int | None]":
         answer: NodePage = get("/v1/nodes", Kind("NodePage", _LISTS), {"skip": skip, "limit": PAGE})
@@ -37,18 +37,18 @@ def every_node(get: _Get) -> "list[Node]":
 
 
 def whole(page: Callable[[int], tuple[Sequence[_T], int | None]], key: Callable[[_T], str]) -> list[_T]:
-    """All of a list. What comes or goes meanwhile may be in it or not; nothing is in it twice.
+    """Return all items of a list. Items added or removed meanwhile may be included or not; none is included twice.
 
     Args:
-        page: What comes after so many of the first, and how many there are in all. None: these are all, as an earlier
-            scheduler answers, which knows no pages.
-        key: By which one is told from the others.
+        page: Function from a number of items to skip to the next items and the total count. A count of None means that
+            these are all items, as from an earlier scheduler without pages.
+        key: Function that returns an item's identity.
     """
-    known: dict[str, _T] = {}
+    items_by_key: dict[str, _T] = {}
     skip = 0
     while True:
         items, total = page(skip)
-        known |= {key(item): item for item in items}
+        items_by_key |= {key(item): item for item in items}
         skip += len(items)
         if total is None or not items or skip >= total:
-            return [*known.values()]
+            return [*items_by_key.values()]

@@ -1,4 +1,4 @@
-"""Asking again where a scheduler says when."""
+"""Retrying requests that the scheduler asks to retry later."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import requests
 
 
 def unhurried(ask: Callable[[], requests.Response], most_s: float) -> requests.Response:
-    """An answer; while it is that too much is asked for, ask again when it says, for so long at most."""
+    """Return an answer; a request limited by rate (429) is repeated after its Retry-After, up to `most_s` in total."""
     give_up_at = time.monotonic() + most_s
     while True:
         response = ask()

@@ -1,4 +1,4 @@
-"""Files of the user that nobody else may read: contexts and logins."""
+"""Private files of the user: contexts and logins."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ LOGINS: Final = "logins.json"
 
 
 def config_home() -> Path:
-    """MESOS_GPU_CONFIG, else the user's directory for settings."""
+    """Return MESOS_GPU_CONFIG, else the user's directory for settings."""
     named = os.environ.get(CONFIG)
     if named:
         return Path(named)
@@ -26,15 +26,15 @@ def config_home() -> Path:
 
 
 def is_there(name: str) -> bool:
-    """Whether the user has a file of that name, whatever is in it."""
+    """Return whether the user has a file of this name, whatever its contents."""
     return os.path.lexists(config_home() / name)
 
 
 def read(path: Path) -> bytes | None:
-    """What is in a file; None: it is not there.
+    """Return the contents of a file; None if it does not exist.
 
     Raises:
-        BadConfiguration: It cannot be read; or another user owns it, or others may read or change it.
+        BadConfiguration: The file cannot be read, or other users own, can read or can change it.
     """
     try:
         return files.read(path, links=False)
@@ -45,10 +45,10 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put this in a file's place, in one step; only its owner may read it.
+    """Replace a file atomically; only its owner can read it.
 
     Raises:
-        BadConfiguration: It cannot be written.
+        BadConfiguration: The file cannot be written.
     """
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def write(path: Path, data: bytes) -> None:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """While it lasts, no other command of this user changes these files.
+    """Lock these files against other commands of this user, while the body runs.
 
     Raises:
         BadConfiguration: The directory cannot be written.
@@ -78,4 +78,6 @@ def locked() -> Iterator[None]:
 
 
 def _unusable(path: Path, why: str) -> BadConfiguration:
-    return BadConfiguration(f"{path} is not used: {why}", remedy=f"run: chmod 600 {path}; or remove it")
+    return BadConfiguration(
+        f"{path} cannot be used: {why}", remedy=f"run: chmod 600 {path}; or remove the file"
+    )

@@ -1,4 +1,4 @@
-"""Where the scheduler is, whom to believe there, and what to show: of options, contexts, variables, a running `up`."""
+"""Connection to the scheduler: address, TLS files and credentials from options, contexts, variables or `up`."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CONTEXT: Final = "MESOS_GPU_CONTEXT"
 
-_TRY_S = 2.0  # for a connection to one of several
+_TRY_S = 2.0  # timeout of a connection attempt to one of several schedulers
 TOKEN, TOKEN_FILE = "MESOS_GPU_TOKEN", "MESOS_GPU_TOKEN_FILE"
 INSECURE = "MESOS_GPU_INSECURE_HTTP_TOKEN"
 CACERT, CERT, KEY = "MESOS_GPU_CACERT", "MESOS_GPU_CERT", "MESOS_GPU_KEY"
@@ -28,12 +28,12 @@ CACERT, CERT, KEY = "MESOS_GPU_CACERT", "MESOS_GPU_CERT", "MESOS_GPU_KEY"
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """PEM files as options name them; None: as the variables say.
+    """PEM files given by options; None to use the environment variables.
 
     Attributes:
-        cacert: Authorities that the scheduler's certificate may come from; "": those of this host.
-        cert: The client's own certificate, if the scheduler wants one.
-        key: Of that; "": it is in the same file.
+        cacert: Authorities trusted for the scheduler's certificate; "" for those of this host.
+        cert: Certificate of the client.
+        key: Key of `cert`; "" if it is in the file of `cert`.
     """
 
     cacert: str | None = None
@@ -46,16 +46,16 @@ class Reach:
     """A scheduler, and all that a connection to it needs.
 
     Attributes:
-        url: Without a slash at the end.
-        cacert: Authorities; None: those of this host.
-        cert: What is shown; None: nothing.
-        key: Of `cert`; None: in the same file.
-        token: What proves who asks; "": nothing, or something else.
-        renew: What gives the token where it has to be renewed now and then; None: `token` is all.
-        context: Of which this is; "": of none.
-        insecure: Whether a token may be sent where others read it.
-        others: Addresses of other schedulers of the same cluster, to be tried where `url` does not answer.
-        known_as: The address that logins are kept by: of several the one that was named first; "": `url`.
+        url: Address without a trailing slash.
+        cacert: Trusted authorities; None for those of this host.
+        cert: Client certificate; None for none.
+        key: Key of `cert`; None if it is in the file of `cert`.
+        token: Token of the caller; "" for other credentials or none.
+        renew: Function that returns a renewed token; None if `token` needs no renewal.
+        context: Name of the context; "" without one.
+        insecure: Whether a token may be sent unencrypted.
+        others: Addresses of other schedulers of the cluster, tried if `url` does not answer.
+        known_as: Address that logins are stored for: the first of several; "" for `url`.
     """
 
     url: str
@@ -71,49 +71,49 @@ class Reach:
 
     @property
     def origin(self) -> str:
-        """What proofs are kept by."""
+        """Origin that credentials are stored for."""
         return origin_of(self.known_as or self.url)
 
     def turned(self) -> "Reach":
-        """The next one of several, where this one does not answer."""
+        """Return the connection to the next of several schedulers."""
         if not self.others:
             return self
         return replace(self, url=self.others[0], others=(*self.others[1:], self.url))
 
     @property
     def socket(self) -> Path | None:
-        """The Unix socket that it is reached by; None: by a network."""
+        """Unix socket of the scheduler; None for a network address."""
         return Path(self.url.removeprefix(UNIX)) if self.url.startswith(UNIX) else None
 
     @property
     def host(self) -> str:
-        """A name or an address."""
+        """Host name or address."""
         return "localhost" if self.socket else urlsplit(self.url).hostname or ""
 
     @property
     def is_tls(self) -> bool:
-        """Whether what is sent is read by the scheduler alone."""
+        """Whether the connection uses TLS."""
         return self.url.startswith("https://")
 
     @property
     def is_here(self) -> bool:
-        """Whether it is on this machine: no proxy is between."""
+        """Whether the scheduler is on this machine, so that no proxy is used."""
         return is_loopback_host(self.host)
 
     @property
     def keeps_secrets(self) -> bool:
-        """Whether a password or a token may be sent: nobody on the way reads it."""
+        """Whether secrets may be sent: the connection is encrypted, or does not leave this machine."""
         return self.is_tls or self.is_here
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What options say of where the scheduler is; None: nothing.
+    """Options that choose the scheduler; None if not given.
 
     Attributes:
-        url: Its address.
-        context: Its name.
-        insecure: Whether a token may be sent where others read it.
+        url: Address of the scheduler.
+        context: Name of the context.
+        insecure: Whether a token may be sent unencrypted.
     """
 
     url: str | None = None
@@ -122,16 +122,16 @@ class Choice:
 
 
 def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, shows: bool = True) -> Reach:
-    """What options say, else the variables, else the current context, else the running `up`.
+    """Return the connection given by options, else variables, else the current context, else the running `up`.
 
     Args:
-        choice: Where the scheduler is; an address alone is one, too.
-        files: Of certificates.
-        shows: Whether the connection is to prove who asks; a login begins without.
+        choice: Options that choose the scheduler, or its address.
+        files: Files of certificates from options.
+        shows: Whether to include credentials; a login needs none.
 
     Raises:
-        Unavailable, BadConfiguration, NotFound, Damaged: What `find_url` and `chosen` raise; or a token would be sent
-            where others read it.
+        Unavailable, BadConfiguration, NotFound, Damaged: See `find_url` and `chosen`; or a token would be sent
+            unencrypted.
     """
     choice = choice if isinstance(choice, Choice) else Choice(choice)
     in_use = chosen(choice.url, choice.context)
@@ -143,8 +143,8 @@ def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, sh
         name, own, insecure, found_at = "", Files(), False, find_url(choice.url)
     first, *others = found_at.split(",")
     cacert, cert, key = (
-        _path(given if given is not None else of_context, variable)
-        for given, of_context, variable in (
+        _path(given if given is not None else context_file, variable)
+        for given, context_file, variable in (
             (files.cacert, own.cacert, CACERT),
             (files.cert, own.cert, CERT),
             (files.key, own.key, KEY),
@@ -164,14 +164,14 @@ def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, sh
 def chosen(url: str | None, named: str | None) -> "tuple[str, Context] | None":
     """Return the name of the context in use, and the context; None if an address is used.
 
-    In this order: --url (none) or --context, MESOS_GPU_URL (none), MESOS_GPU_CONTEXT, the running `up` of the directory
-    that --home or MESOS_GPU_HOME names (none), and the current one.
+    Precedence: --url (no context), --context, MESOS_GPU_URL (no context), MESOS_GPU_CONTEXT, the running `up` of the
+    directory of --home or MESOS_GPU_HOME (no context), the current context.
 
     Raises:
-        BadConfiguration, NotFound, Damaged: The files, the name, or both options.
+        BadConfiguration, NotFound, Damaged: Both options are given, the name is unknown, or the file is invalid.
     """
     if url and named:
-        raise BadConfiguration("--url and --context both say where the scheduler is", remedy="leave one out")
+        raise BadConfiguration("--url and --context both choose a scheduler", remedy="remove one of them")
     if url:
         return None
     if not named:
@@ -182,7 +182,7 @@ def chosen(url: str | None, named: str | None) -> "tuple[str, Context] | None":
             return None
     if not named and not private.is_there(private.CONTEXTS):
         return None
-    from mesos_gpu.cli.reach.contexts import load  # brings msgspec
+    from mesos_gpu.cli.reach.contexts import load  # imports msgspec
 
     contexts = load()
     named = named or contexts.current
@@ -190,7 +190,7 @@ def chosen(url: str | None, named: str | None) -> "tuple[str, Context] | None":
 
 
 def _answering(reach: Reach) -> Reach:
-    """Begin with the first of several that somebody listens at; if there is none, with the first."""
+    """Return the first of several schedulers that accepts a connection; the first one if none does."""
     tried = reach
     for _ in range(len(reach.others) + 1):
         parts = urlsplit(tried.url)
@@ -205,24 +205,25 @@ def _answering(reach: Reach) -> Reach:
 
 
 def check_secrecy(reach: Reach) -> None:
-    """See that a token may be sent.
+    """Check that a token may be sent.
 
     Raises:
-        BadConfiguration: Others could read it on the way, and nobody has said that they may.
+        BadConfiguration: The token would be sent unencrypted, which is not permitted.
     """
-    each = [reach, *(replace(reach, url=other) for other in reach.others)]
-    if not (all(one.keeps_secrets for one in each) or reach.insecure):
+    connections = [reach, *(replace(reach, url=other) for other in reach.others)]
+    if not (all(connection.keeps_secrets for connection in connections) or reach.insecure):
         raise BadConfiguration(
-            f"no token is sent to {reach.url}: it could be read on the way",
-            remedy=f"use https://; or unset {TOKEN} and {TOKEN_FILE}, or log out, to ask without a name; or let others "
-            "read it: --insecure-http-token",
+            f"no token is sent to {reach.url}, because it could be read on the network",
+            remedy=f"use https://; or unset {TOKEN} and {TOKEN_FILE}, or log out, to continue without a token; or "
+            "accept "
+            "the risk: --insecure-http-token",
         )
 
 
 def _with_proof(reach: Reach) -> Reach:
     token, renew = _token_for(reach.url), None
     if not token and private.is_there(private.LOGINS):
-        from mesos_gpu.cli.reach.logins import Renewed, find  # brings msgspec
+        from mesos_gpu.cli.reach.logins import Renewed, find  # imports msgspec
 
         login = find(reach.context, reach.origin)
         renew = Renewed(*login) if login else None
@@ -232,10 +233,10 @@ def _with_proof(reach: Reach) -> Reach:
 
 
 def _token_for(url: str) -> str:
-    """What the variables say; where they name a scheduler, too, the token is for that one alone.
+    """Return the token of environment variables; with MESOS_GPU_URL it applies to that scheduler only.
 
     Raises:
-        BadConfiguration: A file has none, or others may read it.
+        BadConfiguration: The token file is empty or missing, or other users can read it.
     """
     token, file = os.environ.get(TOKEN, "").strip(), os.environ.get(TOKEN_FILE)
     if not (token or file):

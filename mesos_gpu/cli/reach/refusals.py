@@ -1,4 +1,4 @@
-"""Errors of a scheduler's answers, as exceptions; `said` reads them."""
+"""Errors in a scheduler's answers, as exceptions; read by `said`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -17,16 +17,23 @@ _EXIT_CODES: Final = {
 
 
 class Refused(MesosGpuError):
-    """The scheduler refused a request; `problems` holds all that is wrong with its data."""
+    """The scheduler refused a request.
+
+    Args:
+        status: Status code of HTTP.
+        code: The interface's code of the error.
+        what: Message of the error.
+        remedy: Advice of the scheduler.
+        problems: Problems of the request's data.
+    """
 
     def __init__(
         self, status: int, code: str, what: str, remedy: str, problems: "Sequence[Problem]" = ()
     ) -> None:
-        """`status` is the HTTP status, `code` the interface's word for the error."""
         super().__init__(what, remedy=remedy)
         self.exit_code, self.http_status = _EXIT_CODES.get(status, 1), status
         self.code, self.problems = code, tuple(problems)
-        self.line_of: Lines = lambda _: None  # of the file that was sent, by paths of problems
+        self.line_of: Lines = lambda _: None  # function from a problem's path to the line of the sent file
 
     def __str__(self) -> str:
         reasons = [p["reason"] for p in self.problems]
@@ -34,7 +41,7 @@ class Refused(MesosGpuError):
             placed(self.line_of, p["path"], p["reason"]) if p["path"] else p["reason"] for p in self.problems
         ]
         if reasons == [self.what]:
-            lines = places  # nothing is said twice
+            lines = places  # avoids repeating the message
         elif reasons and "; ".join(reasons) == self.what:
             lines = [f"refused for {len(places)} reasons", *(f"  {line}" for line in places)]
         else:
@@ -43,8 +50,8 @@ class Refused(MesosGpuError):
 
 
 def not_ours(url: str, why: str) -> BadAnswer:
-    """Return the error for an answer that is not of a scheduler of this version; `why` says what it is."""
+    """Return the error for an answer that does not come from a scheduler of this version; `why` describes it."""
     return BadAnswer(
-        f"what answers at {url} is not a mesos-gpu scheduler of this version: {why}",
+        f"the server at {url} is not a mesos-gpu scheduler of this version: {why}",
         remedy="check the address: " + REMEDY,
     )

@@ -1,4 +1,4 @@
-"""HTTP over a Unix socket, for requests."""
+"""HTTP over a Unix socket, for the requests library."""
 
 import os
 import socket
@@ -13,14 +13,14 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from mesos_gpu.adapters.proofs.socket_paths import opened
 
-BASE = "http://localhost"  # that requests are for; the name is not looked up
+BASE = "http://localhost"  # base URL of requests; the name is not resolved
 
 
 def connect(path: Path, timeout_s: float | None = None) -> socket.socket:
-    """A connection to a socket, however long its path is.
+    """Return a connection to a socket, regardless of the length of its path.
 
     Raises:
-        OSError: Nothing listens there, or this user may not pass its directories.
+        OSError: Nothing listens there, or this user cannot access its directories.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(timeout_s)
@@ -42,14 +42,13 @@ class _Connection(HTTPConnection):
 
 
 class UnixAdapter(HTTPAdapter):
-    """Sends what a session is asked for `BASE` to a socket."""
+    """Adapter that sends requests for `BASE` to a socket; `path` is the path of the socket."""
 
     def __init__(self, path: Path) -> None:
-        """Connect to nothing yet."""
         super().__init__()
-        made = type("_Made", (_Connection,), {"path": path})
+        connection_class = type("_Made", (_Connection,), {"path": path})
         self._pool = HTTPConnectionPool("localhost", maxsize=8)
-        self._pool.ConnectionCls = made
+        self._pool.ConnectionCls = connection_class
 
     def get_connection_with_tls_context(
         self,
@@ -58,14 +57,14 @@ class UnixAdapter(HTTPAdapter):
         proxies: Mapping[str, str] | None = None,
         cert: Any = None,
     ) -> HTTPConnectionPool:
-        """Give the one pool that there is."""
+        """Return the only connection pool."""
         return self._pool
 
     def request_url(self, request: requests.PreparedRequest, proxies: Mapping[str, str] | None) -> str:
-        """Give the path alone: no proxy stands in between."""
+        """Return the path only, since no proxy is involved."""
         return request.path_url
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         super().close()
         self._pool.close()

@@ -1,4 +1,4 @@
-"""Why a request had no answer."""
+"""Errors for requests without an answer."""
 
 import requests
 
@@ -12,7 +12,7 @@ from mesos_gpu.errors import MesosGpuError
 
 
 def unanswered(reach: Reach, err: Exception, remedy: str = "") -> MesosGpuError:
-    """Return what it means that a request had no answer; `remedy` is for a request that may have arrived."""
+    """Return the error for a request without an answer; `remedy` applies if the request may have arrived."""
     distrust = of_tls(reach, causes(err)) if reach.is_tls else None
     if distrust is not None:
         return distrust
@@ -25,17 +25,17 @@ def unanswered(reach: Reach, err: Exception, remedy: str = "") -> MesosGpuError:
 
 
 def refused(err: BaseException) -> bool:
-    """Whether nothing listens there."""
+    """Return whether the connection was refused, because nothing listens there."""
     return any(isinstance(cause, ConnectionRefusedError) for cause in causes(err))
 
 
 def closed(err: BaseException) -> bool:
-    """Whether a connection was made, and ended by the other side."""
+    """Return whether a connection was established, and closed by the other side."""
     return not refused(err) and any(isinstance(cause, (ConnectionError, *ENDED)) for cause in causes(err))
 
 
 def reason_of(err: BaseException) -> str:
-    """In a few words."""
+    """Return a short reason."""
     if isinstance(err, (requests.Timeout, TimeoutError)):
         return "no answer in time"
     for cause in causes(err):

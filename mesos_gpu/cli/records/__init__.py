@@ -1,1 +1,1 @@
-"""What is on record: the audit log, and who changed a job or a GPU."""
+"""Commands for records: audit log, events, history, budgets, reports and webhooks."""

@@ -1,4 +1,4 @@
-"""`mesos-gpu audit`: who changed what, and what was refused."""
+"""`mesos-gpu audit`: records of changes and refused requests."""
 
 import time
 from pathlib import Path
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _POLL_S: Final = 1.0
 _AGAIN_S: Final = 5.0
 _PAGE: Final = 1000
-_EMPTY: Final = "Nothing is on record."
-_UNPROVED: Final = ("nobody", "anybody", "scheduler")  # names that nobody claims
+_EMPTY: Final = "No records."
+_UNPROVED: Final = ("nobody", "anybody", "scheduler")  # names without a claim to prove
 
 
 def _who(record: "AuditEntry") -> str:
@@ -62,15 +62,21 @@ _RECORDS: Final[Listing["AuditEntry", "AuditEntry"]] = Listing(
 @click.command()
 @list_options(_RECORDS)
 @click.option(
-    "--who", metavar="NAME", help="Only records of this name; with a * at its end: of names that begin so."
+    "--who", metavar="NAME", help="Only records of this user; a trailing * matches all names that begin so."
 )
-@click.option("--what", metavar="TEXT", help="A right, as job:kill, or a part of verb and route, as DELETE.")
 @click.option(
-    "--on", metavar="ID", help="About this, as job:ID, app:/shop/*, gpu:UUID, node:HOST, or an ID alone."
+    "--what",
+    metavar="TEXT",
+    help="Only this right, such as job:kill, or this part of verb and route, such as DELETE.",
 )
-@click.option("--since", type=PAST, help="Only later ones: 2h (ago), or 2027-03-01T08:00.")
-@click.option("--until", type=PAST, help="Only earlier ones.")
-@click.option("--refused", is_flag=True, help="Only what was refused.")
+@click.option(
+    "--on",
+    metavar="ID",
+    help="Only records about this object: job:ID, app:/shop/*, gpu:UUID, node:HOST, or just an ID.",
+)
+@click.option("--since", type=PAST, help="Only later records: 2h (ago), or 2027-03-01T08:00.")
+@click.option("--until", type=PAST, help="Only earlier records.")
+@click.option("--refused", is_flag=True, help="Only refused requests.")
 @click.option(
     "-n",
     "--limit",
@@ -78,17 +84,15 @@ _RECORDS: Final[Listing["AuditEntry", "AuditEntry"]] = Listing(
     show_default=True,
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="The last so many.",
+    help="Number of latest records.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until ^C.")
-@click.option(
-    "--verify", is_flag=True, help="Check the files: whether a line was changed, cut out or put in."
-)
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new records, until Ctrl-C.")
+@click.option("--verify", is_flag=True, help="Check the files for changed, removed or inserted lines.")
 @click.option(
     "--host",
     "of_host",
     is_flag=True,
-    help="Commands of root on this host without the scheduler, from the host's own file.",
+    help="Show commands of root on this host without the scheduler, from the host's own file.",
 )
 @click.option(
     "--dir",
@@ -109,10 +113,10 @@ def audit(
     asked: "Asked[AuditEntry, AuditEntry]",
     **filters: Any,
 ) -> None:
-    """Tell who changed what, and what was refused; the newest last.
+    """List who changed what and what was refused, newest last.
 
-    WHO with a ? is claimed and not proved. With --verify it reads the files on this host, and ends with 65 where
-    they are not what was written.
+    WHO with a ? is claimed without authentication. --verify reads the files on this host; its exit code is 65 if they
+    were modified.
 
     \b
       mesos-gpu audit --who ann --since 2d
@@ -122,7 +126,9 @@ def audit(
         _verify(_place(of_host, directory), asked.form is Form.JSON)
         return
     if follow and (asked.form not in (Form.TABLE, Form.JSON) or asked.columns or asked.sort or asked.watch):
-        raise click.UsageError("--follow prints lines, or documents with --json: leave out the other one")
+        raise click.UsageError(
+            "--follow prints lines, or documents with --json: remove the other format options"
+        )
     query = {name: value for name, value in filters.items() if value is not None}
     if refused:
         query["result"] = "refused"
@@ -137,7 +143,7 @@ def audit(
 
 
 def _place(of_host: bool, directory: Path | None) -> Path:
-    """Where the files are that are verified."""
+    """Return the directory of the files to verify."""
     from mesos_gpu.adapters.audit import host
     from mesos_gpu.cli.local.up import directory as of_up
 
@@ -145,7 +151,7 @@ def _place(of_host: bool, directory: Path | None) -> Path:
 
 
 def _of_host(query: dict[str, Any], limit: int) -> "list[AuditEntry]":
-    """The last records of this host's own file, the oldest of them first."""
+    """Return the last records of this host's own file, oldest first."""
     from mesos_gpu.access.asked import Asked
     from mesos_gpu.adapters.audit.directory import Directory
     from mesos_gpu.adapters.audit.search import search
@@ -156,7 +162,7 @@ def _of_host(query: dict[str, Any], limit: int) -> "list[AuditEntry]":
     records: list[AuditEntry] = []
     cursor: str | None = None
     if not _place(True, None).exists():
-        return records  # no command of root has made it yet
+        return records  # created by the first recorded command of root
     with Directory(_place(True, None), make=False) as directory:
         while cursor != "" and len(records) < limit:
             page = search(directory, asked, limit=limit - len(records), cursor=cursor or "")
@@ -166,7 +172,7 @@ def _of_host(query: dict[str, Any], limit: int) -> "list[AuditEntry]":
 
 
 def _newest(client: "Client", query: dict[str, Any], limit: int) -> "list[AuditEntry]":
-    """The last `limit` records that are asked for, the oldest of them first."""
+    """Return the last `limit` matching records, oldest first."""
     from mesos_gpu.api.spec.audit import Audit
 
     records: list[AuditEntry] = []
@@ -175,14 +181,14 @@ def _newest(client: "Client", query: dict[str, Any], limit: int) -> "list[AuditE
         asked = {**query, "limit": min(limit - len(records), _PAGE), **({"cursor": cursor} if cursor else {})}
         page: Audit = client.call("GET", "/v1/audit", Audit, asked)
         if not records and page["full"]:
-            output.note(f"changes are refused now: {page['full']}")
+            output.note(f"the scheduler refuses changes now: {page['full']}")
         records += page["records"]
         cursor = page["cursor"]
     return records[::-1]
 
 
 def _follow(client: "Client", query: dict[str, Any], records: "list[AuditEntry]", as_json: bool) -> None:
-    """Print records, and those that come: what was just printed is asked for again, as times may be equal."""
+    """Print records and then new ones; the last seconds are requested again, because times may be equal."""
     last, seen = time.time(), set[str]()
     while True:
         fresh = [record for record in records if record["id"] not in seen]
@@ -203,6 +209,7 @@ def _print(record: "AuditEntry", as_json: bool) -> None:
 
 
 def _verify(at: Path, as_json: bool) -> None:
+    """Check the audit files, print the results, and raise `Damaged` if they were modified."""
     from mesos_gpu.adapters.audit.verify import verify
 
     chains = verify(at)
@@ -215,15 +222,15 @@ def _verify(at: Path, as_json: bool) -> None:
     flaws = sum(len(chain.flaws) for chain in chains)
     if flaws:
         raise Damaged(
-            f"the audit log in {at} is not what was written: {flaws} flaws",
-            remedy="compare it with a copy; who can write there can also write the hashes anew",
+            f"the audit log in {at} was modified: {flaws} flaws",
+            remedy="compare it with a copy; anyone who can write there can also recompute the hashes",
         )
 
 
 def _report(chain: "Verified") -> list[str]:
     lines = f"lines {chain.first} to {chain.head.seq}" if chain.lines else "no lines"
     state = f"{len(chain.flaws)} FLAWS" if chain.flaws else "sound"
-    torn = ", the last one not finished" if chain.unfinished else ""
+    torn = ", the last one unfinished" if chain.unfinished else ""
     hash = f"; the last one's SHA-256 is {chain.head.hash}" if chain.lines else ""
     return [
         f"{chain.kind}: {lines} in {chain.files} files{torn}: {state}{hash}",

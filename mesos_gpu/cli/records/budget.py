@@ -1,4 +1,4 @@
-"""`mesos-gpu budget`: what queues and users may use still, and when it will be empty."""
+"""`mesos-gpu budget`: remaining GPU hours of queues and users, and when they will be used up."""
 
 import time
 from typing import TYPE_CHECKING, Final
@@ -21,23 +21,25 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.usage import BudgetStanding
     from mesos_gpu.cli.client import Client
 
-_NEGATIVE: Final = {"ignore_unknown_options": True}  # -5 is no option, but hours that are refused as such
+_NEGATIVE: Final = {"ignore_unknown_options": True}  # -5 is an argument, refused with a message about hours
 _HOURS: Final = NumberRange(0, 1e9, min_open=True)
-_user_option = click.option("--user", metavar="NAME", help="The budget of this user in it, not that of all.")
+_user_option = click.option(
+    "--user", metavar="NAME", help="Budget of this user in the queue, instead of the queue's own."
+)
 
 
 @click.group(cls=Lines)
 def budget() -> None:
-    """Budgets: GPU hours of a period, by what each GPU costs."""
+    """Budgets: GPU hours per period, weighted by the cost of GPU models."""
 
 
 def budget_id(each: "BudgetStanding") -> str:
-    """A budget by its queue, and its user if it is of one."""
+    """Return the queue of a budget, with its user for a user's budget."""
     return " ".join(filter(None, (each["queue"], each["user"])))
 
 
 def total_hours(each: "BudgetStanding") -> float:
-    """GPU hours of its period, with what was carried over, granted and set aside."""
+    """Return the GPU hours of the period, including those carried over, granted and set aside."""
     return each["gpu_hours"] + each["carried_hours"] + each["granted_hours"]
 
 
@@ -57,20 +59,20 @@ def _day(at: float) -> str:
 
 _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
     columns=(
-        Col("QUEUE", lambda each: each["queue"]),
-        Col("USER", lambda each: each["user"]),
-        Col("HOURS", lambda each: output.hours(total_hours(each)), total_hours),
-        Col("USED", lambda each: output.hours(each["used_hours"]), lambda each: each["used_hours"]),
-        Col("LEFT", lambda each: output.hours(each["left_hours"]), lambda each: each["left_hours"]),
-        Col("USED%", lambda each: each["used_percent"]),
-        Col("NOW", lambda each: each["rate_gpus"], wide=True),
+        Col("QUEUE", lambda record: record["queue"]),
+        Col("USER", lambda record: record["user"]),
+        Col("HOURS", lambda record: output.hours(total_hours(record)), total_hours),
+        Col("USED", lambda record: output.hours(record["used_hours"]), lambda record: record["used_hours"]),
+        Col("LEFT", lambda record: output.hours(record["left_hours"]), lambda record: record["left_hours"]),
+        Col("USED%", lambda record: record["used_percent"]),
+        Col("NOW", lambda record: record["rate_gpus"], wide=True),
         Col("EMPTY", _empty, _empty_at),
-        Col("THEN", lambda each: each["on_empty"], wide=True),
-        Col("ENDS", lambda each: _day(each["ends"]), lambda each: each["ends"]),
+        Col("THEN", lambda record: record["on_empty"], wide=True),
+        Col("ENDS", lambda record: _day(record["ends"]), lambda record: record["ends"]),
     ),
     id=budget_id,
-    rows=lambda each: (each,),
-    filters={By.USER: lambda each: (each["user"] or "",), By.QUEUE: lambda each: (each["queue"],)},
+    rows=lambda record: (record,),
+    filters={By.USER: lambda record: (record["user"] or "",), By.QUEUE: lambda record: (record["queue"],)},
     fit=Fit(cut=("USER",), leave=("HOURS", "ENDS", "LEFT"), paths=("QUEUE",)),
 )
 
@@ -79,9 +81,9 @@ _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
 @list_options(_BUDGETS)
 @api_command
 def list_(app: App, asked: "Asked[BudgetStanding, BudgetStanding]") -> None:
-    """List budgets, what is used of each, and when it will be empty at this rate.
+    """List budgets with their use, and when they will be used up at the current rate.
 
-    NOW is the GPUs, by cost, that are charged to it at the moment.
+    NOW is the number of GPUs, weighted by cost, that are charged to the budget at the moment.
     """
     client, empty = app.client(), "No such budget." if asked.filtered else "No queue has a budget."
     show_list(asked, lambda: Seen(_budgets(client), empty, lambda budgets: {"budgets": budgets}))
@@ -93,12 +95,14 @@ def list_(app: App, asked: "Asked[BudgetStanding, BudgetStanding]") -> None:
 @json_option
 @api_command
 def show(app: App, queue: str, user: str | None, as_json: bool) -> None:
-    """Show a budget with its numbers."""
+    """Show the values of a budget."""
     budgets = _budgets(app.client())
-    standing = next((each for each in budgets if (each["queue"], each["user"]) == (queue, user)), None)
+    standing = next(
+        (budget for budget in budgets if (budget["queue"], budget["user"]) == (queue, user)), None
+    )
     if standing is None:
         whose = f"user {user} in queue {queue}" if user else f"queue {queue}"
-        raise NotFound(f"{whose} has no budget", remedy="see which there are with: mesos-gpu budget list")
+        raise NotFound(f"{whose} has no budget", remedy="list budgets with: mesos-gpu budget list")
     _print(standing, as_json)
 
 
@@ -109,7 +113,7 @@ def show(app: App, queue: str, user: str | None, as_json: bool) -> None:
 @json_option
 @api_command
 def grant(app: App, queue: str, gpu_hours: float, user: str | None, as_json: bool) -> None:
-    """Give a budget GPU_HOURS more in its current period; `set-aside` takes hours out."""
+    """Add GPU_HOURS to a budget for its current period; `set-aside` removes hours."""
     _grant(app, queue, user, gpu_hours, as_json)
 
 
@@ -120,7 +124,7 @@ def grant(app: App, queue: str, gpu_hours: float, user: str | None, as_json: boo
 @json_option
 @api_command
 def set_aside(app: App, queue: str, gpu_hours: float, user: str | None, as_json: bool) -> None:
-    """Take GPU_HOURS out of a budget in its current period; a grant gives them back."""
+    """Remove GPU_HOURS from a budget for its current period; `grant` adds them again."""
     _grant(app, queue, user, -gpu_hours, as_json)
 
 
@@ -138,6 +142,7 @@ def _grant(app: App, queue: str, user: str | None, gpu_hours: float, as_json: bo
 
 
 def _print(standing: "BudgetStanding", as_json: bool) -> None:
+    """Print the values of a budget."""
     if as_json:
         output.document(standing)
         return

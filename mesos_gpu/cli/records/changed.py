@@ -1,4 +1,4 @@
-"""Who changed a job or a GPU last, for the commands that show it."""
+"""Latest changes of a job or a GPU from the audit log, for commands that show it."""
 
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 LAST: Final = 3
-_ANYBODY: Final = "anybody"  # the user of a change that the scheduler asked no name for
-#: Words for what the audit log names by verb and route.
+_ANYBODY: Final = "anybody"  # the user of a change made without authentication
+#: Descriptions of audited verbs and routes.
 _ACTS: Final = {
     "POST /v1/jobs": "submitted",
     "DELETE /v1/jobs/{id}": "killed",
@@ -29,11 +29,11 @@ _ACTS: Final = {
     "POST /v1/gpus/{id}/reset": "reset requested",
 }
 _COUNTS: Final = ("sent=", "received=")  # bytes of a session
-_NONE_THERE: Final = (403, 404)  # it may not be seen, or the scheduler keeps no record
+_NONE_THERE: Final = (403, 404)  # the user may not read it, or the scheduler keeps no records
 
 
 def changes_of(client: "Client", collection: str, name: str) -> "list[Change]":
-    """The last changes on record, the newest first; none where there is no record. `collection`: jobs or gpus."""
+    """Return the latest recorded changes, newest first; none without records. `collection` is "jobs" or "gpus"."""
     from mesos_gpu.api.spec.audit import ChangesMade
     from mesos_gpu.cli.client import Refused
 
@@ -47,13 +47,13 @@ def changes_of(client: "Client", collection: str, name: str) -> "list[Change]":
 
 
 def lines(changes: "list[Change]") -> list[tuple[str, str]]:
-    """Return a label and a text for each change, the newest last."""
+    """Return a label and a text for each change, newest last."""
     return [("changed by", line(change)) for change in reversed(changes)]
 
 
 def line(change: "Change") -> str:
-    """Return a change in one line: user, time, action, details."""
-    who = change["who"] if change["who"] != _ANYBODY else "(no name asked for)"
+    """Return a change as one line: user, time, action, details."""
+    who = change["who"] if change["who"] != _ANYBODY else "(not authenticated)"
     details = (change["detail"] or "").split(" ")
     detail = " ".join(word for word in details if not word.startswith(_COUNTS))
     words = (who, output.stamp(change["at"]), _ACTS.get(change["what"], change["what"]), detail)

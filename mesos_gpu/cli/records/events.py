@@ -1,4 +1,4 @@
-"""`mesos-gpu events`: what befalls jobs, budgets, cards, nodes and apps."""
+"""`mesos-gpu events`: events of jobs, budgets, GPUs, nodes and apps."""
 
 import json
 import time
@@ -39,7 +39,7 @@ _EVENTS: Final[Listing["Event", "Event"]] = Listing(
     filters={},
     fit=Fit(cut=("WHAT", "ON"), leave=("NUMBER", "QUEUE", "USER"), ids=("ON",), paths=("QUEUE",), wrap=True),
 )
-_WAIT_S: Final = 30.0  # of one request that waits
+_WAIT_S: Final = 30.0  # timeout of one long-polling request
 _AGAIN_S: Final = 1.0
 _PAGE: Final = 1000
 
@@ -51,14 +51,16 @@ _PAGE: Final = 1000
     multiple=True,
     type=click.Choice([kind.value for kind in EventKind]),
     metavar="KIND",
-    help=f"Only of that kind; may be repeated: any of {', '.join(kind.value for kind in EventKind)}.",
+    help=f"Only events of this kind; may be repeated: {', '.join(kind.value for kind in EventKind)}.",
 )
-@click.option("--job", metavar="ID", help="Only of jobs whose ID begins so.")
-@click.option("--user", multiple=True, metavar="NAME", help="Only of that user's jobs.")
-@click.option("--queue", multiple=True, metavar="PATH", help="Only of that queue and those below it.")
-@click.option("--app", "of_app", multiple=True, metavar="ID", help="Only of that app.")
-@click.option("--node", multiple=True, metavar="HOST", help="Only of that node and its GPUs.")
-@click.option("--since", type=PAST, help="Only later ones: 2h (ago), or 2027-03-01T08:00.")
+@click.option("--job", metavar="ID", help="Only events of jobs whose ID begins with ID.")
+@click.option("--user", multiple=True, metavar="NAME", help="Only events of this user's jobs.")
+@click.option(
+    "--queue", multiple=True, metavar="PATH", help="Only events of this queue and the queues below it."
+)
+@click.option("--app", "of_app", multiple=True, metavar="ID", help="Only events of this app.")
+@click.option("--node", multiple=True, metavar="HOST", help="Only events of this node and its GPUs.")
+@click.option("--since", type=PAST, help="Only later events: 2h (ago), or 2027-03-01T08:00.")
 @click.option(
     "--after",
     type=click.IntRange(0),
@@ -72,9 +74,9 @@ _PAGE: Final = 1000
     show_default=True,
     type=click.IntRange(1, 10_000),
     metavar="N",
-    help="The last so many.",
+    help="Number of latest events.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until ^C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new events, until Ctrl-C.")
 @list_options(_EVENTS)
 @api_command
 def events(
@@ -86,17 +88,19 @@ def events(
     asked: "Asked[Event, Event]",
     **filters: Any,
 ) -> None:
-    """Tell what has happened of late; the newest last.
+    """List recent events, newest last.
 
-    The latest 10,000 are kept, also while the scheduler is down. With -f nothing is left out when it is restarted:
-    each event has a number, and those after the last one are asked for; with --json each is a line.
+    The latest 10,000 events are kept, also while the scheduler is down. With -f no event is missed when it restarts:
+    events are numbered, and those after the last one are requested; with --json each event is a line.
 
     \b
       mesos-gpu events --kind failed --kind gpu -f
       mesos-gpu events --after 1795449600123 --json
     """
     if follow and (asked.form not in (Form.TABLE, Form.JSON) or asked.columns or asked.sort or asked.watch):
-        raise click.UsageError("--follow prints lines, or documents with --json: leave out the other one")
+        raise click.UsageError(
+            "--follow prints lines, or documents with --json: remove the other format options"
+        )
     client = app.client()
     query = {name: value for name, value in {**filters, "app": of_app}.items() if value}
     known = {"newest": "true"} if after is None else {"after": after}
@@ -118,33 +122,33 @@ def events(
 
 
 def _looking(first: "Events", look: "Callable[[], Events]") -> "Callable[[], Seen[Event]]":
-    """What a list is made of: what was said `first`, and from then on what is seen by looking again."""
-    known = [first]
+    """Return a function that returns the first answer, and then new ones on each call."""
+    first_answers = [first]
 
     def seen() -> "Seen[Event]":
-        events = known.pop() if known else look()
+        events = first_answers.pop() if first_answers else look()
         ends = {"last": events["last"], "first": events["first"]}
-        return Seen(events["events"], "Nothing has happened.", lambda chosen: {"events": chosen, **ends})
+        return Seen(events["events"], "No events.", lambda chosen: {"events": chosen, **ends})
 
     return seen
 
 
 def _events(client: "Client", query: dict[str, Any], *, wait_s: float = 0.0) -> "Events":
-    """Return events; with `after` in the query, after a wait of up to `wait_s` until there is one."""
+    """Return events; with `after` in the query, wait up to `wait_s` for one."""
     from mesos_gpu.api.spec.events import Events
 
     return client.get("/v1/events", Events, {**query, "timeout_s": wait_s}, wait_s=wait_s)
 
 
 def _follow(client: "Client", query: dict[str, Any], last: int, as_json: bool) -> None:
-    """Print what comes after an event. A scheduler that is away is waited for, however long."""
+    """Print events after a number; wait for an unreachable scheduler as long as needed."""
     away = False
     while True:
         try:
             answer = _events(client, {**query, "after": last, "limit": _PAGE}, wait_s=_WAIT_S)
         except Unavailable as error:
             if not away:
-                output.note(f"{error.what}: it is waited for")
+                output.note(f"{error.what}: waiting for it")
             away = True
             time.sleep(_AGAIN_S)
             continue
@@ -159,7 +163,7 @@ def _follow(client: "Client", query: dict[str, Any], last: int, as_json: bool) -
 
 def _say_missed(after: int, first: int) -> None:
     if 0 < after < first:
-        output.note("there may have been more: only the latest events are kept")
+        output.note("earlier events may be missing, because only the latest are kept")
 
 
 def _print(event: "Event", as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`mesos-gpu history`: jobs that have ended, also those that the scheduler has forgotten."""
+"""`mesos-gpu history`: ended jobs, including old ones that are no longer in the scheduler's state."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -94,24 +94,24 @@ PAST_JOBS: Final[Listing["PastJob", "PastJob"]] = Listing(
 
 @click.command()
 @list_options(PAST_JOBS)
-@click.option("--since", type=PAST, help="Ended from then on: 30d (ago), or 2027-03-01.")
-@click.option("--until", type=PAST, help="Ended before that.")
+@click.option("--since", type=PAST, help="Only jobs that ended since: 30d (ago), or 2027-03-01.")
+@click.option("--until", type=PAST, help="Only jobs that ended before.")
 @click.option(
     "--limit",
     default=100,
     show_default=True,
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="Show so many.",
+    help="Maximum number of jobs.",
 )
 @api_command
 def history(
     app: App, since: float | None, until: float | None, limit: int, asked: "Asked[PastJob, PastJob]"
 ) -> None:
-    """List jobs that have ended, also long ago; the newest first.
+    """List ended jobs, also old ones, newest first.
 
-    GPU_H is the GPU hours that all attempts of a job held. Records are kept for 400 days; what a job ran is not in
-    them.
+    GPU_H is the GPU hours held by all attempts of a job. Records are kept for 400 days; they do not contain a job's
+    command.
 
     \b
       mesos-gpu history --user ann --since 30d --sort -gpu_h
@@ -123,14 +123,14 @@ def history(
 
     def look() -> "Seen[PastJob]":
         jobs, more = _listed(client, query, limit)
-        notes = [f"there are more than {limit}: see them with --limit, or --until"] if more else []
+        notes = [f"there are more than {limit} jobs: list them with --limit or --until"] if more else []
         return Seen(jobs, "No such job." if query else "No job has ended yet.", notes=notes)
 
     show(asked, look)
 
 
 def _listed(client: "Client", query: dict[str, object], limit: int) -> "tuple[Sequence[PastJob], bool]":
-    """The latest `limit` jobs that are asked for, and whether there are more."""
+    """Return the latest `limit` matching jobs, and whether there are more."""
     from mesos_gpu.api.spec.tasks.past import History
 
     jobs: list[PastJob] = []

@@ -1,4 +1,4 @@
-"""Records of commands that act on this host without the scheduler: of root alone, whose acts nobody else notes."""
+"""Audit records of root's commands on this host that bypass the scheduler."""
 
 import os
 from collections.abc import Iterator
@@ -10,14 +10,16 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.access.record import Result
 from mesos_gpu.wire.plain import clean
 
-#: The commands, and what their records are about.
+#: Recorded commands.
 COMMANDS: Final = ("backup", "node cdi --output", "node shim build", "restore", "volume build", "volume gc")
 
 
 @contextmanager
 def recorded(command: str, *on: str) -> Iterator[None]:
-    """Note a command of root when it has ended, whatever its end. What cannot be noted is done all the same: it may be
-    what makes room."""
+    """Record a command of root when it has ended, successfully or not.
+
+    A failure to write the record does not stop the command, which may be the one that frees disk space.
+    """
     try:
         yield
     except BaseException as error:
@@ -28,10 +30,10 @@ def recorded(command: str, *on: str) -> Iterator[None]:
 
 def _note(command: str, on: tuple[str, ...], result: Result, detail: str) -> None:
     if os.geteuid() != 0:
-        return  # of a user's own files
+        return  # commands of other users affect only their own files
     from mesos_gpu.adapters.audit import host
 
     try:
         host.write(command, tuple(map(clean, on)), result, detail)
     except (MesosGpuError, OSError) as error:
-        output.note(f"not on record: {str(error).splitlines()[0]}")
+        output.note(f"the command could not be recorded in the audit log: {str(error).splitlines()[0]}")

@@ -1,4 +1,4 @@
-"""Figures as bars of text."""
+"""Text bar charts."""
 
 import shutil
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from rich.cells import cell_len, set_cell_size
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _WHOLE: Final = "█"
-_MIN: Final = 8  # columns of the longest bar
+_MIN: Final = 8  # minimum columns of the longest bar
 _MAX_LENGTH: Final = 100
-_WORDS: Final = 40  # columns that labels take at most
+_WORDS: Final = 40  # maximum columns of labels
 
 
 def bars(rows: Sequence[tuple[str, float, str]], *, unicode: bool, columns: int | None = None) -> list[str]:
-    """Lines with a bar each, the longest as wide as there is room.
+    """Return one line with a bar per row; the longest bar uses the available width.
 
     Args:
-        rows: A label, an amount that is not negative, and that in words.
-        unicode: Whether the reader knows more than ASCII: then bars are told apart by an eighth of a column.
-        columns: Of the terminal; None: as it is.
+        rows: Label, amount (0 or more) and the amount as text.
+        unicode: Whether to use block characters, with a resolution of an eighth of a column, instead of ASCII.
+        columns: Width of the terminal; None to measure it.
     """
     width = columns or shutil.get_terminal_size().columns
     label = min(max((cell_len(name) for name, *_ in rows), default=0), _WORDS)

@@ -1,4 +1,4 @@
-"""`mesos-gpu report`: what was used, who waited, and how evenly all were served."""
+"""`mesos-gpu report`: GPU usage, waiting times, idle GPUs and fairness."""
 
 import csv
 import sys
@@ -28,20 +28,21 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _PERIODS: Final = ("day", "week", "month", "quarter", "year")
-_FIELDS: Final[Mapping[str, str]] = {**GROUPS, "class": "job_class"}  # of a row
-_USER: Final = "user"  # as other lists call the owner
+_FIELDS: Final[Mapping[str, str]] = {**GROUPS, "class": "job_class"}  # fields of a row by column
+_USER: Final = "user"  # name of the owner in options
 _MILLI: Final = 1000
-_NOTHING: Final = "Nothing was used then."
+_NOTHING: Final = "No usage in this time."
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a report is printed that is no list.
+    """Format of a report that is not printed as a list.
 
     Attributes:
-        as_csv, plot: Whether it is in that form.
-        amount: What the bar of a row is as long as.
-        column: Which figure stands beside it.
+        as_csv: Whether to print CSV.
+        plot: Whether to print a bar chart.
+        amount: Function from a row to the length of its bar.
+        column: Column printed beside the bar.
     """
 
     as_csv: bool
@@ -52,30 +53,31 @@ class Form:
 
 @click.group(cls=Lines)
 def report() -> None:
-    """Reports of what was used, who waited, and who was served.
+    """Reports of GPU usage, waiting times, idle GPUs and fairness.
 
-    They are of whole days of UTC, and of the last 30 if nothing else is said.
+    They cover whole days in UTC, by default the last 30.
     """
 
 
 def _asks(function: _F) -> _F:
+    """Add the options of reports to a command."""
     for option in (
         click.option(
             "--depth",
             type=click.IntRange(1, 16),
             metavar="N",
-            help="Sum queues up from this level on; 1: the top ones, each with all below it.",
+            help="Aggregate queues at this level; 1: top-level queues, each with all below it.",
         ),
         click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV."),
         click.option("--plot", is_flag=True, help="Print a bar for each row."),
-        click.option("--period", type=click.Choice(_PERIODS), help="Rows of each such time by itself."),
-        click.option("--until", type=PAST, help="End of the time; default: now."),
-        click.option("--since", type=PAST, help="Begin of the time: 90d (ago), or 2027-03-01."),
+        click.option("--period", type=click.Choice(_PERIODS), help="Report each period separately."),
+        click.option("--until", type=PAST, help="End of the report; default: now."),
+        click.option("--since", type=PAST, help="Begin of the report: 90d (ago), or 2027-03-01."),
         click.option(
             "--by",
             multiple=True,
             type=click.Choice((*GROUPS, _USER)),
-            help="Sum up by this; may be repeated.  [default: queue]",
+            help="Group by this; may be repeated.  [default: queue]",
         ),
     ):
         function = option(function)
@@ -134,10 +136,10 @@ _USAGE: Final = _listing(
 @_asks
 @api_command
 def usage(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
-    """GPU hours that were used, and those that jobs waited for.
+    """Show the GPU hours that were used, and those that jobs waited for.
 
-    COST is GPU hours by what each GPU costs, CHARGED what budgets pay of it, BORROWED what was beyond guarantees, UNMET
-    the GPUs that were waited for times how long.
+    COST is GPU hours weighted by the cost of GPU models, CHARGED the part paid by budgets, BORROWED the part beyond
+    guarantees, UNMET the number of GPUs that jobs waited for times their waiting time.
 
     \b
       mesos-gpu report usage --by user --since 30d
@@ -160,9 +162,9 @@ _WAIT: Final = _listing(
 @_asks
 @api_command
 def wait(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
-    """How long jobs with GPUs waited before they started: median, 90th and 99th percentile.
+    """Show how long jobs with GPUs waited before they started: median, 90th and 99th percentile.
 
-    Each wait is right to a sixteenth. Jobs that never started are not among them.
+    Values are accurate to a sixteenth. Jobs that never started are not included.
     """
     form = Form(as_csv, plot, lambda row: row["wait_p90_s"] or 0.0, "90%")
     _show(app, asked, query, form, waits=True)
@@ -187,10 +189,10 @@ _IDLE: Final = _listing(
 @_asks
 @api_command
 def idle(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
-    """GPU hours that were held while no kernel ran, and what waited meanwhile.
+    """Show the GPU hours that were held while no kernel ran, and the demand meanwhile.
 
-    BUSY, IDLE and UNKNOWN are together what was held; IDLE% is of what is known. WANTED is what of IDLE was held while
-    jobs waited for as many GPUs, BACK how many grants ended because their GPUs did nothing.
+    BUSY, IDLE and UNKNOWN add up to the hours held; IDLE% is a percentage of BUSY and IDLE. WANTED is the part of IDLE
+    during which jobs waited for as many GPUs, BACK the number of allocations ended because their GPUs were idle.
 
     \b
       mesos-gpu report idle --by user --since 30d --sort -idle
@@ -199,7 +201,7 @@ def idle(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]",
     _show(app, asked, query, Form(as_csv, plot, lambda row: row["idle_gpu_hours"], "IDLE"))
 
 
-_PART: Final = "part_percent"  # of a row of `fairness`, beside what the scheduler says
+_PART: Final = "part_percent"  # key added to rows of `fairness`
 
 
 def _wanted(row: "UsageRow") -> float:
@@ -228,7 +230,7 @@ def fairness(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRo
 
     OF_ALL% is its part of all GPU hours used. MET% is the part of its demand that was met: GPU hours used, of those
     used and waited for; it is empty without any demand. The line below the table is Jain's index of fairness over MET%:
-    1.00 if the demand of all was met to the same part.
+    1.00 if the demand of all groups was met to the same degree.
     """
     form = Form(as_csv, plot, lambda row: _served(row) or 0.0, "MET%")
     _show(app, asked, query, form, waits=True, below=_tell_jain)
@@ -244,25 +246,25 @@ def _tell_jain(rows: "Sequence[UsageRow]") -> None:
 
 _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
     columns=(
-        Col("FROM", lambda each: _day(each["begins"]), lambda each: each["begins"]),
-        Col("QUEUE", lambda each: each["queue"]),
-        Col("USER", lambda each: each["user"]),
-        Col("HOURS", lambda each: output.hours(total_hours(each)), total_hours),
-        Col("USED", lambda each: output.hours(each["used_hours"]), lambda each: each["used_hours"]),
-        Col("USED%", lambda each: each["used_percent"]),
-        Col("LEFT", lambda each: output.hours(each["left_hours"]), lambda each: each["left_hours"]),
+        Col("FROM", lambda record: _day(record["begins"]), lambda record: record["begins"]),
+        Col("QUEUE", lambda record: record["queue"]),
+        Col("USER", lambda record: record["user"]),
+        Col("HOURS", lambda record: output.hours(total_hours(record)), total_hours),
+        Col("USED", lambda record: output.hours(record["used_hours"]), lambda record: record["used_hours"]),
+        Col("USED%", lambda record: record["used_percent"]),
+        Col("LEFT", lambda record: output.hours(record["left_hours"]), lambda record: record["left_hours"]),
     ),
-    id=lambda each: f"{_day(each['begins'])} {budget_id(each)}",
-    rows=lambda each: (each,),
-    filters={By.USER: lambda each: (each["user"] or "",), By.QUEUE: lambda each: (each["queue"],)},
+    id=lambda record: f"{_day(record['begins'])} {budget_id(record)}",
+    rows=lambda record: (record,),
+    filters={By.USER: lambda record: (record["user"] or "",), By.QUEUE: lambda record: (record["queue"],)},
     fit=Fit(cut=("USER",), leave=("LEFT",), names=("USER",), paths=("QUEUE",)),
 )
 
 
 @report.command("budget")
 @list_options(_BUDGETS)
-@click.option("--since", type=PAST, help="Periods that end after that: 90d (ago), or 2027-03-01.")
-@click.option("--until", type=PAST, help="Periods that begin before that; default: now.")
+@click.option("--since", type=PAST, help="Only periods that end after this: 90d (ago), or 2027-03-01.")
+@click.option("--until", type=PAST, help="Only periods that begin before this; default: now.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV.")
 @api_command
 def budget_(
@@ -272,10 +274,10 @@ def budget_(
     until: float | None,
     asked: "Asked[BudgetStanding, BudgetStanding]",
 ) -> None:
-    """How each budget was used, period by period; the latest 14 of each are kept.
+    """Show how each budget was used, by period; the latest 14 periods are kept.
 
-    HOURS is the amount that the queues' document gives now, with what was carried over, granted and set aside in the
-    period; LEFT is less than 0 where more was used.
+    HOURS is the current amount from the tree of queues, with hours carried over, granted and set aside in the period;
+    LEFT is negative if more was used.
     """
     from mesos_gpu.api.spec.usage import Budgets, BudgetStanding
 
@@ -284,19 +286,19 @@ def budget_(
 
     def look() -> Seen[BudgetStanding]:
         every = client.call("GET", "/v1/budgets", Budgets, {"past": "true"})["budgets"]
-        periods = [each for each in every if each["ends"] > first and each["begins"] < last]
-        return Seen(periods, "No budget has a period then.", lambda periods: {"budgets": periods})
+        periods = [entry for entry in every if entry["ends"] > first and entry["begins"] < last]
+        return Seen(periods, "No budget has a period in this time.", lambda periods: {"budgets": periods})
 
     if as_csv:
         names = list(BudgetStanding.__annotations__)
         rows = asked.chosen(look().records)
-        _print_csv(names, [[dict(each)[name] for name in names] for each in rows])
+        _print_csv(names, [[dict(row)[name] for name in names] for row in rows])
     else:
         show(asked, look)
 
 
 def _answer(app: App, query: Mapping[str, Any], *, waits: bool) -> "Callable[[], Usage]":
-    """What asks for a report."""
+    """Return a function that requests the report."""
     from mesos_gpu.api.spec.usage import Usage
 
     given = {name: value for name, value in query.items() if value is not None and name != "by"}
@@ -306,7 +308,7 @@ def _answer(app: App, query: Mapping[str, Any], *, waits: bool) -> "Callable[[],
 
 
 def _by(query: Mapping[str, Any]) -> list[str]:
-    """What is summed up, as the scheduler calls it."""
+    """Return the grouping by the scheduler's names."""
     return ["owner" if name == _USER else name for name in query["by"] or ("queue",)]
 
 
@@ -319,6 +321,7 @@ def _show(
     waits: bool = False,
     below: "Callable[[Sequence[UsageRow]], None]" = lambda _rows: None,
 ) -> None:
+    """Print a report as a list, as CSV or as a bar chart."""
     _refuse_two(asked, as_csv=form.as_csv, plot=form.plot)
     answer = _answer(app, query, waits=waits)
     groups = (*(("FROM",) if query["period"] else ()), *(name.upper() for name in _by(query)))
@@ -341,33 +344,34 @@ def _show(
 
 
 def _refuse_two(asked: Asked[Any, Any], *, as_csv: bool, plot: bool) -> None:
-    """Refuse what cannot be done at once."""
+    """Refuse options that exclude each other."""
     if as_csv + plot + (asked.form is not ListForm.TABLE) > 1:
-        raise click.UsageError("only one of -o, --csv and --plot can be printed")
+        raise click.UsageError("-o, --csv and --plot exclude each other: give one of them")
     if (as_csv or plot) and (asked.columns or asked.watch):
-        raise click.UsageError("--columns and --watch are not for --csv and --plot")
+        raise click.UsageError("--columns and --watch cannot be used with --csv or --plot")
 
 
 def _with_parts(rows: "Sequence[UsageRow]") -> "list[UsageRow]":
-    """Rows with what each has of the GPU hours of all."""
+    """Add to each row its percentage of all GPU hours."""
     whole = sum(row["gpu_hours"] for row in rows)
     return [cast("UsageRow", {**row, _PART: _percent(row["gpu_hours"], whole)}) for row in rows]
 
 
 def _without_part(row: "UsageRow") -> dict[str, object]:
-    return {name: each for name, each in row.items() if name != _PART}
+    return {name: value for name, value in row.items() if name != _PART}
 
 
 def _plot(
     asked: "Asked[UsageRow, UsageRow]", groups: Sequence[str], form: Form, rows: "Sequence[UsageRow]"
 ) -> None:
+    """Print the rows of a report as a bar chart."""
     from mesos_gpu.cli.records.plot import bars
 
     unicode = "utf" in (sys.stdout.encoding or "").lower()
-    whose, figure = [asked.listing.col(name) for name in groups], asked.listing.col(form.column)
+    labels, figure = [asked.listing.col(name) for name in groups], asked.listing.col(form.column)
     bodies = [
         (
-            output.clean(" ".join(str(col.value(row) or "-") for col in whose)),
+            output.clean(" ".join(str(col.value(row) or "-") for col in labels)),
             form.amount(row),
             _words(figure.value(row)),
         )
@@ -379,7 +383,7 @@ def _plot(
 
 
 def _words(cell: object) -> str:
-    """A figure as a table has it."""
+    """Return a value as it is shown in tables."""
     return "-" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 

@@ -1,4 +1,4 @@
-"""`mesos-gpu webhook`: who is told what happens."""
+"""`mesos-gpu webhook`: URLs that receive events."""
 
 import sys
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -37,28 +37,28 @@ NAME: Final = Ref("name", r"[a-z0-9][a-z0-9.-]{0,62}", "a name of a-z, 0-9, '.' 
 
 class _Webhooks(Table):
     table: ClassVar = {
-        "list": (f"{_MODULE}:list_webhooks", "List webhooks."),
+        "list": (f"{_MODULE}:list_webhooks", "List webhooks and their pending events."),
         "show": (_MODULE, "Show a webhook."),
-        "add": (_MODULE, "Make a webhook, or change it; a new one's secret is printed this once."),
-        "remove": (_MODULE, "Forget webhooks, and what was to be sent to them."),
-        "test": (_MODULE, "Send a test, and say what came of it."),
-        "dead": (_MODULE, "List what could not be sent and was given up."),
-        "retry": (_MODULE, "Try what was given up again."),
-        "versions": (_MODULE, "List the changes of webhooks, the latest first."),
+        "add": (_MODULE, "Create a webhook, or change it; a new secret is printed once."),
+        "remove": (_MODULE, "Remove webhooks, and their pending events."),
+        "test": (_MODULE, "Send a test event, and show the result."),
+        "dead": (_MODULE, "List events that could not be sent and were given up."),
+        "retry": (_MODULE, "Send events that were given up again."),
+        "versions": (_MODULE, "List the changes of webhooks, latest first."),
     }
 
 
 @click.group(cls=_Webhooks)
 def webhook() -> None:
-    """Webhooks: addresses that are told what happens.
+    """Webhooks: URLs that receive events.
 
-    Each event is sent until the receiver answers with 2xx, in order; after 12 tries, over about half an hour, it is a
-    dead letter. The scheduler's operator says which receivers there may be (--webhook-to of the scheduler).
+    Events are sent in order, each until the receiver answers with 2xx; after 12 tries, over about half an hour, an
+    event is given up as a dead letter. The scheduler's operator sets the permitted receivers (scheduler --webhook-to).
     """
 
 
 def _kinds(hook: "Webhook") -> str:
-    return " ".join(hook["kinds"]) or "of jobs that name it"
+    return " ".join(hook["kinds"]) or "jobs with --notify"
 
 
 _WEBHOOKS: Final[Listing["Webhook", "Webhook"]] = Listing(
@@ -84,16 +84,16 @@ _WEBHOOKS: Final[Listing["Webhook", "Webhook"]] = Listing(
 @list_options(_WEBHOOKS)
 @api_command
 def list_webhooks(app: App, asked: "Asked[Webhook, Webhook]") -> None:
-    """List webhooks."""
+    """List webhooks and their pending events."""
     from mesos_gpu.api.spec.cluster.hooks import Webhooks
 
     client = app.client()
-    nothing = "There is no webhook; make one with: mesos-gpu webhook add"
+    nothing = "No webhooks; create one with: mesos-gpu webhook add"
     empty = "No such webhook." if asked.filtered else nothing
 
     def look() -> "Seen[Webhook]":
-        known = client.call("GET", "/v1/webhooks", Webhooks)
-        return Seen(known["webhooks"], empty, lambda hooks: {**known, "webhooks": hooks})
+        answer = client.call("GET", "/v1/webhooks", Webhooks)
+        return Seen(answer["webhooks"], empty, lambda hooks: {**answer, "webhooks": hooks})
 
     show_list(asked, look)
 
@@ -105,7 +105,7 @@ def list_webhooks(app: App, asked: "Asked[Webhook, Webhook]") -> None:
 def show(app: App, name: str, as_json: bool) -> None:
     """Show a webhook.
 
-    Of its address only the host is shown: the rest may be a secret.
+    Only the host of its URL is shown, because the rest may be secret.
     """
     from mesos_gpu.api.spec.cluster.hooks import Webhook
 
@@ -136,17 +136,17 @@ def show(app: App, name: str, as_json: bool) -> None:
     multiple=True,
     type=click.Choice([kind.value for kind in EventKind]),
     metavar="KIND",
-    help="Kind of event that it is told, as `mesos-gpu events` has them; may be repeated. Without any it is told only "
-    "of jobs that name it (run --notify).",
+    help="Kind of events to send, as listed by `mesos-gpu events`; may be repeated. Without any, only events of jobs "
+    "that name the webhook (run --notify) are sent.",
 )
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="PATH",
-    help="Only of that queue and those below it; default: all.",
+    help="Only events of this queue and the queues below it; default: all.",
 )
-@click.option("--comment", default="", help="Purpose, for people.")
+@click.option("--comment", default="", help="Description of its purpose.")
 @json_option
 @api_command
 def add(
@@ -158,11 +158,12 @@ def add(
     comment: str,
     as_json: bool,
 ) -> None:
-    """Make a webhook, or change it; a new one's secret is printed this once.
+    """Create a webhook, or change it; a new secret is printed once.
 
-    The secret alone is on stdout. By it the receiver checks the signature of each request, as Standard Webhooks
-    (standardwebhooks.com) has it: HMAC-SHA256 over id, time and body. A hook that gets another address gets another
-    secret. An address that is a secret itself comes by stdin, as -: there no list of processes has it.
+    Only the secret is printed on stdout. The receiver uses it to verify the signature of each request according to
+    Standard Webhooks (standardwebhooks.com): HMAC-SHA256 over id, time and body. A webhook with a changed URL gets a
+    new secret. A URL that is itself secret can be given on stdin, with - as URL: then it does not appear in process
+    lists.
 
     \b
       mesos-gpu webhook add ops https://hooks.example.com/gpu --event gpu --event node
@@ -172,15 +173,15 @@ def add(
 
     url = sys.stdin.readline().strip() if address == "-" else address
     request = {"url": url, "kinds": list(kinds), "queues": list(queues), "comment": comment}
-    made = app.client().call("PUT", _path(name), WebhookMade, body=request)
+    answer = app.client().call("PUT", _path(name), WebhookMade, body=request)
     if as_json:
-        output.document(made)
+        output.document(answer)
         return
-    if made["secret"] is None:
-        output.note(f"webhook {name} is changed, and keeps its secret")
+    if answer["secret"] is None:
+        output.note(f"webhook {name} was changed, and keeps its secret")
         return
-    click.echo(made["secret"])
-    output.note(f"this is the secret of webhook {name}; it is not shown again")
+    click.echo(answer["secret"])
+    output.note(f"this is the secret of webhook {name}; store it now, it is not shown again")
 
 
 @click.command()
@@ -188,13 +189,13 @@ def add(
 @yes_option
 @api_command
 def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
-    """Forget webhooks, and what was to be sent to them."""
+    """Remove webhooks, and their pending events."""
     from mesos_gpu.api.spec.cluster.hooks import Webhook
 
-    output.ask(f"Remove {', '.join(names)}, and what waits to be sent there?", yes=yes)
+    output.ask(f"Remove {', '.join(names)}, and their pending events?", yes=yes)
     for name in names:
         app.client().call("DELETE", _path(name), Webhook)
-        output.line(f"webhook {name} is removed")
+        output.line(f"webhook {name} was removed")
 
 
 @click.command()
@@ -202,37 +203,39 @@ def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
 @json_option
 @api_command
 def test(app: App, name: str, as_json: bool) -> None:
-    """Send a test, and say what came of it.
+    """Send a test event, and show the result.
 
-    It is sent once, beside what waits, and ends with 1 if the receiver did not take it.
+    It is sent once, independently of pending events; exit code 1 if the receiver did not accept it.
     """
     from mesos_gpu.api.spec.cluster.hooks import WebhookTest
 
-    came = app.client().call("POST", _path(name, "test"), WebhookTest, body={})
+    result = app.client().call("POST", _path(name, "test"), WebhookTest, body={})
     if as_json:
-        output.document(came)
-    if not came["ok"]:
+        output.document(result)
+    if not result["ok"]:
         raise MesosGpuError(
-            f"webhook {name} did not take it: {came['error']}",
-            remedy="see the receiver's log, and --webhook-to of the scheduler",
+            f"webhook {name} did not accept the test: {result['error']}",
+            remedy="check the receiver's log, and --webhook-to of the scheduler",
         )
     if not as_json:
-        output.line(f"webhook {name} answered {came['status']} after {came['took_s']:.2f}s")
+        output.line(f"webhook {name} answered {result['status']} after {result['took_s']:.2f}s")
 
 
 _DEAD: Final[Listing["DeadLetter", "DeadLetter"]] = Listing(
     columns=(
-        Col("ID", lambda each: each["id"]),
-        Col("EVENT", lambda each: each["event"]),
-        Col("KIND", lambda each: each["kind"]),
-        Col("TRIES", lambda each: each["tries"]),
+        Col("ID", lambda letter: letter["id"]),
+        Col("EVENT", lambda letter: letter["event"]),
+        Col("KIND", lambda letter: letter["kind"]),
+        Col("TRIES", lambda letter: letter["tries"]),
         Col(
-            "GIVEN_UP", lambda each: output.short_stamp(each["given_up_at"]), lambda each: each["given_up_at"]
+            "GIVEN_UP",
+            lambda letter: output.short_stamp(letter["given_up_at"]),
+            lambda letter: letter["given_up_at"],
         ),
-        Col("ERROR", lambda each: each["error"]),
+        Col("ERROR", lambda letter: letter["error"]),
     ),
-    id=lambda each: str(each["id"]),
-    rows=lambda each: (each,),
+    id=lambda letter: str(letter["id"]),
+    rows=lambda letter: (letter,),
     filters={},
     fit=Fit(cut=("ERROR",), leave=("EVENT", "TRIES")),
 )
@@ -243,9 +246,9 @@ _DEAD: Final[Listing["DeadLetter", "DeadLetter"]] = Listing(
 @list_options(_DEAD)
 @api_command
 def dead(app: App, name: str, asked: "Asked[DeadLetter, DeadLetter]") -> None:
-    """List what could not be sent and was given up.
+    """List events that could not be sent and were given up.
 
-    The latest 1,000 are kept. `webhook retry` takes their IDs.
+    The latest 1,000 are kept. `webhook retry` accepts their IDs.
     """
     from mesos_gpu.api.spec.cluster.hooks import DeadLetters
 
@@ -253,7 +256,7 @@ def dead(app: App, name: str, asked: "Asked[DeadLetter, DeadLetter]") -> None:
 
     def look() -> "Seen[DeadLetter]":
         letters = client.call("GET", _path(name, "dead"), DeadLetters)
-        return Seen(letters["dead"], "Nothing was given up.", lambda dead: {"dead": dead})
+        return Seen(letters["dead"], "No events were given up.", lambda dead: {"dead": dead})
 
     show_list(asked, look)
 
@@ -264,30 +267,30 @@ def dead(app: App, name: str, asked: "Asked[DeadLetter, DeadLetter]") -> None:
 @json_option
 @api_command
 def retry(app: App, name: str, ids: tuple[int, ...], as_json: bool) -> None:
-    """Try what was given up again.
+    """Send events that were given up again.
 
-    All of it, or the dead letters with these IDs.
+    Without IDs all of them, else the dead letters with these IDs.
     """
     from mesos_gpu.api.spec.cluster.hooks import Retried
 
-    came = app.client().call("POST", _path(name, "retry"), Retried, body={"ids": list(ids)})
+    result = app.client().call("POST", _path(name, "retry"), Retried, body={"ids": list(ids)})
     if as_json:
-        output.document(came)
+        output.document(result)
     else:
-        output.line(f"{came['retried']} are tried again")
+        output.line(f"events sent again: {result['retried']}")
 
 
 _VERSIONS: Final[Listing["WebhookVersion", "WebhookVersion"]] = Listing(
     columns=(
-        Col("VERSION", lambda each: each["version"]),
-        Col("AT", lambda each: output.stamp(each["at"]), lambda each: each["at"]),
-        Col("BY", lambda each: each["by"]),
-        Col("WHAT", lambda each: each["what"]),
-        Col("WEBHOOKS", lambda each: " ".join(each["webhooks"])),
+        Col("VERSION", lambda record: record["version"]),
+        Col("AT", lambda record: output.stamp(record["at"]), lambda record: record["at"]),
+        Col("BY", lambda record: record["by"]),
+        Col("WHAT", lambda record: record["what"]),
+        Col("WEBHOOKS", lambda record: " ".join(record["webhooks"])),
     ),
-    id=lambda each: str(each["version"]),
-    rows=lambda each: (each,),
-    filters={By.USER: lambda each: (each["by"],)},
+    id=lambda record: str(record["version"]),
+    rows=lambda record: (record,),
+    filters={By.USER: lambda record: (record["by"],)},
     fit=Fit(cut=("WEBHOOKS", "WHAT"), leave=("WEBHOOKS", "BY")),
 )
 
@@ -296,15 +299,15 @@ _VERSIONS: Final[Listing["WebhookVersion", "WebhookVersion"]] = Listing(
 @list_options(_VERSIONS)
 @api_command
 def versions(app: App, asked: "Asked[WebhookVersion, WebhookVersion]") -> None:
-    """List the changes of webhooks, the latest first."""
+    """List the changes of webhooks, latest first."""
     from mesos_gpu.api.spec.cluster.hooks import WebhookVersions
 
     client = app.client()
-    empty = "No such change." if asked.filtered else "There has been no webhook yet."
+    empty = "No such change." if asked.filtered else "No webhook was ever created."
 
     def look() -> "Seen[WebhookVersion]":
-        known = client.call("GET", "/v1/webhook-versions", WebhookVersions)
-        return Seen(known["versions"], empty, lambda versions: {"versions": versions})
+        answer = client.call("GET", "/v1/webhook-versions", WebhookVersions)
+        return Seen(answer["versions"], empty, lambda versions: {"versions": versions})
 
     show_list(asked, look)
 

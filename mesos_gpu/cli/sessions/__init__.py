@@ -1,1 +1,1 @@
-"""Commands that stay with a job, or serve it here."""
+"""Commands that follow a job, or open a local URL to it."""

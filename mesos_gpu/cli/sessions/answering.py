@@ -1,32 +1,32 @@
-"""What answers where a notebook server is to be."""
+"""Check of the server that answers where a notebook server should be."""
 
 import http.client
 import json
 from typing import Final, NamedTuple
 
-_WAIT_S: Final = 3.0  # for an answer
-_MAX: Final = 1 << 16  # bytes of it
-_NAMES: Final = "kernels"  # of Jupyter's status (Jupyter Server REST API, GET /api/status)
+_WAIT_S: Final = 3.0  # timeout of an answer
+_MAX: Final = 1 << 16  # maximum bytes of an answer
+_NAMES: Final = "kernels"  # key of Jupyter's status (Jupyter Server REST API, GET /api/status)
 
 
 class Answer(NamedTuple):
-    """What came. `said`: in a few words, of what is no Jupyter that takes the token."""
+    """Result of a check; `said` describes a server that is not Jupyter, or does not accept the token."""
 
     is_notebook: bool
     said: str = ""
 
 
 def asked(place: tuple[str, int], token: str) -> Answer | None:
-    """Ask what is there for the status of Jupyter, which only who has its token is told; None: nothing answers yet."""
+    """Request Jupyter's status, which needs its token; None if no server answers yet."""
     line = http.client.HTTPConnection(*place, timeout=_WAIT_S)
     try:
         line.request("GET", "/api/status", headers={"Authorization": f"token {token}"})
         answer = line.getresponse()
         return _judged(answer, answer.read(_MAX))
-    except OSError:  # it does not listen yet
+    except OSError:  # the server does not listen yet
         return None
     except http.client.HTTPException:
-        return Answer(is_notebook=False, said="what it speaks is no HTTP")
+        return Answer(is_notebook=False, said="it does not use HTTP")
     finally:
         line.close()
 
@@ -40,8 +40,8 @@ def _judged(answer: http.client.HTTPResponse, body: bytes) -> Answer:
         return Answer(is_notebook=True)
     if answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
         return Answer(
-            is_notebook=False, said="it refuses the token: a file of Jupyter's settings may name another one"
+            is_notebook=False, said="it refuses the token: Jupyter's settings may contain another one"
         )
     server = answer.headers.get("Server", "")
-    which = f", and is {server}" if server else ""
-    return Answer(is_notebook=False, said=f"it says {answer.status} {answer.reason}{which}")
+    which = f", server {server}" if server else ""
+    return Answer(is_notebook=False, said=f"it answers {answer.status} {answer.reason}{which}")

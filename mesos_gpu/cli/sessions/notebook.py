@@ -1,4 +1,4 @@
-"""`mesos-gpu notebook`: a server that runs as a job, and is reached from here."""
+"""`mesos-gpu notebook`: a server that runs as a job, with a local URL."""
 
 import math
 import threading
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 _AT: Final = "--ip=127.0.0.1 --port=$PORT0 --ServerApp.port_retries=0 --ServerApp.base_url=/"
-#: Its token is JUPYTER_TOKEN of its environment, so that it is in no list of processes. Images have the home of a user
-#: of their own, in which the job's user may not write, and Jupyter does not start without one.
+#: The token is in JUPYTER_TOKEN, so that it appears in no process list. HOME of images may not be writable for the
+#: job's user, and Jupyter needs a writable one to start.
 JUPYTER: Final = (
     f'test -w "${{HOME:-/}}" || export HOME="$MESOS_SANDBOX"; exec jupyter lab --no-browser {_AT}'
 )
 _ASK_S: Final = 0.3
-_PATIENCE_S: Final = 20.0  # without an answer, before it is told that none comes
-_NOT_FOUND: Final = 127  # exit code of a shell for a program that is not there
+_PATIENCE_S: Final = 20.0  # time without an answer before a note is printed
+_NOT_FOUND: Final = 127  # exit code of a shell for a missing program
 _NOT_YET: Final = "Connection refused"  # text of ECONNREFUSED from a host
-_END_S: Final = 10.0  # for the news that it has ended, which its connection brings first
+_END_S: Final = 10.0  # time to wait for the job's end after its connection ended
 
 
 @click.command(cls=Grouped, context_settings={"allow_interspersed_args": False})
 @job_options()
 @upload_option
-@click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
+@click.option("--shell", is_flag=True, help="Run the words as one line of /bin/sh -c.")
 @click.option(
     "--local-port",
     type=click.IntRange(0, 65535),
     metavar="N",
     default=0,
-    help="Port of this machine; default: any that is free.",
+    help="Local port; default: any free port.",
 )
 @click.option(
-    "-d", "--detach", is_flag=True, help="Print the job's ID, the token after it, and leave it to itself."
+    "-d", "--detach", is_flag=True, help="Print the job's ID and the token, and do not follow the job."
 )
 @click.argument("cmd", metavar="[CMD...]", nargs=-1, type=click.UNPROCESSED)
 @api_command
@@ -59,12 +59,12 @@ def notebook(
     cmd: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Run a notebook server as a job, and reach it from here.
+    """Run a notebook server as a job, and open a local URL to it.
 
-    When the server answers and takes the token that is made for it, its URL on this machine is printed. Without CMD it
-    is `jupyter lab`, which the job's host or image must have. A CMD is told its port and the token as PORT0 and
-    JUPYTER_TOKEN, and has to listen at 127.0.0.1. What listens there and is not proved to be the job's gets neither
-    token nor request. Ctrl-C kills the job. With -d it is reached by `port-forward`.
+    The URL is printed when the server answers and accepts its generated token. Without CMD the server is `jupyter lab`,
+    which the job's host or image must provide. A CMD gets port and token in PORT0 and JUPYTER_TOKEN, and must listen on
+    127.0.0.1. A server on that port that is not proved to be the job's gets neither token nor requests. Ctrl-C kills
+    the job. With -d, use `port-forward` to reach it.
 
     \b
       mesos-gpu notebook --gpus 1 --mem 16GiB --image quay.io/jupyter/pytorch-notebook
@@ -76,14 +76,13 @@ def notebook(
     from mesos_gpu.cli.channel.ports import LOOPBACK, listening
     from mesos_gpu.cli.interrupt import held_interrupt
 
-    request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, no call of a shell
+    request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, not a call of a shell
     if not cmd:
         request["command"] = JUPYTER
-    request.setdefault(
-        "name", "notebook"
-    )  # and not the first word of the command, which is of no use in lists
+    # The default name would be the first word of the command, which says little in lists.
+    request.setdefault("name", "notebook")
     if request.get("tasks", 1) != 1:
-        raise click.UsageError("a notebook is a job of one task")
+        raise click.UsageError("a notebook is a job with one task: remove --tasks")
     request["env"] = {"JUPYTER_TOKEN": secrets.token_urlsafe(24), **request.get("env", {})}
     request.setdefault("ports", [0])
     if upload is not None:
@@ -100,6 +99,7 @@ def notebook(
 
 
 def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_jupyter: bool) -> int:
+    """Submit the notebook job, print its URL when it answers, and forward connections until it ends."""
     from mesos_gpu.cli.channel.interactive import told_end, with_job
     from mesos_gpu.cli.channel.ports import place_of
 
@@ -115,8 +115,9 @@ def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_j
     code = with_job(client, request, serve, names_it=True)
     if is_jupyter and code == _NOT_FOUND:
         output.note(
-            "Jupyter is not there: name an --image that has it, as quay.io/jupyter/base-notebook, or the directory of "
-            "one of the hosts with --env PATH=DIR:/usr/bin:/bin"
+            "Jupyter was not found: choose an --image that contains it, such as quay.io/jupyter/base-notebook, or "
+            "give its "
+            "directory on the hosts with --env PATH=DIR:/usr/bin:/bin"
         )
     return code
 
@@ -124,20 +125,20 @@ def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_j
 def _reached(
     app: App, client: "Client", job: "Job", way: "tuple[socket.socket, int]", refused: Callable[[str], None]
 ) -> "Job":
-    """Carry connections to a job until the job has ended.
+    """Forward connections to a job until the job has ended.
 
     Args:
-        app: Settings of the command line.
+        app: Context of the command.
         client: Client of the scheduler.
-        job: The job.
-        way: Listening socket for connections, and the port of the job that they are carried to.
-        refused: Called with the reason when a connection to the job was not made.
+        job: Job that runs the server.
+        way: Listening socket, and the port of the job that its connections lead to.
+        refused: Function that is called with the reason if a connection to the job fails.
 
     Returns:
         The ended job.
 
     Raises:
-        MesosGpuError: It cannot be reached, and has not ended.
+        MesosGpuError: The job cannot be reached, and has not ended.
     """
     from mesos_gpu.cli.channel.ports import forward
     from mesos_gpu.cli.client import ended
@@ -155,49 +156,50 @@ def _reached(
 
 @dataclass
 class _Teller:
-    """Tells where the server is. Of Jupyter that is when it takes the token: until then something else may be there."""
+    """Prints the URL of the server; for Jupyter only when it accepts the token, as another program may answer
+    before."""
 
     place: tuple[str, int]
     token: str
     job_id: str
-    port: int  # on the job's host
+    port: int  # port on the job's host
     url: str
     is_jupyter: bool
     _told: str = ""  # the latest refusal
 
     @property
     def where(self) -> str:
-        """The job's port, in words."""
+        """Description of the job's port."""
         return f"port {self.port} of job {self.job_id}"
 
     def run(self) -> None:
-        """Print the URL when it leads to the server, and say what is there that is not Jupyter."""
+        """Print the URL when the server answers, and notes about other servers on the port."""
         from mesos_gpu.cli.sessions.answering import asked
 
-        told, quiet_until = "", time.monotonic() + _PATIENCE_S
+        last_note, quiet_until = "", time.monotonic() + _PATIENCE_S
         while True:
             answer = asked(self.place, self.token)
             if answer is None and time.monotonic() > quiet_until:
                 output.note(
-                    f"nothing answers yet at {self.where}; what it writes: mesos-gpu logs -f {self.job_id}"
+                    f"no server answers yet at {self.where}; for its output: mesos-gpu logs -f {self.job_id}"
                 )
                 quiet_until = math.inf
-            if answer is not None and answer.said not in ("", told):
-                told = answer.said
-                output.note(self._warning(told))
+            if answer is not None and answer.said not in ("", last_note):
+                last_note = answer.said
+                output.note(self._warning(last_note))
             if answer is not None and (answer.is_notebook or not self.is_jupyter):
                 output.line(self.url)
                 return
             time.sleep(_ASK_S)
 
     def refused(self, why: str) -> None:
-        """Print why a connection to the job was not made; nothing if it only does not listen yet or was printed."""
+        """Print why a connection to the job failed, except if it was printed already or the job does not listen yet."""
         if why not in ("", self._told) and not why.endswith(_NOT_YET):
             self._told = why
-            output.note(f"nothing was sent to {self.where}, and the token is kept back: {why}")
+            output.note(f"nothing was sent to {self.where}, and the token is not sent: {why}")
 
     def _warning(self, said: str) -> str:
         if self.is_jupyter:
-            return f"what answers at {self.where} is not its Jupyter, which is waited for: {said}"
-        open_to = "unless it asks for the token, everybody on its host can use it"
-        return f"what answers at {self.where} is no Jupyter: {said}; {open_to}"
+            return f"the server at {self.where} is not the job's Jupyter, still waiting for it: {said}"
+        open_to = "unless it requires the token, all users of its host can use it"
+        return f"the server at {self.where} is not Jupyter: {said}; {open_to}"

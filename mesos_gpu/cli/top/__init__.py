@@ -1,1 +1,1 @@
-"""`mesos-gpu top`: what cards, nodes, tasks and the queue do, drawn again and again."""
+"""`mesos-gpu top`: live views of GPUs, nodes, tasks and the queue."""

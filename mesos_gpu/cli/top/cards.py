@@ -1,4 +1,4 @@
-"""The view of cards: who is on each GPU, and how much of it they use."""
+"""View of GPUs: the jobs on each, and their use of it."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 _BAR: Final = 10  # characters
 _MILLI: Final = 1000
-_MAX_JOBS: Final = 1_000_000  # that are listed at once
+_MAX_JOBS: Final = 1_000_000  # maximum number of jobs listed at once
 NO_USERS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class Use(NamedTuple):
-    """A row: the part of a GPU that one job has, or the free part. None where a value is unknown or has no meaning.
+    """A row: a job's part of a GPU, or the free part; None for values that are unknown or have no meaning.
 
-    Memory is in MiB, compute in percent of the card, power in watts, temperature in degrees Celsius.
+    Memory is in MiB, compute in percent of the GPU, power in watts, temperature in degrees Celsius.
     """
 
     host: str
@@ -38,11 +38,11 @@ class Use(NamedTuple):
     refused: int | None = None
     guarantee: str | None = None
     note: str = ""
-    ends: str | None = None  # the job whose end may be asked for
+    ends: str | None = None  # the job that may be killed from this row
 
 
 def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
-    """Every GPU of every node, or of those nodes."""
+    """Return the rows of all GPUs, or of those of the given nodes."""
     gpus = client.gpus(nodes)
     users = {job["id"]: job["owner"] or job["runs_as"] for job in active_jobs(client)}
     return Seen([_row(use, number) for number, use in enumerate(uses(gpus, users))], summary(gpus), gpus)
@@ -54,7 +54,7 @@ def active_jobs(client: "Client") -> "list[Job]":
 
 
 def summary(gpus: "Sequence[Gpu]") -> str:
-    """How the GPUs stand, in one line."""
+    """Return a one-line summary of the GPUs."""
     shared = sum(gpu["sharing"] is not None for gpu in gpus)
     whole = sum(gpu["sharing"] is None and gpu["job_id"] is not None for gpu in gpus)
     hosts = len({gpu["agent_id"] for gpu in gpus})
@@ -62,7 +62,7 @@ def summary(gpus: "Sequence[Gpu]") -> str:
 
 
 def uses(gpus: "Sequence[Gpu]", users: Mapping[str, str | None] = NO_USERS) -> list[Use]:
-    """Return the rows by host and card: shares before the free part. `users`: users of jobs, by ID."""
+    """Return the rows by host and GPU, shares before the free part; `users` are the users of jobs by ID."""
     rows = [row._replace(user=users.get(row.ends or "")) for gpu in gpus for row in _of_card(gpu)]
     return sorted(rows, key=lambda row: (row.host, row.gpu_index is None, row.gpu_index or 0))
 
@@ -81,6 +81,7 @@ def _row(use: Use, number: int) -> Row:
 
 
 def _of_card(gpu: "Gpu") -> list[Use]:
+    """Return the rows of a GPU: one for a whole GPU, else one per share and one for the free part."""
     at, sharing, now = (gpu["hostname"], gpu["index"]), gpu["sharing"], gpu["use"]
     power_mw, temperature = (now["power_mw"], now["temperature_c"]) if now else (None, None)
     power = None if power_mw is None else round(power_mw / _MILLI)
@@ -104,6 +105,7 @@ def _of_card(gpu: "Gpu") -> list[Use]:
 
 
 def _of_share(gpu: "Gpu", share: "GpuShare") -> Use:
+    """Return the row of a share."""
     used = share["used"]
     memory = used["memory_mib"] if used else None
     over = memory is not None and memory > share["memory_max_mib"]
@@ -125,7 +127,7 @@ def _of_share(gpu: "Gpu", share: "GpuShare") -> Use:
 
 
 def bar(used: float | None, of: float | None) -> str | None:
-    """How much of it is used, as a bar; full if more is. None: that is not known."""
+    """Return a bar of the used part, full if more is used; None if not known."""
     if used is None or not of:
         return None
     full = min(round(_BAR * used / of), _BAR)

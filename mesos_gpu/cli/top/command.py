@@ -1,4 +1,4 @@
-"""`mesos-gpu top`: the command."""
+"""The command `mesos-gpu top`."""
 
 import sys
 from typing import Final
@@ -15,7 +15,7 @@ from mesos_gpu.cli.top.view import Row, View
 from mesos_gpu.cli.types import DURATION
 
 VIEWS: Final = (CARDS, NODES, TASKS, QUEUE)
-_MIN_S: Final = 1.0  # between two requests
+_MIN_S: Final = 1.0  # minimum interval of requests
 _ORDERS: Final = tuple(dict.fromkeys(order for view in VIEWS for order in view.orders))
 
 
@@ -26,7 +26,7 @@ _ORDERS: Final = tuple(dict.fromkeys(order for view in VIEWS for order in view.o
 @click.option(
     "--sort",
     type=click.Choice(_ORDERS),
-    help="What has most of it comes first. cards: memory, compute, power, temperature; nodes: the same, and free; "
+    help="Sort the largest values first. cards: memory, compute, power, temperature; nodes: these, and free; "
     "tasks: memory, compute, idle, ran, gpus; queue: gpus, waits, priority.  [default: by name, or place]",
 )
 @click.option(
@@ -34,12 +34,12 @@ _ORDERS: Final = tuple(dict.fromkeys(order for view in VIEWS for order in view.o
     "nodes",
     metavar="HOST",
     multiple=True,
-    help="Only of that node; the first part of its name is enough; `*` stands for anything; may be repeated.",
+    help="Only this node; the first part of its name is enough; `*` matches anything; may be repeated.",
 )
-@click.option("--filter", "words", metavar="WORDS", default="", help="Only rows in which these words stand.")
-@click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between two looks.")
+@click.option("--filter", "words", metavar="WORDS", default="", help="Only rows that contain these words.")
+@click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between updates.")
 @click.option(
-    "-1", "--once", is_flag=True, help="Print once and end; this is the default if stdout is no terminal."
+    "-1", "--once", is_flag=True, help="Print once and exit; this is the default if stdout is not a terminal."
 )
 @json_option
 @api_command
@@ -53,26 +53,26 @@ def top(
     once: bool,
     as_json: bool,
 ) -> None:
-    """Watch what cards, nodes, tasks or the queue do.
+    """Watch GPUs, nodes, tasks or the queue live.
 
-    VIEW is cards, nodes, tasks or queue. The view of cards has a row for each GPU, and for each share of one. USER is
-    the owner of the job, or its Unix user if the scheduler asks for no names. USED_% is the part of the last minute in
-    which the GPU worked, for a share the part of the GPU's compute that it used. SHARE_MIB and SHARE_% are the
-    granted amounts, REFUSED counts allocations beyond them, and the state `over` means more memory than granted. Values
-    that the driver does not report are empty. Hosts report every few seconds.
+    VIEW is cards (GPUs), nodes, tasks or queue. The view of cards has a row for each GPU, and for each share of one.
+    USER is the owner of the job, or its Unix user if the scheduler runs without authentication. USED_% is the
+    utilization in the last minute, for a share the part of the GPU's compute that it used. SHARE_MIB and SHARE_% are
+    the granted amounts, REFUSED counts allocations beyond them, and the state `over` means more memory than granted.
+    Values that the driver does not report are empty. Hosts report every few seconds.
 
     \b
     Keys: 1 cards, 2 nodes, 3 tasks, 4 queue        arrows choose a row
-          s the next order; m memory, p compute     k ends the row's job, after a question
-          / shows rows with some words alone        q or Ctrl-C ends it
+          s next order; m memory, p compute         k kills the row's job (asks)
+          / filters rows by words                   q or Ctrl-C quits
     """
-    view = next(each for each in VIEWS if each.name == name)
+    view = next(view for view in VIEWS if view.name == name)
     if interval < _MIN_S:
         raise click.BadParameter("must be at least 1s", param_hint="--interval")
     if sort is not None and sort not in view.orders:
-        raise click.BadParameter(f"{name} have {', '.join(view.orders)}", param_hint="--sort")
+        raise click.BadParameter(f"{name} can be sorted by {', '.join(view.orders)}", param_hint="--sort")
     if nodes and view is QUEUE:
-        raise click.UsageError("what waits is on no node: leave out --node")
+        raise click.UsageError("pending jobs are on no node: remove --node")
     client, order = app.client(), sort or view.orders[0]
     if as_json:
         output.document(view.look(client, nodes).document)

@@ -1,4 +1,4 @@
-"""A screen that is drawn again and again, and the keys that are pressed meanwhile."""
+"""Full-screen display with keyboard input."""
 
 import os
 import re
@@ -24,18 +24,17 @@ _KEYS: Final = {
     "\x1b[A": UP, "\x1bOA": UP, "\x1b[B": DOWN, "\x1bOB": DOWN, "\r": ENTER, "\n": ENTER, "\x7f": RUB, "\b": RUB,
 }  # fmt: skip
 _SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Za-z])|.", re.DOTALL)
-_AT_ONCE: Final = 64  # bytes
+_AT_ONCE: Final = 64  # bytes read at once
 
 
 class Screen:
-    """The whole terminal; what was on it before is there again afterwards, however it ends."""
+    """Full-screen mode of the terminal; its former contents are restored at the end."""
 
     def __init__(self) -> None:
-        """Nothing is shown, and no key was pressed."""
         self._pressed: list[str] = []
 
     def __enter__(self) -> Self:
-        """Take the terminal."""
+        """Switch the terminal to full-screen mode."""
         from rich.console import Console
         from rich.live import Live
 
@@ -53,11 +52,11 @@ class Screen:
         self._held.close()
 
     def show(self, picture: "RenderableType") -> None:
-        """Put a picture in place of what is shown; what does not fit is cut."""
+        """Replace the displayed picture; what does not fit is cut."""
         self._live.update(picture, refresh=True)
 
     def key(self, timeout_s: float) -> str:
-        """The next key, a character or one of the names above; "": none was pressed in that time."""
+        """Return the next key, a character or one of the names above; "" if none was pressed within the timeout."""
         if not self._pressed:
             self._pressed = self._read(timeout_s)
         return self._pressed.pop(0) if self._pressed else ""
@@ -75,18 +74,18 @@ class Screen:
 
 
 def keys_in(typed: str) -> list[str]:
-    """The keys that a terminal tells of; those that are none of ours are left out."""
-    named = [(each, _KEYS.get(each, "")) for each in _SEQUENCE.findall(typed)]
+    """Return the keys in a terminal's input; unknown keys are dropped."""
+    named = [(sequence, _KEYS.get(sequence, "")) for sequence in _SEQUENCE.findall(typed)]
     return [
-        name or (ESCAPE if each == "\x1b" else each)
-        for each, name in named
-        if name or each == "\x1b" or each.isprintable()
+        name or (ESCAPE if sequence == "\x1b" else sequence)
+        for sequence, name in named
+        if name or sequence == "\x1b" or sequence.isprintable()
     ]
 
 
 @contextmanager
 def _keys() -> Iterator[int | None]:
-    """The descriptor from which keys come one by one, unseen; None: stdin is no terminal."""
+    """Yield the descriptor for reading keys singly without echo; None if stdin is not a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return
@@ -101,7 +100,7 @@ def _keys() -> Iterator[int | None]:
 
 @contextmanager
 def _not_stopped() -> Iterator[None]:
-    """Ignore Ctrl-Z: the shell would find the terminal as it is here."""
+    """Ignore Ctrl-Z, which would leave the terminal in this mode for the shell."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

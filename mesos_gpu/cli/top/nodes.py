@@ -1,4 +1,4 @@
-"""The view of nodes: what all cards of a host together do."""
+"""View of nodes: totals of all GPUs of a host."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ _MILLI: Final = 1000
 
 
 def look(client: "Client", named: Sequence[str] = ()) -> Seen:
-    """Every node, or those that are named, and what its cards say of their use."""
+    """Return the rows of all nodes, or of the given ones, with the use of their GPUs."""
     nodes, cards = client.nodes(), defaultdict[str, list["Gpu"]](list)
     if named:
         asked = {By.NODE: named}
@@ -36,6 +36,7 @@ def _summary(nodes: "Sequence[Node]") -> str:
 
 
 def _row(node: "Node", cards: "Sequence[Gpu]") -> Row:
+    """Return the row of a node, with totals over its GPUs."""
     uses = [gpu["use"] for gpu in cards]
     busy = total(uses, lambda use: use["busy_pct"])
     used_mib = total(uses, lambda use: use["memory_used_mib"])
@@ -56,9 +57,9 @@ def _row(node: "Node", cards: "Sequence[Gpu]") -> Row:
 
 
 def total(uses: "Iterable[GpuUse | None]", value: "Callable[[GpuUse], float | None]") -> float | None:
-    """Add up what is known of all; None: it is not known of one, or there are none."""
-    each = [None if use is None else value(use) for use in uses]
-    return None if not each or None in each else sum(number or 0 for number in each)
+    """Return the sum over all GPUs; None if the value of one is not known, or without GPUs."""
+    values = [None if use is None else value(use) for use in uses]
+    return None if not values or None in values else sum(number or 0 for number in values)
 
 
 NODES: Final = View(

@@ -1,4 +1,4 @@
-"""The view of the queue: who waits, for how much, and until when."""
+"""View of the queue: pending jobs, their requests and expected starts."""
 
 import time
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.cluster.line import Waiting
     from mesos_gpu.cli.client import Client
 
-_MAX: Final = 1000  # that the interface lists at once
+_MAX: Final = 1000  # maximum that the interface lists at once
 
 
 def look(client: "Client", _nodes: Sequence[str] = ()) -> Seen:
-    """The jobs that wait, in the order in which they are tried; they are on no node."""
+    """Return the rows of pending jobs, in the order in which they are considered; nodes do not apply."""
     from mesos_gpu.api.spec.cluster.line import Queue
 
     seen = client.get("/v1/queue", Queue, {"limit": _MAX})
@@ -52,5 +52,5 @@ QUEUE: Final = View(
     ),
     ("place", "gpus", "waits", "priority"),
     look,
-    "No job waits.",
+    "No pending jobs.",
 )

@@ -1,4 +1,4 @@
-"""The screen of `top`: what is drawn, and what keys do."""
+"""The screen of `top`: drawing and key handling."""
 
 import shutil
 import time
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 _SORTS: Final = {"m": "memory", "p": "compute"}
-_ABOVE_ROWS, _BELOW_ROWS = 3, 1  # lines of the screen: what is said, an empty one and headers; keys
+_ABOVE_ROWS, _BELOW_ROWS = 3, 1  # lines above the rows: status, an empty line and headers; below: keys
 _MAX_WORDS: Final = 60  # characters of a filter
 
 
 class Watch:
-    """What is shown, and to whom the keys belong."""
+    """State of the screen, and dispatch of keys."""
 
     def __init__(
         self,
@@ -33,20 +33,19 @@ class Watch:
         words: str,
         interval_s: float,
     ) -> None:
-        """Nothing is drawn yet."""
         self._client, self._views, self._nodes, self._interval_s = client, views, nodes, interval_s
         self._view, self._order, self._words = view, order, words
-        self._seen, self._old = Seen((), "", None), ""  # `old`: why what is shown is not of now
-        self._said = ""  # of the latest key
+        self._seen, self._old = Seen((), "", None), ""  # `_old`: why the shown data is outdated
+        self._said = ""  # message about the latest key
         self._chosen = ""  # the id of a row
-        self._typing = False  # words of the filter
-        self._asking: str | None = None  # the job whose end is asked for
+        self._typing = False  # whether words of the filter are being typed
+        self._asking: str | None = None  # the job to be killed after confirmation
 
     def run(self) -> None:
-        """Draw until somebody ends it. While the scheduler is away, what it said last stays, and that is told.
+        """Draw until the user quits. While the scheduler is unreachable, the last data stays, marked as outdated.
 
         Raises:
-            MesosGpuError: The first look has failed.
+            MesosGpuError: The first request failed.
         """
         self._seen = self._view.look(self._client, self._nodes)
         look_at = time.monotonic() + self._interval_s
@@ -64,12 +63,12 @@ class Watch:
         try:
             self._seen, self._old = self._view.look(self._client, self._nodes), ""
         except MesosGpuError as error:
-            self._old = f"what follows is old: {error.what}"
+            self._old = f"outdated: {error.what}"
 
     # --- keys
 
     def _pressed(self, key: str) -> bool:
-        """Do what a key says; whether it is the end."""
+        """Handle a key; return whether to quit."""
         self._said = ""
         if self._asking is not None:
             self._answered(self._asking, key)
@@ -82,6 +81,7 @@ class Watch:
         return False
 
     def _do(self, key: str) -> None:
+        """Handle a key outside of questions and filters."""
         if key in (UP, DOWN):
             self._choose(-1 if key == UP else 1)
         elif key == "/":
@@ -129,18 +129,18 @@ class Watch:
         if row is None:
             self._said = "choose a row first, with the arrows"
         elif row.job is None:
-            self._said = "no job has this row"
+            self._said = "this row has no job"
         else:
             self._asking = row.job
 
     def _answered(self, job: str, key: str) -> None:
         self._asking = None
         if key.lower() != "y":
-            self._said = f"{job} goes on"
+            self._said = f"{job} continues"
             return
         try:
             self._client.kill(job)
-            self._said = f"the end of {job} is asked for"
+            self._said = f"{job} is being killed"
         except MesosGpuError as error:
             self._said = f"{job}: {error.what}"
 
@@ -150,6 +150,7 @@ class Watch:
         return self._view.chosen(self._seen.rows, self._order, self._words)
 
     def _picture(self) -> "RenderableType":
+        """Return the picture of the view: status, rows that fit, and keys."""
         from rich.console import Group
         from rich.text import Text
 
@@ -163,20 +164,20 @@ class Watch:
         return Group(
             Text(output.clean(self._head()), style=self._style(), no_wrap=True, overflow="ellipsis"),
             Text(""),
-            picture if rows else Text("No row has these words." if self._words else self._view.empty),
+            picture if rows else Text("No row contains these words." if self._words else self._view.empty),
             *more,
             Text(output.clean(self._foot()), style="dim", no_wrap=True, overflow="ellipsis"),
         )
 
     def _window(self, rows: Sequence[Row], room: int) -> Sequence[Row]:
-        """The rows that there is room for, the chosen one among them."""
+        """Return the rows that fit, including the selected one."""
         at = next((i for i, row in enumerate(rows) if row.id == self._chosen), 0)
         first = max(at - room + 1, 0)
         return rows[first : first + room]
 
     def _head(self) -> str:
         if self._asking is not None:
-            return f"End {self._asking}? y: yes, any other key: no"
+            return f"Kill {self._asking}? y: yes, any other key: no"
         if self._said or self._old:
             return self._said or self._old
         return f"{self._seen.summary}; every {output.span(self._interval_s)}, by {self._order}"
@@ -186,7 +187,7 @@ class Watch:
 
     def _foot(self) -> str:
         if self._typing:
-            return f"/{self._words}▏  Enter: keep it, Esc: show all"
+            return f"/{self._words}▏  Enter: apply, Esc: show all"
         words = f"   only /{self._words}" if self._words else ""
         views = " ".join(f"{i} {view.name}" for i, view in enumerate(self._views, 1))
         return f"q quit   {views}   s sort   / filter   ↑↓ k kill{words}"

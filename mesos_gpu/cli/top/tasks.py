@@ -1,4 +1,4 @@
-"""The view of tasks: whose they are, and what each does with the cards that it holds."""
+"""View of tasks: their owners, and their use of GPUs."""
 
 import time
 from collections import defaultdict
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class _OnCard(NamedTuple):
-    """What a task uses of one card. None: nobody can say."""
+    """A task's use of one GPU; None values are not known."""
 
     busy_pct: float | None
     memory_mib: int | None
 
 
 def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
-    """Every task of a job that has not ended, or those on some nodes, and what is known of the cards that it holds."""
+    """Return the rows of all tasks of active jobs, or of those on the given nodes, with the use of their GPUs."""
     from mesos_gpu.api.spec.shapes import Tasks
 
     asked = {By.NODE: nodes} if nodes else {}
@@ -37,16 +37,16 @@ def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
     listed = active_jobs(client)
     jobs = {job["id"]: job for job in listed}
     cards = _cards(client.gpus(nodes))
-    told = [_told(task, jobs.get(task["job_id"] or ""), cards) for task in tasks]
+    documents = [_told(task, jobs.get(task["job_id"] or ""), cards) for task in tasks]
     order = sorted(range(len(tasks)), key=lambda i: (tasks[i]["job_id"] or "", tasks[i]["rank"]))
     waiting = sum(job["state"] == "pending" for job in listed)
     running = counted(len({task["job_id"] for task in tasks}), "job")
     summary = f"tasks: {len(tasks)} of {running}; waiting: {counted(waiting, 'job')}"
-    return Seen([_row(told[i]) for i in order], summary, [told[i] for i in order])
+    return Seen([_row(documents[i]) for i in order], summary, [documents[i] for i in order])
 
 
 def _cards(gpus: "Sequence[Gpu]") -> Mapping[str, Sequence[_OnCard]]:
-    """What is known of each card that a task holds, whole or in part, by the task."""
+    """Return the known use of GPUs, held whole or in part, by task."""
     cards = defaultdict[str, list[_OnCard]](list)
     for gpu in gpus:
         use = gpu["use"]
@@ -64,17 +64,17 @@ def _cards(gpus: "Sequence[Gpu]") -> Mapping[str, Sequence[_OnCard]]:
 
 def _told(
     task: "Task", job: "Job | None", cards: Mapping[str, Sequence[_OnCard]]
-) -> dict[str, Any]:  # what --json prints of it
+) -> dict[str, Any]:  # the document of --json
     on = cards.get(task["id"], ())
     busy, memory = [card.busy_pct for card in on], [card.memory_mib for card in on]
     use = job["use"] if job else None
     known = {
-        "busy_pct": None if not on or None in busy else sum(each or 0 for each in busy) / len(on),
-        "memory_mib": None if not on or None in memory else sum(each or 0 for each in memory),
+        "busy_pct": None if not on or None in busy else sum(percent or 0 for percent in busy) / len(on),
+        "memory_mib": None if not on or None in memory else sum(mib or 0 for mib in memory),
         "idle_s": use["idle_s"] if use else None,
     }
-    whose = {"owner": job["owner"], "queue": job["queue"]} if job else {"owner": None, "queue": None}
-    return {**task, **whose, "use": known}
+    owner = {"owner": job["owner"], "queue": job["queue"]} if job else {"owner": None, "queue": None}
+    return {**task, **owner, "use": known}
 
 
 def _row(task: dict[str, Any]) -> Row:
@@ -105,6 +105,6 @@ TASKS: Final = View(
     ),
     ("task", "memory", "compute", "idle", "ran", "gpus"),
     look,
-    "No task runs.",
+    "No running tasks.",
     ("COMPUTE",),
 )

@@ -1,4 +1,4 @@
-"""What a view of `top` shows: rows, their order, and which of them."""
+"""Views of `top`: rows, their sort orders and filters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ NOTHING: Final[Mapping[str, float | None]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row.
+    """A row of a view.
 
     Attributes:
-        id: What tells it from the other rows of its view, also at the next look.
-        cells: A value for each header.
-        job: Whose end may be asked for on it; None: nobody's.
-        amounts: What it is sorted by, by the names of orders; None, or no entry: not known.
+        id: Identity of the row within its view, stable over updates.
+        cells: Values in the order of the headers.
+        job: Job that may be killed from this row; None if there is no job.
+        amounts: Sort values by order; a missing or None value is not known.
     """
 
     id: str
@@ -31,12 +31,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look has shown.
+    """Data of one update of a view.
 
     Attributes:
-        rows: In the order of the view itself.
-        summary: All of it in one line.
-        document: What --json prints.
+        rows: Rows in the view's default order.
+        summary: Summary in one line.
+        document: Document of --json.
     """
 
     rows: Sequence[Row]
@@ -46,16 +46,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view.
+    """A view of `top`.
 
     Attributes:
-        name: As the command line calls it.
-        headers: Names of columns.
-        fit: What gives way in a narrow terminal.
-        orders: Names of orders; the first is the rows' own, in the others the most comes first.
-        look: Asks the scheduler, of all nodes or of those that are named; raises `MesosGpuError`.
-        empty: What is read where there is no row.
-        drawn: Columns that are for people alone: bars.
+        name: Name on the command line.
+        headers: Names of the columns.
+        fit: Rules for narrow terminals.
+        orders: Names of sort orders; the first is the default order of the rows, others sort the largest first.
+        look: Function that requests the rows of all or of given nodes; raises `MesosGpuError`.
+        empty: Text shown without rows.
+        drawn: Columns with bars, shown only on terminals.
     """
 
     name: str
@@ -67,11 +67,11 @@ class View:
     drawn: Sequence[str] = ()
 
     def columns(self, *, people: bool) -> list[int]:
-        """The places of the columns that are shown."""
+        """Return the indexes of the shown columns."""
         return [i for i, header in enumerate(self.headers) if people or header not in self.drawn]
 
     def chosen(self, rows: Sequence[Row], order: str, words: str) -> list[Row]:
-        """The rows that have the words in one of their cells, in an order; one that the view lacks is its own."""
+        """Return the rows that contain the words in one of their cells, sorted; an unknown order means the default."""
         wanted = words.lower()
         kept = [row for row in rows if not wanted or any(wanted in str(cell).lower() for cell in row.cells)]
         if order == self.orders[0] or order not in self.orders:
@@ -80,5 +80,5 @@ class View:
 
 
 def _most_first(amount: float | None) -> tuple[bool, float]:
-    """What is not known comes last."""
+    """Return a sort key that puts unknown amounts last."""
     return (amount is None, -(amount or 0))

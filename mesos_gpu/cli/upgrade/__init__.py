@@ -1,1 +1,1 @@
-"""Upgrades of the platform."""
+"""Plan of an upgrade of the platform."""

@@ -1,4 +1,4 @@
-"""`mesos-gpu upgrade`: what an upgrade to this program would do; nothing is changed."""
+"""`mesos-gpu upgrade`: plan of an upgrade to this program; nothing is changed."""
 
 import hashlib
 from pathlib import Path
@@ -19,13 +19,16 @@ from mesos_gpu.model.nodes.wires import OLDEST, WIRE, spoken
 
 class _Upgrade(Table):
     table: ClassVar = {
-        "plan": ("mesos_gpu.cli.upgrade.commands", "Say what an upgrade to this program would do."),
+        "plan": (
+            "mesos_gpu.cli.upgrade.commands",
+            "Show what an upgrade to this program would do, without changing anything.",
+        ),
     }
 
 
 @click.group(cls=_Upgrade)
 def upgrade() -> None:
-    """Upgrades: what runs now, and what this program would do in its place."""
+    """Upgrades: differences between the running release and this program."""
 
 
 @click.command()
@@ -33,19 +36,19 @@ def upgrade() -> None:
     "--executor-archive",
     "archive",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="The mesos-gpu-executor.pyz that hosts are to have: monitors that run another one are replaced.",
+    help="The new mesos-gpu-executor.pyz of the hosts: monitors with another one are replaced.",
 )
 @click.option(
-    "-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="Form of the output."
+    "-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="Output format."
 )
 @json_option
 @api_command
 def plan(app: App, archive: Path | None, form: str, as_json: bool) -> None:
-    """Say what an upgrade to this program would do.
+    """Show what an upgrade to this program would do, without changing anything.
 
-    Run the new release's command, with the address of the scheduler that runs. Nothing is changed: it says what is in
-    the way, what to do in which order, which monitors are replaced, which executors run on, and what cannot be undone.
-    The exit code is 1 if something is in the way.
+    Run the new release's command with the address of the running scheduler. It shows obstacles, the steps in order, the
+    monitors to be replaced, executors that continue, and what cannot be undone. The exit code is 1 if there are
+    obstacles.
 
     \b
       mesos-gpu upgrade plan
@@ -54,14 +57,16 @@ def plan(app: App, archive: Path | None, form: str, as_json: bool) -> None:
     client = app.client()
     version = client.status()["version"]
     try:
-        told, leadership = client.get("/v1/upgrade", Upgrade), client.get("/v1/leader", Leadership)
+        upgrade_info, leadership = client.get("/v1/upgrade", Upgrade), client.get("/v1/leader", Leadership)
     except Refused as error:
         if error.http_status != 404:
             raise
-        told, leadership = None, None
-    made = plan_of(told, version, leadership, _this(archive))
-    output.document(made) if as_json or form == "json" else _shown(made, can_tell=told is not None)
-    if made["in_the_way"]:
+        upgrade_info, leadership = None, None
+    upgrade_plan = plan_of(upgrade_info, version, leadership, _this(archive))
+    output.document(upgrade_plan) if as_json or form == "json" else _shown(
+        upgrade_plan, can_tell=upgrade_info is not None
+    )
+    if upgrade_plan["in_the_way"]:
         click.get_current_context().exit(1)
 
 
@@ -76,24 +81,25 @@ def _this(archive: Path | None) -> Program:
 
 
 def _shown(plan: Plan, *, can_tell: bool) -> None:
-    output.line(f"runs: {_of(plan['running'])}")
+    """Print a plan; `can_tell` is whether the running release reports its options and programs."""
+    output.line(f"running: {_of(plan['running'])}")
     output.line(f"this: {_of(plan['this'])}")
     if not can_tell:
-        output.line("what runs does not say what is on hosts, nor its options: it is older than that")
-    for each in plan["in_the_way"]:
-        output.folded("in the way: ", each)
+        output.line("the running release is too old to report its options and the programs on hosts")
+    for obstacle in plan["in_the_way"]:
+        output.folded("in the way: ", obstacle)
     if not plan["needed"]:
-        output.line("nothing is to be done")
+        output.line("nothing to do")
     for number, step in enumerate(plan["steps"], 1):
         output.folded(f"{number}. {step['by']}: ", step["what"])
     for node in plan["monitors"]:
         output.folded(f"monitor of {node['hostname']}: ", node["why"])
-    for each in plan["executors"]:
-        output.folded("runs on: ", each)
+    for obstacle in plan["executors"]:
+        output.folded("continues: ", obstacle)
     for changed in plan["defaults"]:
         output.folded(f"default of {changed['name']}: ", f"{changed['was']}, will be {changed['will_be']}")
-    for each in plan["cannot_be_undone"]:
-        output.folded("cannot be undone: ", each)
+    for obstacle in plan["cannot_be_undone"]:
+        output.folded("cannot be undone: ", obstacle)
 
 
 def _of(release: Release) -> str:

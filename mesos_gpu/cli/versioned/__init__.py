@@ -1,1 +1,1 @@
-"""Documents that are kept as versions: shown, compared, applied, undone."""
+"""Versioned documents: show, compare, apply and roll back."""

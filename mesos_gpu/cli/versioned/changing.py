@@ -1,4 +1,4 @@
-"""What the commands of a document that is kept as versions do: show, compare, apply, undo."""
+"""Commands for versioned documents: show, compare, apply, roll back."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,52 +18,59 @@ from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.wire.listing.filters import By
 
 FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
-comment_option: Final = click.option("--comment", default="", help="Why; the versions show it.")
+comment_option: Final = click.option(
+    "--comment", default="", help="Reason of the change, shown in the list of versions."
+)
 version_option: Final = click.option(
-    "--version", type=click.IntRange(0), metavar="N", help="As it was; default: the latest."
+    "--version", type=click.IntRange(0), metavar="N", help="Version to show; default: the latest."
 )
 _DIFFERENT, _TROUBLE = 1, 2
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def show(documents: Documents, version: int | None, *, as_json: bool) -> None:
-    """Print a version: a file that `apply` takes."""
+    """Print a version, in the format of `apply`."""
     shown = documents.latest() if version is None else documents.version(version)
     if as_json:
         output.document(shown)
         return
-    said = f": {shown['comment']}" if shown["comment"] else ""
-    when = f", {output.stamp(shown['at'])}, by {shown['by'] or 'anybody'}{said}" if shown["at"] else ""
+    comment = f": {shown['comment']}" if shown["comment"] else ""
+    when = (
+        f", {output.stamp(shown['at'])}, by {shown['by'] or 'an unknown user'}{comment}"
+        if shown["at"]
+        else ""
+    )
     output.remark(f"Version {shown['version']}{when}")
     print_remarks(documents.kind, shown)
     click.echo(to_yaml(documents.kind, shown), nl=False)
 
 
 def wanted_of(documents: Documents, file: str, latest: Shown) -> dict[str, Any]:
-    """What a file asks for, if it was made of the latest version or of none.
+    """Return the document of a file that is based on the latest version, or on none.
 
     Raises:
-        BadFile: It is no such document.
-        Conflict: It was made of another one.
+        BadFile: The file is not a valid document.
+        Conflict: The file is based on another version.
     """
     form, command = documents.kind.form, documents.kind.command
     given = read_document(form, file)
     if given.version not in (None, latest["version"]):
         raise Conflict(
-            f"{file} was made of version {given.version}, and the document is at version {latest['version']}",
-            remedy=f"see what has changed (mesos-gpu {command} diff), and take it over; or leave `version` out of "
-            "the file",
+            f"{file} is based on version {given.version}, but the document is at version {latest['version']}",
+            remedy=f"compare them with mesos-gpu {command} diff and update the file; or remove `version` from the "
+            "file to "
+            "overwrite the newer version",
         )
     return form.encode(given.document)
 
 
 def source_of(file: str) -> str:
-    """A file, as it is called in a diff."""
+    """Return the name of a file for diffs."""
     return "stdin" if file == "-" else file
 
 
 def diff(ctx: click.Context, documents: Documents, file: str, *, as_json: bool) -> None:
-    """Say what a file would change, with the exit code of diff: 0 for no difference, 1 for some, 2 for trouble."""
+    """Print what a file would change, with the exit code of diff: 0 no difference, 1 differences, 2 error."""
     kind = documents.kind
     try:
         wanted, latest = kind.form.encode(read_document(kind.form, file).document), documents.latest()
@@ -77,12 +84,12 @@ def diff(ctx: click.Context, documents: Documents, file: str, *, as_json: bool) 
         print_diff(lines)
         print_remarks(kind, latest)
     else:
-        output.note(f"{file} says what version {latest['version']} says")
+        output.note(f"{file} is equal to version {latest['version']}")
     ctx.exit(_DIFFERENT if lines else 0)
 
 
 def versions_listing(counts: Sequence[str]) -> Listing[Shown, Shown]:
-    """The versions of a document. `counts`: what is told of how many of what they have."""
+    """Return the list of a document's versions; `counts` are the keys of count columns."""
 
     def count(key: str) -> Col[Shown]:
         return Col(key.upper(), lambda each: each[key])
@@ -98,7 +105,7 @@ def versions_listing(counts: Sequence[str]) -> Listing[Shown, Shown]:
         id=lambda each: str(each["version"]),
         rows=lambda each: (each,),
         filters={By.USER: lambda each: (each["by"] or "",)},
-        fit=Fit(cut=("COMMENT", "BY"), leave=(*(each.upper() for each in counts), "BY")),
+        fit=Fit(cut=("COMMENT", "BY"), leave=(*(key.upper() for key in counts), "BY")),
     )
 
 
@@ -107,13 +114,13 @@ def versions(documents: Documents, asked: Asked[Shown, Shown]) -> None:
     empty = (
         "No such version."
         if asked.filtered
-        else f"Nobody has written the document yet; {documents.kind.none}."
+        else f"No version of the document exists yet; {documents.kind.none}."
     )
     show_list(asked, lambda: Seen(documents.versions(), empty, lambda kept: {"versions": kept}))
 
 
 def rolled_back(documents: Documents, latest: Shown, version: int) -> dict[str, Any]:
-    """What an earlier version said, to be the next one."""
+    """Return an earlier version's document as the next version."""
     old = documents.version(version)
     return {**old, "version": latest["version"], "comment": f"as version {version}"}
 
@@ -128,10 +135,10 @@ def change(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Show what would change, ask, and let it be so.
+    """Print the changes, ask for confirmation, and apply them.
 
     Raises:
-        UsageError: There is no terminal to ask on, and no --yes.
+        UsageError: There is no terminal for the confirmation, and no --yes.
     """
     kind = documents.kind
     lines = list(difference(kind, latest, wanted, source))
@@ -139,12 +146,12 @@ def change(
         print_diff(lines)
     now = latest
     if lines:
-        output.ask("Let it be so?", yes=yes, shown=True)
+        output.ask("Apply these changes?", yes=yes, shown=True)
         now = documents.put({**wanted, "version": latest["version"]}, query)
     if as_json:
         output.document(now)
     elif not lines:
-        output.line(f"Version {latest['version']} says that already; nothing is changed.")
+        output.line(f"Version {latest['version']} is equal to the file; nothing was changed.")
     else:
         output.line(f"Version {now['version']}: {kind.told(now)}.")
         print_remarks(kind, now)
@@ -153,13 +160,13 @@ def change(
 
 
 def print_remarks(kind: Kept, shown: Shown) -> None:
-    """Print what else is said of a version, as comments of YAML."""
+    """Print remarks about a version as YAML comments."""
     for line in kind.remarks(shown):
         output.line(f"# {line}")
 
 
 def print_diff(lines: Sequence[str]) -> None:
-    """Print a diff, in colours for people."""
+    """Print a diff, coloured on a terminal."""
     for line in lines:
         colour = _COLOURS.get(line[:1]) if output.is_terminal(sys.stdout) else None
         text = output.clean(line)

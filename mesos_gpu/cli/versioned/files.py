@@ -1,4 +1,4 @@
-"""A document as a file: YAML that is written for people, and what two of them differ in."""
+"""Versioned documents as YAML files, and their differences."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,10 +12,10 @@ from mesos_gpu.cli.versioned.kept import Kept, Shown
 
 
 def read_document(form: Form[Any], file: str) -> Read[Any]:
-    """The document of a file of JSON or YAML; "-": stdin.
+    """Read the document of a JSON or YAML file; "-" for stdin.
 
     Raises:
-        BadFile: It is none, or has problems; all are listed, each with its place.
+        BadFile: The file is invalid; all problems are listed, each with its place.
     """
     if file == "-":
         return form.read(sys.stdin.read(), "stdin")
@@ -23,12 +23,12 @@ def read_document(form: Form[Any], file: str) -> Read[Any]:
 
 
 def to_yaml(kind: Kept, shown: Shown, *, with_version: bool = True) -> str:
-    """A document as a file: what has its default is left out."""
+    """Return a document as YAML, without fields that have defaults."""
     return yaml_of({**({"version": shown["version"]} if with_version else {}), **kind.body(shown)})
 
 
 def yaml_of(body: Mapping[str, Any]) -> str:
-    """A part of a document as YAML."""
+    """Return a part of a document as YAML."""
     import yaml
 
     return yaml.dump(
@@ -37,24 +37,25 @@ def yaml_of(body: Mapping[str, Any]) -> str:
 
 
 def difference(kind: Kept, old: Shown, new: Shown, source: str) -> Iterator[str]:
-    """The lines of a unified diff of two documents, versions not counted; none: they say the same.
+    """Yield the lines of a unified diff of two documents, ignoring their versions; none if they are equal.
 
-    `source`: where the new one is from.
+    `source` is the name of the new document.
     """
-    before, after = (to_yaml(kind, each, with_version=False).splitlines() for each in (old, new))
+    before, after = (to_yaml(kind, document, with_version=False).splitlines() for document in (old, new))
     yield from unified_diff(before, after, f"version {old['version']}", source, lineterm="")
 
 
 def without(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """An object without what has its default."""
-    return {key: each for key, each in value.items() if defaults.get(key) != each}
+    """Return an object without fields that have their defaults."""
+    return {key: item for key, item in value.items() if defaults.get(key) != item}
 
 
 def _dumper() -> Any:
+    """Return the YAML dumper, a class made here so that yaml is imported only when needed."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Lists of texts on one line, and no anchors: what is alike stands there twice."""
+        """YAML dumper with lists of texts on one line, and without anchors."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
@@ -63,7 +64,7 @@ def _dumper() -> Any:
             super().write_indicator(indicator, *how, **more)
             ahead = len(getattr(self.event, "value", None) or "") + len(" ,")
             if indicator == "," and self.column + ahead > self.best_width:
-                self.write_indent()  # before the item that is too long, not after it
+                self.write_indent()  # break the line before an item that is too long
 
         def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
             flat = all(not isinstance(item, dict | list) for item in sequence)
@@ -80,16 +81,16 @@ def _dumper() -> Any:
 
 
 def _number(dumper: Any, value: float) -> Any:
-    """A whole number as people write it."""
+    """Represent whole numbers without a fraction."""
     if value.is_integer():
         return dumper.represent_int(int(value))
     return dumper.represent_float(value)
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether all texts are printable, so that a terminal may be shown them as they are."""
+    """Return whether all texts are printable, so that a terminal can show them unescaped."""
     if isinstance(value, dict):
-        return all(_is_plain(each) for pair in value.items() for each in pair)
+        return all(_is_plain(item) for pair in value.items() for item in pair)
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return not isinstance(value, str) or value.isprintable()

@@ -1,4 +1,4 @@
-"""A document of a scheduler that is kept as versions: what is asked of it, and how it stands in a file."""
+"""Requests for a versioned document of the scheduler, and its form in files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ if TYPE_CHECKING:
     from mesos_gpu.adapters.files.versioned import Form
     from mesos_gpu.cli.client import Client
 
-Shown = Mapping[str, Any]  # a version, as the interface has it
+Shown = Mapping[str, Any]  # a version in the interface's form
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A kind of document, at the command line.
+    """A kind of versioned document.
 
     Attributes:
-        form: As a file.
-        command: The words of its commands, without `mesos-gpu`.
-        route: Where it is read and changed.
-        listed: Where its versions are.
-        none: What is so while nobody has written one.
-        body: What a file has of a version, without what has its default.
-        told: What a version has, in words.
-        remarks: What else is said of the latest version, line by line.
+        form: Format of its files.
+        command: Words of its commands, without `mesos-gpu`.
+        route: Route to read and change it.
+        listed: Route of its versions.
+        none: Text for the situation without any version.
+        body: Function from a version to the contents of a file, without default values.
+        told: Function from a version to a short description.
+        remarks: Function from a version to further lines of remarks.
     """
 
     form: "Form[Any]"
@@ -37,25 +37,24 @@ class Kept:
 
 
 class Documents:
-    """A kind of document of a scheduler. Raises what `Client` does."""
+    """Requests for a kind of versioned document, with an open client; they raise what `Client` raises."""
 
     def __init__(self, client: "Client", kind: Kept) -> None:
-        """Use a client that somebody else closes."""
         self.kind, self._client = kind, client
 
     def latest(self) -> Shown:
-        """Read it."""
+        """Return the latest version."""
         return self._client.call("GET", self.kind.route, dict)
 
     def version(self, number: int) -> Shown:
-        """Read it as it was."""
+        """Return an earlier version."""
         return self._client.call("GET", f"{self.kind.listed}/{number}", dict)
 
     def versions(self) -> Sequence[Shown]:
-        """List those that are kept, the newest first."""
+        """Return the stored versions, newest first."""
         listed: Sequence[Shown] = self._client.call("GET", self.kind.listed, dict)["versions"]
         return listed
 
     def put(self, document: Shown, query: Mapping[str, Any]) -> Shown:
-        """Change it as a whole; `version` of the document is the one that was read."""
+        """Replace the document; its `version` is the version that it is based on."""
         return self._client.call("PUT", self.kind.route, dict, query, body=document)

@@ -1,1 +1,1 @@
-"""Who may do what, as a scheduler starts with it."""
+"""Access rules and tokens at the start of the scheduler."""

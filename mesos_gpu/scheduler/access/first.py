@@ -1,4 +1,4 @@
-"""The document that a scheduler begins with, where an operator's tools write one."""
+"""The initial access document of `--access-file`, which provisioning tools write."""
 
 import logging
 from dataclasses import replace
@@ -17,15 +17,15 @@ logger = logging.getLogger(__name__)
 
 
 def read_first(path: Path) -> AccessDocument:
-    """The document of `--access-file`.
+    """Read the document of `--access-file`.
 
     Raises:
-        BadConfiguration: It cannot be read, or says something that cannot be.
+        BadConfiguration: The file cannot be read or is not a valid document.
     """
     try:
         return ACCESS.read(path.read_text(encoding="utf-8"), str(path)).document
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadConfiguration(
             f"{OPTION} {path}: {why}", remedy="name a file that this user can read"
         ) from error
@@ -34,26 +34,27 @@ def read_first(path: Path) -> AccessDocument:
 
 
 def begin_with(first: AccessDocument, scheduler: SchedulerApi, timeout_s: float = 60.0) -> None:
-    """Make it version 1 where there is none yet; else say so if it differs: what was applied later is in force.
+    """Apply the document as version 1 if there is no version yet; otherwise warn if it differs from the current
+    version.
 
     Raises:
-        MesosGpuError: The scheduler ends.
+        MesosGpuError: The scheduler is shutting down.
     """
     latest = scheduler.access
     if latest.version == 0:
         scheduler.request(
-            AccessChanged(replace(first, by=OPTION, comment=first.comment or "the first"), 0)
+            AccessChanged(replace(first, by=OPTION, comment=first.comment or "first version"), 0)
         ).result(timeout_s)
-        logger.info("who may do what is as %s says", OPTION)
+        logger.info("access rules of %s are in force", OPTION)
         if not givers(first):
-            logger.warning("by %s only root on this host may change who may do what", OPTION)
+            logger.warning("with the rules of %s only root on this host may change access rules", OPTION)
     elif _says(first) != _says(latest):
         logger.warning(
-            "%s is not what is in force: version %d is, by %s; see mesos-gpu access diff, and apply the file if it "
-            "shall be",
+            "%s differs from the access rules in force (version %d by %s): compare with mesos-gpu access diff, and "
+            "apply the file if it is meant to replace them",
             OPTION,
             latest.version,
-            latest.by or "anybody",
+            latest.by or "an unknown user",
         )
 
 

@@ -1,5 +1,4 @@
-"""A state that was brought back from a backup: tokens that were revoked since prove nothing again, and webhooks that
-were removed since are told nothing."""
+"""Cleanup after a restored backup: tokens revoked and webhooks removed since the backup are removed again."""
 
 import logging
 from collections.abc import Iterator
@@ -21,26 +20,27 @@ logger = logging.getLogger(__name__)
 
 
 def without_revoked(saved: Saved, store: Store, trail: AuditTrail) -> Saved:
-    """What was saved, if it may be older than what runs, without the tokens whose end is in the audit log; they are
-    deleted from the store too."""
+    """Return a possibly outdated state without the tokens that the audit log shows as revoked.
+
+    The tokens are deleted from the store too. A state that is not doubtful is returned unchanged.
+    """
     if not (saved.doubtful and saved.tokens):
         return saved
-    kept = {token.id: token for token in saved.tokens}
-    ended = ended_with(kept, [id for id, _ in _done(trail, _REVOKED, _TOKEN) if id in kept])
+    tokens = {token.id: token for token in saved.tokens}
+    ended = ended_with(tokens, [id for id, _ in _done(trail, _REVOKED, _TOKEN) if id in tokens])
     store.save([ForgetToken(id) for id in ended])
-    left = [token for token in saved.tokens if token.id not in ended]
+    remaining = [token for token in saved.tokens if token.id not in ended]
     logger.warning(
-        "the state may be older than what was done since: of its %d tokens the audit log says that %d were revoked, "
-        "and they are; look at the others (mesos-gpu token list), and at who may do what (mesos-gpu access versions)",
-        len(kept),
+        "the state may be an old copy: of its %d tokens, %d were revoked later according to the audit log and are "
+        "revoked again; check the others (mesos-gpu token list) and the access rules (mesos-gpu access versions)",
+        len(tokens),
         len(ended),
     )
-    return replace(saved, tokens=tuple(left))
+    return replace(saved, tokens=tuple(remaining))
 
 
 def without_removed(hooks: HookStore, trail: AuditTrail) -> None:
-    """Remove webhooks of a state that may be older than what runs, if the audit log says that they were removed after
-    they were made or changed last."""
+    """Remove webhooks from a possibly outdated state that were removed after their last change by the audit log."""
     removed = dict[str, float]()
     for name, at in _done(trail, _REMOVED, _HOOK):
         removed[name] = max(at, removed.get(name, 0.0))
@@ -48,17 +48,22 @@ def without_removed(hooks: HookStore, trail: AuditTrail) -> None:
         if removed.get(hook.name, 0.0) > hook.at:
             hooks.remove(hook.name, "")
             logger.warning(
-                "webhook %s was removed since the state was copied, and is removed again", hook.name
+                "webhook %s was removed after this state was copied, so it is removed again", hook.name
             )
 
 
 def _done(trail: AuditTrail, what: str, kind: str) -> Iterator[tuple[str, float]]:
-    """What that was done to, and when."""
+    """Yield the name and time of each successful audited action `what` on an object whose reference begins with
+    `kind`."""
     cursor = ""
     while True:
         page = trail.search(Asked(what=what, result=Result.DONE), limit=_AT_ONCE, cursor=cursor)
         for _, record in page.records:
-            yield from ((each.removeprefix(kind), record.at) for each in record.on if each.startswith(kind))
+            yield from (
+                (reference.removeprefix(kind), record.at)
+                for reference in record.on
+                if reference.startswith(kind)
+            )
         cursor = page.cursor
         if not cursor:
             return

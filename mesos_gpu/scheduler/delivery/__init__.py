@@ -1,1 +1,1 @@
-"""How agents come to what runs on them."""
+"""Commands by which agents get and start the programs of this package."""

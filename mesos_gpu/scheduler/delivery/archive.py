@@ -1,4 +1,4 @@
-"""How agents start what mesos-gpu-executor.pyz has: it is there, or each of them fetches it once."""
+"""Commands by which agents start the programs of mesos-gpu-executor.pyz, fetching the archive once if it is a URI."""
 
 import re
 import shlex
@@ -6,7 +6,7 @@ from typing import Final
 
 PROGRAMS: Final = ("executor", "monitor", "keeper")
 _FETCHED: Final = re.compile(r"((?:https?|file)://[^\s#]+)#sha256=([0-9a-f]{64})", re.ASCII)
-#: Run by the agent's python3, as the executors' user, before there is a task. What has another digest is never run.
+#: Run by the agent's python3 as the executors' user, before a task starts. Content with another digest is never run.
 _FETCH: Final = """\
 import hashlib, os, sys, tempfile, urllib.request
 uri, wanted, path = sys.argv[1:]
@@ -33,16 +33,16 @@ finally:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is an absolute path, or a URI with the digest of what is to be there."""
+    """Return whether a text is an absolute path, or a URI followed by `#sha256=` and a digest."""
     return bool(_FETCHED.fullmatch(text) or re.fullmatch(r"/[^\s#]+", text))
 
 
 def command(where: str, program: str) -> str:
-    """The shell command by which an agent starts a program of the archive.
+    """Return the shell command by which an agent starts a program of the archive.
 
     Args:
-        where: As `is_place` has it.
-        program: Of `PROGRAMS`.
+        where: Path or URI with digest, as accepted by `is_place`.
+        program: Name from `PROGRAMS`.
     """
     fetched = _FETCHED.fullmatch(where)
     if fetched is None:

@@ -1,1 +1,1 @@
-"""What the scheduler counts and times of itself."""
+"""Metrics and timings of the scheduler's engine."""

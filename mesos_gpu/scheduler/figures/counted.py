@@ -1,4 +1,4 @@
-"""What there is to count in what the engine saves and does."""
+"""Metrics derived from what the engine saves and executes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -15,24 +15,26 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.scheduler.figures.meter import Meter
 
-MAX_QUEUES: Final = 100  # of which each has a histogram of its own, the first that jobs start from
-OTHERS: Final = "*"  # the others, together
+MAX_QUEUES: Final = 100  # with a histogram of their own: the first queues that launch jobs
+OTHERS: Final = "*"  # label for all other queues together
 _NOT_RUN_YET: Final = (TaskState.LAUNCHED, TaskState.STARTING)
 
 
 @dataclass(frozen=True, slots=True)
 class _InLine:
-    """A job that waits, and since when, in seconds since the epoch."""
+    """A waiting job's queue, and since when it waits in seconds since the epoch."""
 
     queue: str
     since: float
 
 
 class Counted:
-    """Sees each change once, after it was saved. Only for the engine's thread."""
+    """Updater of the meter, called once for each saved change. Only for the engine's thread.
+
+    Changes before its creation are not counted.
+    """
 
     def __init__(self, state: State, meter: Meter) -> None:
-        """What has happened before is not counted."""
         self._meter = meter
         self._queues: dict[str, None] = {}
         self._line = {
@@ -43,18 +45,18 @@ class Counted:
         self._tasks = {task.id: task for task in state.work.tasks.values() if task.job_id and not task.ended}
 
     def heard(self, event: ev.Event) -> None:
-        """Something has come from Mesos."""
+        """Count offers received and rescinded."""
         if isinstance(event, ev.OffersArrived):
             self._meter.offers.labels("received").inc(len(event.offers))
         elif isinstance(event, ev.OfferRescinded):
             self._meter.offers.labels("rescinded").inc()
 
     def refused(self, error: MesosGpuError) -> None:
-        """A request was refused: the class of the error is the reason, so there are few."""
+        """Count a refused request; the reason label is the class of the error, so there are few values."""
         self._meter.refusals.labels(type(error).__name__).inc()
 
     def saved(self, effects: Iterable[fx.Effect]) -> None:
-        """What is on disk by now, and what is done next."""
+        """Count the effects of a batch that was saved."""
         for effect in effects:
             if (count := _OF_EFFECT.get(type(effect))) is not None:
                 count(self, effect)
@@ -92,7 +94,7 @@ class Counted:
 
     def _placed(self, task: Task, job_id: JobId) -> None:
         self._meter.placements.inc()
-        waited = self._line.pop(job_id, None)  # the first of a gang finds it
+        waited = self._line.pop(job_id, None)  # only the first task of a gang, so a gang counts once
         if waited is not None:
             queue = self._queue(waited.queue)
             self._meter.waits.labels(queue).observe(max(0.0, task.launched_at - waited.since))
@@ -105,12 +107,12 @@ class Counted:
         if task.ended:
             self._meter.ends.labels(task.state.value).inc()
         gone_at = task.ended_at if task.ended else task.unreachable_since
-        if job_id in self._line and gone_at is not None:  # it is back in the queue, from then on
+        if job_id in self._line and gone_at is not None:  # the job waits again from then on
             place = self._line[job_id]
             self._line[job_id] = replace(place, since=max(place.since, gone_at))
 
     def _queue(self, name: str) -> str:
-        """The queue, or the word for all of which there are too many."""
+        """Return the queue's name, or `OTHERS` beyond the maximum number of labels."""
         if name in self._queues or len(self._queues) < MAX_QUEUES:
             self._queues[name] = None
             return name

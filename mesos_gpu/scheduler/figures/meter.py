@@ -1,4 +1,4 @@
-"""What the engine's thread counts and times of itself, as Prometheus' own client keeps it."""
+"""Counters and timings of the engine's thread, kept with the Prometheus client library."""
 
 import time
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _STEP_S: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 _SAVE_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 _LAUNCH_S: Final = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _WAIT_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 604800.0)
-#: What an event is counted as; others are "other": its name is the engine's own.
+#: Metric label of each kind of event; all others count as "other", since class names are internal.
 _STEPS: Final = {
     ev.Match: "match",
     ev.Tick: "tick",
@@ -32,14 +32,13 @@ _STEPS: Final = {
     ev.HealthFound: "health",
 }
 OTHER_STEP: Final = "other"
-disable_created_metrics()  # type: ignore[no-untyped-call] # a line more for each series, which nobody reads in text
+disable_created_metrics()  # type: ignore[no-untyped-call] # saves one line per series that is not used
 
 
 class Meter(Collector):
-    """Counters and histograms, in a registry of their own. Written on the engine's thread, read on any."""
+    """Prometheus metrics in a registry of their own. Written on the engine's thread, read on any."""
 
     def __init__(self) -> None:
-        """All are zero."""
         registry = self._registry = CollectorRegistry()
         self._steps = Histogram(
             "mesos_gpu_engine_step_duration_seconds",
@@ -72,6 +71,7 @@ class Meter(Collector):
         self._count(registry)
 
     def _count(self, registry: CollectorRegistry) -> None:
+        """Create the counters in a registry."""
         self.offers = Counter(
             "mesos_gpu_offers", "Offers of Mesos, by what became of them.", ["outcome"], registry=registry
         )
@@ -86,7 +86,7 @@ class Meter(Collector):
         )
         self.preemptions = Counter(
             "mesos_gpu_preemptions",
-            "Tasks that the scheduler ended though nobody asked for it, by reason.",
+            "Tasks that the scheduler ended without a request by a user, by reason.",
             ["reason"],
             registry=registry,
         )
@@ -96,18 +96,18 @@ class Meter(Collector):
             ["state"],
             registry=registry,
         )
-        # A series that begins at its first count has no increase then: an alert would not hear of it.
+        # Create the series now: one that first appears with a count of 1 shows no increase, so alerts would miss it.
         for outcome in ("received", "used", "declined", "rescinded"):
             self.offers.labels(outcome)
         for state in ENDED:
             self.ends.labels(state.value)
 
     def collect(self) -> Iterable[Metric]:
-        """All families, as the library has them."""
+        """Return all metric families."""
         return self._registry.collect()
 
     def step(self, state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
-        """Step the engine, and note how long it took."""
+        """Step the engine and record the duration."""
         begin, cpu = time.perf_counter(), time.thread_time()
         try:
             return step(state, event, now, settings)
@@ -116,6 +116,6 @@ class Meter(Collector):
             self._of_step[_STEPS.get(type(event), OTHER_STEP)].observe(time.perf_counter() - begin)
 
     def save(self, store: Store, changes: Iterable[saves.Save]) -> None:
-        """Save, and note how long it took."""
+        """Save changes and record the duration."""
         with self._saves.time():
             store.save(changes)

@@ -1,1 +1,1 @@
-"""Several schedulers of one cluster: one leads, the others stand by and take its place."""
+"""Several schedulers of one cluster: one leads, the others are standbys that can take over."""

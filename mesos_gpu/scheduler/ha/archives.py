@@ -1,4 +1,4 @@
-"""Archives of code that jobs and apps need, fetched from who leads: who stands by may lead next."""
+"""Replication of code archives that jobs and apps need, from the leader to a standby that may lead next."""
 
 import contextlib
 import http.client
@@ -24,7 +24,15 @@ Needed = Callable[[], Collection[tuple[str, str]]]
 
 
 class Archives:
-    """Fetches what is needed and not here, on a thread of its own."""
+    """Background thread that fetches needed archives which are missing here.
+
+    Args:
+        store: Archive store of this scheduler.
+        needed: Function that returns (owner, digest) of all archives in use.
+        leader: Function that returns the leader to fetch from; None without a leader.
+        key: Function that returns the key that all schedulers of the cluster share.
+        tls: TLS context to verify the leader; None for plain HTTP.
+    """
 
     def __init__(
         self,
@@ -34,23 +42,14 @@ class Archives:
         key: Callable[[], bytes],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Begin.
-
-        Args:
-            store: Of this scheduler.
-            needed: Owners and digests of all that are.
-            leader: Who has them; None: nobody leads.
-            key: That all schedulers of the place have.
-            tls: Verifies the leader; None: it speaks plain HTTP.
-        """
         self._store, self._needed, self._leader, self._key, self._tls = store, needed, leader, key, tls
         self._stop = threading.Event()
-        self._failed = set[str]()  # digests that could not be had: each is said once
+        self._failed = set[str]()  # digests whose fetch failed and was logged once
         self._thread = threading.Thread(target=self._run, name="archives", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Fetch no more; what is under way ends at its next piece."""
+        """Stop fetching; a fetch in progress ends after its current block."""
         self._stop.set()
         self._thread.join(_ENDS_S)
 
@@ -61,7 +60,7 @@ class Archives:
                 self.look(leader)
 
     def look(self, leader: Leader) -> None:
-        """Fetch all that is needed and not here, from who leads."""
+        """Fetch from the leader all archives that are needed and missing here."""
         for owner, digest in self._needed():
             try:
                 if not self._stop.is_set() and not self._is_here(owner, digest):
@@ -69,7 +68,9 @@ class Archives:
                     self._failed.discard(digest)
             except (OSError, http.client.HTTPException, ValueError, MesosGpuError) as error:
                 if digest not in self._failed:
-                    logger.warning("the archive %s cannot be had from the leader: %s", digest, error)
+                    logger.warning(
+                        "archive %s cannot be fetched from the leader, and is tried again: %s", digest, error
+                    )
                 self._failed.add(digest)
 
     def _is_here(self, owner: str, digest: str) -> bool:
@@ -77,6 +78,7 @@ class Archives:
         return there is not None and there.complete
 
     def _fetch(self, leader: Leader, owner: str, digest: str) -> None:
+        """Fetch an archive from the leader into the store, continuing a partial one."""
         path = f"/v1/uploads/{digest}/archive"
         target = f"{path}?owner={quote(owner, safe='')}"
         shown = pass_for(secret_for(self._key(), OF_STANDBY), f"GET {path} {owner}")

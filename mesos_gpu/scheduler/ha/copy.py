@@ -1,6 +1,4 @@
-"""The state of a scheduler that stands by, as the REST interface reads it: a copy that others made, loaded anew when
-there is more of it.
-"""
+"""State of a standby scheduler for the REST interface: a copy of the leader's state, reloaded as it changes."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -22,34 +20,37 @@ from mesos_gpu.wire.channel.call import Call
 
 T = TypeVar("T")
 MIN_S: Final = 1.0  # between two loads
-LOADING: Final = 10  # that much longer than a load takes
-_READ_AT_ONCE: Final = 1  # what is derived of a state is made by who reads it first
+LOADING: Final = 10  # minimum interval between loads, as a multiple of a load's duration
+_READ_AT_ONCE: Final = 1  # the first reader computes the values derived from a state
 
 
 class Copy:
-    """What `SchedulerApi` asks for, as far as a standby answers it: no change is taken.
+    """Read-only implementation of `SchedulerApi` for a standby; changes are refused.
 
     Loaded on the thread that follows the log; read on any.
+
+    Args:
+        local: Local store, loaded on the first `follow`.
+        settings: Settings of the engine.
     """
 
     def __init__(self, local: SqliteStore, settings: Settings) -> None:
-        """`local`: as it is now."""
         self._local, self._settings = local, settings
         self._began = time.time()
         self._batch, self._took_s, self._loaded_at = -1, 0.0, 0.0
         self._state = State(self._began)
         self.happened, self.meter = EventLog(), Meter()
-        self._fresh_at: float | None = None  # monotonic: when the leader had no more than this
+        self._fresh_at: float | None = None  # monotonic time at which this copy was last known complete
         self._readers = ThreadPoolExecutor(_READ_AT_ONCE, "copy")
         self.unsaved, self.journal_problem = None, ""  # only the leader saves and has a journal
         self.connected = False  # whether a leader is known
 
     def follow(self, complete_at: float | None, *, urgent: bool = False) -> None:
-        """Load anew, if there is more and it is time.
+        """Reload the state if the store has news and enough time has passed.
 
         Args:
-            complete_at: Monotonic: when the log was seen to have no more than the store; None: it may have.
-            urgent: Load now: who may do what has changed.
+            complete_at: Monotonic time at which the log had no entries beyond the store; None if it may have more.
+            urgent: Whether to load at once, because access rights have changed.
         """
         now = time.monotonic()
         is_due = urgent or now - self._loaded_at >= max(MIN_S, LOADING * self._took_s)
@@ -63,20 +64,20 @@ class Copy:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to load."""
+        """Whether the store has changes that are not loaded yet."""
         return self._batch != self._local.batch
 
     def age_s(self) -> float | None:
-        """How old what is read here is at most; None: nothing was loaded yet."""
+        """Return the maximum age of the copy in seconds; None before the first load."""
         return None if self._fresh_at is None else time.monotonic() - self._fresh_at
 
     def knows(self, token_id: str) -> bool:
-        """Whether there is such a token here."""
+        """Return whether the copy has a token of this id."""
         return token_id in self._state.rights.tokens
 
     @property
     def access(self) -> AccessDocument:
-        """Who may do what."""
+        """The access document."""
         return self._state.rights.access
 
     @property
@@ -85,10 +86,10 @@ class Copy:
         return self._state.rights.tokens
 
     def note_token_use(self, token_id: str, address: str) -> None:
-        """Keep nothing: the leader notes what it is asked."""
+        """Do nothing: the leader records token use."""
 
     def read(self, fn: Callable[[View], T]) -> Future[T]:
-        """Run `fn` over the copy, on a thread of its own."""
+        """Run `fn` over the copy on another thread."""
         return self._readers.submit(lambda: fn(self._view()))
 
     read_copy = read
@@ -99,29 +100,34 @@ class Copy:
         return View(state, self._settings, time.time())
 
     def listen(self, _callback: Callable[[JobId, int], None]) -> Callable[[], None]:
-        """Tell nothing: who waits for something new is the leader's."""
+        """Register nothing: long-polling callers are forwarded to the leader."""
         return _nothing
 
     tell = listen
 
     def request(self, change: ev.Change[T] | Callable[[View], ev.Change[T]]) -> Future[T]:
-        """Refuse a change, which only the leader takes."""
+        """Refuse the change, which only the leader accepts."""
         return _refused()
 
     def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
-        """Refuse to call a task to a channel, which only the leader does."""
+        """Refuse the call, which only the leader makes."""
         return _refused()
 
     def close(self) -> None:
-        """Let go of the thread."""
+        """Stop the reader threads."""
         self._readers.shutdown()
 
 
 def _nothing() -> None:
-    """Listen no more."""
+    """Do nothing: `listen` registered nothing."""
 
 
 def _refused() -> Future[Any]:
     future: Future[Any] = Future()
-    future.set_exception(Unavailable("this scheduler stands by", remedy="ask the one that leads"))
+    future.set_exception(
+        Unavailable(
+            "this scheduler is a standby and takes no changes",
+            remedy="send the request to the leading scheduler",
+        )
+    )
     return future

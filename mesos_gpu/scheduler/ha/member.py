@@ -1,4 +1,4 @@
-"""This scheduler among several: it follows the log until it is elected, and leads until another is."""
+"""This scheduler as one of several: it follows the replicated log until it is elected, and leads until deposed."""
 
 import logging
 import threading
@@ -19,27 +19,32 @@ from mesos_gpu.model import saves
 from mesos_gpu.scheduler.ha.copy import Copy
 
 logger = logging.getLogger("mesos_gpu.scheduler")
-LOOK_S: Final = 1.0  # between two looks at the log and the election, if nothing tells of a change
-NOTE_S: Final = 5.0  # between two words of how far this scheduler is
-CUT_S: Final = 30.0  # between two cuts of the log
-#: Since ZooKeeper was asked, and said that this one leads: nobody else can lead before. Shorter than a session, for
-#: clocks of hosts go differently.
+LOOK_S: Final = 1.0  # interval of checks of the log and the election if no watch fires
+NOTE_S: Final = 5.0  # interval of reports of the replicated batch
+CUT_S: Final = 30.0  # interval of truncations of the log
+#: Lease: within this time after ZooKeeper confirmed the leader no other can lead. Shorter than a session, because the
+#: clocks of hosts differ in speed.
 LEASE_S: Final = 0.75 * at.SESSION_S
-SPARED: Final = 500  # batches that stay in the log, though all have them
+SPARED: Final = 500  # batches that stay in the log although all schedulers have them
 _RIGHTS: Final = (saves.SaveAccess, saves.SaveToken, saves.ForgetToken)
 
 
 class Member:
-    """A scheduler among several. `follow`, `take` and `tend` are for one thread; the rest for any."""
+    """A scheduler among several. `follow`, `take` and `tend` are for one thread; the rest for any.
+
+    Args:
+        place: ZooKeeper servers and path where the schedulers meet.
+        url: URL at which the other schedulers reach this one.
+        state: Path of the local state file.
+        begins_anew: Whether to detach the state from the log that it followed, to begin a new log.
+
+    Raises:
+        Unavailable: ZooKeeper does not answer.
+        BadConfiguration: The path in ZooKeeper belongs to another cluster.
+        Conflict, Damaged: Raised by `SqliteStore`.
+    """
 
     def __init__(self, place: Place, url: str, state: Path, *, begins_anew: bool = False) -> None:
-        """Connect. `url`: where the others reach this one; `begins_anew`: whether the state follows no log any more.
-
-        Raises:
-            Unavailable: ZooKeeper does not answer.
-            BadConfiguration: What is there belongs to somebody else.
-            Conflict, Damaged: As of `SqliteStore`.
-        """
         self.url, self._place = url, place
         self.local = SqliteStore(state, replicated=True)
         try:
@@ -55,28 +60,26 @@ class Member:
             except BaseException:
                 self.close()
                 raise
-        self.leader: Leader | None = None  # as it was heard last
-        self.key = (
-            b""  # what secrets are made of in all schedulers of the place, once this one has joined them
-        )
+        self.leader: Leader | None = None  # as last known
+        self.key = b""  # key of launch secrets, shared by all schedulers; empty until this one has joined
         self.leads = False
         self._copy: Copy | None = None
         self._has_joined = self._rights_changed = False
         self._wake, self._over = threading.Event(), threading.Event()
         self._noted_at = self._cut_at = -1e9
-        self._away = ""  # why ZooKeeper does not answer; "": it does
+        self._away = ""  # why ZooKeeper does not answer; "" if it does
         self._term = self._candidates = 0
         self._store: ReplicatedStore | None = None  # while it leads
-        self._led_at = -1e9  # when ZooKeeper was asked last of those times that it said that this one leads
+        self._led_at = -1e9  # when the last request was sent by which ZooKeeper confirmed that this one leads
 
     # --- while it stands by
 
     def follow(self, copy: Copy, stop: threading.Event) -> bool:
-        """Take over what the leader writes until this one is elected; False: `stop` was set.
+        """Replicate what the leader writes until this scheduler is elected; return False if `stop` was set.
 
         Raises:
-            BadConfiguration: The state cannot follow that log.
-            Damaged: A batch cannot be read.
+            BadConfiguration: The local state cannot follow the cluster's log.
+            Damaged: A batch of the log cannot be read.
         """
         self._copy = copy
         while not stop.is_set():
@@ -93,7 +96,8 @@ class Member:
         return False
 
     def _is_elected(self, copy: Copy) -> bool:
-        if self.election.lost.is_set():  # the session ended, and what stood in its name
+        """Replicate new batches, stand for election, and return whether this scheduler was elected."""
+        if self.election.lost.is_set():  # the session ended, and its candidacy with it
             self.election.lost.clear()
             self.election.stands = False
         if not self._has_joined and self._follower.join():
@@ -111,7 +115,7 @@ class Member:
         return False
 
     def _take_over(self) -> float | None:
-        """Take over what there is; monotonic: when the log was seen to have no more."""
+        """Replicate all new batches; return the monotonic time at which the log had no more."""
         while True:
             if self._follower.take_over(told=self._see):
                 continue
@@ -126,10 +130,10 @@ class Member:
         self._wake.set()
 
     def take(self, stop: threading.Event) -> ReplicatedStore | None:
-        """Begin a term, and have all that was written before; None: another was elected meanwhile, or `stop` is set.
+        """Begin a term with all that was written before; return None if another was elected or `stop` is set.
 
         Raises:
-            BadConfiguration, Damaged: As of `follow`.
+            BadConfiguration, Damaged: See `follow`.
         """
         while not stop.is_set():
             try:
@@ -156,7 +160,8 @@ class Member:
     # --- while it leads
 
     def tend(self, stop: threading.Event) -> None:
-        """See that this one leads still, say how far it is, and cut the log, until `stop` is set or another leads."""
+        """Check that this scheduler still leads, report its progress and truncate the log, until `stop` or
+        deposition."""
         while not stop.is_set() and not self._over.is_set():
             try:
                 if self.election.lost.is_set():
@@ -181,8 +186,11 @@ class Member:
         self._led_at = asked_at
 
     def unsure_s(self, since: float) -> float | None:
-        """For how long another may have led, since ZooKeeper was heard last; None: none can, and all was written that
-        was decided since then. From any thread; `since` by `since_boot`."""
+        """Return for how many seconds another scheduler may have led, because ZooKeeper was not reached; from any
+        thread.
+
+        None if no other can lead and all decisions since the time `since` (by `since_boot`) have been written.
+        """
         heard_s = since_boot() - self._led_at
         owes = self._store is not None and self._store.owes(since)
         return heard_s if owes or heard_s >= LEASE_S or self._over.is_set() else None
@@ -199,21 +207,29 @@ class Member:
         last, slowest = self.local.batch, self.election.slowest()
         up_to = max(min(last if slowest is None else slowest, last - SPARED), last - MAX_KEPT)
         if up_to > self.log.base():
-            logger.info("%d nodes of the log in ZooKeeper are cut off", self.log.cut(up_to, self._term))
+            logger.info(
+                "removed %d replicated nodes of the log in ZooKeeper", self.log.cut(up_to, self._term)
+            )
 
     def _end(self, why: str) -> None:
         if not self._over.is_set():
-            logger.warning("this scheduler leads no more: %s; started anew it stands by", why)
+            logger.warning(
+                "this scheduler is no longer the leader: %s; it exits, and stands by when it is restarted",
+                why,
+            )
         self._over.set()
 
     @property
     def is_over(self) -> bool:
-        """Whether it led, and leads no more."""
+        """Whether this scheduler led and no longer does."""
         return self._over.is_set() or (self.leads and self.election.lost.is_set())
 
     def was_deposed(self) -> bool:
-        """Whether it leads no more, now that its end has begun: Mesos may tell of another one first. ZooKeeper is asked
-        once; where it does not answer, what was seen before counts."""
+        """Return whether this scheduler no longer leads, for use when its end has begun: Mesos may report another
+        first.
+
+        ZooKeeper is asked once; if it does not answer, the last known state counts.
+        """
         try:
             if not self.is_over:
                 self.log.confirm(self._term)
@@ -243,20 +259,20 @@ class Member:
 
     @property
     def leader_url(self) -> str | None:
-        """Where the leader is, as `Peers` says."""
+        """URL of the leader, see `Peers`; None without a leader."""
         return self.leader.url if self.leader else None
 
     @property
     def standbys(self) -> int | None:
-        """How many stand by, as `Peers` says; asked while this one leads."""
+        """Number of standbys, see `Peers`; None if not known. For the leader only."""
         return None if self._away else max(0, self._candidates - 1)
 
     def abdicate(self) -> None:
-        """Let another lead, as `Peers` says."""
-        self._end("it was asked to leave its place to another")
+        """Give up leadership, see `Peers`."""
+        self._end("a user requested that another scheduler lead")
 
     def told(self) -> Leadership:
-        """What `Peers` says."""
+        """Return the leadership report, see `Peers`."""
         leader, away, members, candidates = self.leader_url, self._away, list[Any](), 0
         try:
             word = self.election.leader()
@@ -274,17 +290,17 @@ class Member:
             "candidates": candidates,
             "schedulers": [
                 {
-                    "url": each.url,
-                    "leads": each.url == leader,
-                    "here": each.url == self.url,
-                    "applied": each.applied,
+                    "url": member.url,
+                    "leads": member.url == leader,
+                    "here": member.url == self.url,
+                    "applied": member.applied,
                 }
-                for each in members
+                for member in members
             ],
             "zookeeper": away or None,
         }
 
     def close(self) -> None:
-        """Stand no more, so that another is elected at once, and let go of all."""
+        """Withdraw the candidacy, so that another is elected at once, and close the connection and the store."""
         at.close(self._client)
         self.local.close()

@@ -1,4 +1,4 @@
-"""What is different about a scheduler that is one of several, to who puts its parts together."""
+"""Additional inputs of a scheduler that leads as one of several."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from starlette.middleware import Middleware
 from mesos_gpu.api.peers import Peers
 from mesos_gpu.ports import Store
 
-#: The exit status of who led, and leads no more (EX_TEMPFAIL): started anew it stands by.
+#: Exit status of a deposed leader (EX_TEMPFAIL): when it is restarted, it stands by.
 DEPOSED: Final = 75
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The leader's.
+    """Leader-specific inputs.
 
     Attributes:
-        store: Its state, to which it alone may add.
-        key: What secrets of launches are made of.
-        peers: The others.
-        url: Where others reach it.
-        outer: What requests pass first.
-        is_over: Whether it leads no more.
+        store: Replicated store, to which only the leader writes.
+        key: Key from which launch secrets are derived.
+        peers: The other schedulers.
+        url: URL at which others reach this scheduler.
+        outer: Outermost middlewares of the REST interface.
+        is_over: Function that returns whether this scheduler no longer leads.
     """
 
     store: Store

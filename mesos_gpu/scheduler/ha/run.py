@@ -1,4 +1,4 @@
-"""Stand by, then lead: one process, one listening socket."""
+"""Standby, then leader: one process with one listening socket."""
 
 import contextlib
 import logging
@@ -38,7 +38,7 @@ from mesos_gpu.scheduler.options.options import Options, engine_settings
 from mesos_gpu.scheduler.proofs.composed import crowd_of, local_socket, who_asks
 
 logger = logging.getLogger("mesos_gpu.scheduler")
-_TENDED_S: Final = 10.0  # that the last look at the election may take, when all else has ended
+_TENDED_S: Final = 10.0  # maximum wait for the last check of the election at the end
 Settings = Callable[[Who | None], ApiSettings]
 Tls = Callable[[], ReloadedTls | None]
 Lead = Callable[[Part], int]
@@ -52,36 +52,37 @@ def run(
     settings: Settings,
     lead: Lead,
 ) -> int:
-    """Run until `stop` is set, or another leads after this one did; the exit code.
+    """Run as a standby until elected, then lead, until `stop` is set or this scheduler is deposed; return the exit
+    code.
 
     Args:
-        options: With a place where schedulers meet.
-        listener: On which the interface is served; it stays open.
-        tls: Makes that of what is served while this one stands by.
-        stop: Set from outside.
-        settings: Of the interface, by who is asked.
-        lead: Runs as the leader until that is over; the exit code.
+        options: Options of the command line, with `cluster.ha`.
+        listener: Socket on which the interface is served; it stays open.
+        tls: Function that creates the TLS settings of the standby's interface.
+        stop: Event that ends the run.
+        settings: Function that returns the interface's settings for an authenticator.
+        lead: Function that runs the leader and returns the exit code.
 
     Raises:
-        MesosGpuError: A part cannot start; the state cannot follow the log.
+        MesosGpuError: A part cannot start, or the state cannot follow the log.
     """
-    assert options.cluster.ha is not None, "the caller has looked"
+    assert options.cluster.ha is not None, "the caller has checked"
     url = options.cluster.url(options.host, listener.getsockname()[1], tls=options.tls.tls_cert is not None)
     if options.accept_older_state:
         raise BadConfiguration(
-            "--accept-older-state is nothing with --ha: the log in ZooKeeper says what is the newest",
-            remedy="leave one of the two out; docs/runbook.md says how a backup is brought back",
+            "--accept-older-state has no effect with --ha: the log in ZooKeeper decides what is newest",
+            remedy="remove one of the two options; to restore a backup see docs/runbook.md",
         )
     anew = options.cluster.ha_begin_anew
     with contextlib.closing(Member(options.cluster.ha, url, options.state, begins_anew=anew)) as member:
         while not stop.is_set():
             with _serving(options, listener, tls, member, settings) as copy:
-                logger.info("this scheduler stands by at %s", url)
+                logger.info("this scheduler is a standby, its address is %s", url)
                 elected = member.follow(copy, stop)
             store = member.take(stop) if elected else None
             if store is None:
                 continue
-            logger.warning("this scheduler leads: it was elected")
+            logger.warning("this scheduler was elected leader")
             key = store.key()
             heard = Middleware(Heard, verifier=Verifier(key, member.election.run))
             led = Middleware(Led, unsure_s=member.unsure_s, clock=since_boot)
@@ -92,11 +93,13 @@ def run(
 
 
 def exit_code(member: Member, lead: Callable[[], int]) -> int:
-    """Lead until that is over; the exit code. What ends because another leads is deposed, however it ends: one that has
-    only begun may not be able to write, or wait for an answer in vain.
+    """Call `lead` and return the exit code, `DEPOSED` if another scheduler leads now.
+
+    Any error of a deposed leader counts as deposition: a leader that just began may be unable to write, or wait for an
+    answer that never comes.
 
     Raises:
-        As `lead`, while this one leads still.
+        Exception: Raised by `lead` while this scheduler still leads.
     """
     try:
         code = lead()
@@ -104,7 +107,9 @@ def exit_code(member: Member, lead: Callable[[], int]) -> int:
         if not (isinstance(error, Deposed) or member.was_deposed()):
             raise
         logger.warning(
-            "another leads, and this scheduler ends: %s", error, exc_info=not isinstance(error, MesosGpuError)
+            "another scheduler leads now, so this one exits: %s",
+            error,
+            exc_info=not isinstance(error, MesosGpuError),
         )
         return DEPOSED
     return DEPOSED if member.is_over or (code and member.was_deposed()) else code
@@ -112,7 +117,7 @@ def exit_code(member: Member, lead: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def _tended(member: Member) -> Iterator[None]:
-    """See on a thread of its own that this one still leads."""
+    """Check on a thread that this scheduler still leads, while the body runs."""
     done = threading.Event()
     thread = threading.Thread(target=member.tend, args=(done,), name="election", daemon=True)
     thread.start()
@@ -127,15 +132,15 @@ def _tended(member: Member) -> Iterator[None]:
 def _serving(
     options: Options, listener: socket.socket, tls: Tls, member: Member, settings: Settings
 ) -> Iterator[Copy]:
-    """Serve the copy, and send on what is not of it."""
+    """Serve reads from the copy and forward all else to the leader, while the body runs."""
     copy = Copy(member.local, engine_settings(options))
-    api = cast(SchedulerApi, copy)  # what it lacks is refused, and never asked for: it is sent on
+    api = cast(SchedulerApi, copy)  # methods that `Copy` lacks are never called: such requests are forwarded
     who = who_asks(options, api)
     given = replace(settings(who), peers=member, leader_url="", task_key=lambda: member.key)
     served = tls()
     context = options.cluster.context(options.tls.tls_cert, options.tls.tls_key) if served else None
     passing = _standby(options, member, copy, who, given, context)
-    app = create_app(api, given, [Middleware(Leaving), passing])  # which has no audit of its own
+    app = create_app(api, given, [Middleware(Leaving), passing])  # without an audit log of its own
     if served:
         signal.signal(signal.SIGHUP, lambda *_: served.wake())
     archives = Archives(
@@ -163,8 +168,9 @@ def _standby(
     given: ApiSettings,
     context: ssl.SSLContext | None,
 ) -> Middleware:
+    """Return the middleware that answers reads from the copy and forwards other requests to the leader."""
     proof = options.authentication
-    proved_by = [each for each in (proof.proxy_user_header, proof.proxy_groups_header) if each]
+    proved_by = [header for header in (proof.proxy_user_header, proof.proxy_groups_header) if header]
     return Middleware(
         standby.Standby,
         passing=Passing(lambda: member.leader, Signer(lambda: member.key), who, context, proved_by),

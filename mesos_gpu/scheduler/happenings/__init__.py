@@ -1,1 +1,1 @@
-"""What happens, for whoever listens: it is kept with the state that it follows from."""
+"""Events for listeners and webhooks, saved together with the state that causes them."""

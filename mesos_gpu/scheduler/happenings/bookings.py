@@ -1,4 +1,4 @@
-"""What befalls bookings, as it follows from one state of a booking and the next."""
+"""Events of bookings, derived from two successive states of a booking."""
 
 from mesos_gpu.model.bookings.booking import Booking, BookingState
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
@@ -12,7 +12,7 @@ _ENDS = {
 
 
 def happened_to(old: Booking | None, new: Booking) -> list[LogEvent]:
-    """The events of a change, not numbered yet."""
+    """Return the events of a booking's change, without numbers yet; empty if nothing is worth an event."""
     kind = _kind(old, new)
     if kind is None:
         return []
@@ -25,6 +25,7 @@ def happened_to(old: Booking | None, new: Booking) -> list[LogEvent]:
 
 
 def _kind(old: Booking | None, new: Booking) -> EventKind | None:
+    """Return the kind of event for a change of a booking; None if it is worth no event."""
     if old is None:
         return EventKind.BOOKING_MADE
     if new.state.ended:

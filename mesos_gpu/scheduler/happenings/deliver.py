@@ -1,4 +1,4 @@
-"""Events on their way to webhooks: kept until they are taken, in their order, never in the way of the engine."""
+"""Delivery of events to webhooks: stored until accepted, in order, without delaying the engine."""
 
 import hashlib
 import logging
@@ -19,17 +19,28 @@ from mesos_gpu.scheduler.happenings.handing_over import HandedOver
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.wire.export.webhook import hook_body
 
-AT_ONCE: Final = 8  # requests to hooks, and as many to URLs that jobs have named; one of each target at most
-MAX_TRIES: Final = 12  # then it is given up
-MIN_S, MAX_S = 1.0, 600.0  # between two tries; twice as long each time
+AT_ONCE: Final = 8  # concurrent requests to webhooks, and as many to URLs of jobs; at most one per target
+MAX_TRIES: Final = 12  # after which a delivery is given up
+MIN_S, MAX_S = 1.0, 600.0  # pause between two tries, doubled each time
 _PAGE: Final = 500  # events
-_NOTE_S: Final = 10.0  # in which as many events as are kept hardly happen
-_AGAIN_S: Final = 5.0  # after what should not have failed
+_NOTE_S: Final = 10.0  # short enough that no more events than are kept occur in it
+_AGAIN_S: Final = 5.0  # pause after an unexpected error
 logger = logging.getLogger("mesos_gpu.scheduler")
 
 
 class Deliveries:
-    """Two kinds of threads: one that looks at events and at what is due, and those that send."""
+    """Sender of events to webhooks and job URLs.
+
+    One thread listens for events, one starts requests that are due, and pools send them.
+
+    Args:
+        store: Store of webhooks and of pending deliveries.
+        sender: HTTP sender of requests.
+        log: Log of events.
+        clock: Function that returns the seconds since the epoch.
+        wait_s: Function that returns the pause in seconds after a number of failed tries.
+        handed_over: Delivery progress in the state; None if no other scheduler will continue the deliveries.
+    """
 
     def __init__(
         self,
@@ -40,22 +51,12 @@ class Deliveries:
         wait_s: Callable[[int], float] | None = None,
         handed_over: HandedOver | None = None,
     ) -> None:
-        """Nothing runs yet.
-
-        Args:
-            store: Of webhooks.
-            sender: To them.
-            log: What has happened.
-            clock: Seconds since the epoch.
-            wait_s: Until the next try, by how many there were.
-            handed_over: What the state has of it; None: no other scheduler will go on with it.
-        """
         self._handed_over = handed_over
         self._store, self._sender, self._log, self._clock = store, sender, log, clock
         self._wait_s = wait_s or pause_s
         self._stopped, self._wake = threading.Event(), store.news
-        self._busy: set[str] = set()  # targets that are being sent to
-        # Two, so that jobs with receivers that hang hold up no hook.
+        self._busy: set[str] = set()  # targets with a request in progress
+        # Two pools, so that hanging receivers of jobs do not delay webhooks.
         self._of_hooks = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="webhook")
         self._of_jobs = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="webhook of a job")
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
@@ -64,35 +65,35 @@ class Deliveries:
 
     @property
     def seen(self) -> int:
-        """The number of the latest event that was looked at."""
+        """Number of the latest event that was examined."""
         return self._seen
 
     def _begun(self, sent: Sent | None) -> int:
-        """Where to go on. `sent`: where another scheduler was; None: where the file says."""
+        """Return the number of the last examined event: of another scheduler's progress `sent`, else of the file."""
         if sent is not None:
             self._resume(sent)
             return sent.seen
         seen = self._store.seen()
         if seen is None:
             seen = self._log.last
-            self._store.take([], seen)  # what comes from now on is sent, though this process be killed before
+            self._store.take([], seen)  # later events are sent even if this process is killed first
         return seen
 
     def _resume(self, sent: Sent) -> None:
-        """Take up what another scheduler had not sent, from the events that it follows from."""
+        """Create the deliveries that another scheduler had not made, from the events that cause them."""
         here, at = self._store.resume(sent), sent.first - 1
         self._warn_of_gap(at)
-        while events := [each for each in self._log.after(at, _PAGE) if each.number <= sent.seen]:
+        while events := [event for event in self._log.after(at, _PAGE) if event.number <= sent.seen]:
             owed = [
-                each
-                for each in self._owed(events)
-                if each[1] >= sent.first_of(each[0]) and each[:2] not in here
+                delivery
+                for delivery in self._owed(events)
+                if delivery[1] >= sent.first_of(delivery[0]) and delivery[:2] not in here
             ]
             at = events[-1].number
             self._store.take(owed, sent.seen)
 
     def _owed(self, events: Sequence[LogEvent]) -> list[tuple[str, int, str, bytes]]:
-        """What is to be sent of events, as `HookStore.take` has it."""
+        """Return the deliveries that events cause, as `HookStore.take` expects them."""
         hooks = self._store.latest.hooks
         return [
             (target, event.number, event.kind.value, hook_body(event, of_job=is_url(target)))
@@ -106,28 +107,28 @@ class Deliveries:
             logger.warning("webhooks may have missed events before number %d", first)
 
     def start(self) -> None:
-        """Begin where the last scheduler has ended."""
+        """Start to deliver, from where the last scheduler ended."""
         self._thread.start()
         self._listener.start()
 
     def stop(self) -> None:
-        """End; what was not taken yet is sent by the next scheduler."""
+        """Stop; unfinished deliveries are made by the next scheduler."""
         self._stopped.set()
         self._wake.set()
         self._log.wake()
         for thread in (self._thread, self._listener):
             if thread.is_alive():
                 thread.join()
-        with self._logged("how far events were looked at was not noted"):
+        with self._logged("the progress of webhooks could not be saved"):
             self._store.take([], self._seen)
         self._sender.interrupt()
         for pool in (self._of_hooks, self._of_jobs):
             pool.shutdown(cancel_futures=True)
 
     def _listen(self) -> None:
-        """Take events over as they come."""
+        """Examine events as they arrive."""
         while not self._stopped.is_set():
-            with self._logged("events were not looked at for webhooks"):
+            with self._logged("events could not be examined for webhooks, trying again"):
                 if self._handed_over is not None:
                     self._handed_over.tell(self._seen)
                 if self._log.wait(self._seen, 1.0):
@@ -143,7 +144,7 @@ class Deliveries:
             self._note()
 
     def _note(self) -> None:
-        """Keep how far events were looked at, also where none is for a webhook: long after a kill they are gone."""
+        """Save the progress from time to time even without deliveries: long after a kill the events would be gone."""
         now = time.monotonic()
         if now - self._noted_at >= _NOTE_S:
             self._store.take([], self._seen)
@@ -151,26 +152,26 @@ class Deliveries:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            with self._logged("what waits for webhooks was not looked at"):
-                self._begin_what_is_due()
+            with self._logged("pending webhook requests could not be started, trying again"):
+                self._start_due()
 
-    def _begin_what_is_due(self) -> None:
-        """Hand it to threads, and wait until there is more."""
+    def _start_due(self) -> None:
+        """Submit deliveries that are due to the pools, and wait until there may be more."""
         self._wake.clear()
-        busy = set(self._busy)  # before: what is done meanwhile must not be sent again
-        for each in self._store.due(self._clock()):
-            if each.target not in busy:
-                self._busy.add(each.target)
-                pool = self._of_jobs if is_url(each.target) else self._of_hooks
-                pool.submit(self._send, each)
+        busy = set(self._busy)  # read first: a delivery that ends meanwhile must not be sent again
+        for delivery in self._store.due(self._clock()):
+            if delivery.target not in busy:
+                self._busy.add(delivery.target)
+                pool = self._of_jobs if is_url(delivery.target) else self._of_hooks
+                pool.submit(self._send, delivery)
         next_at = self._store.next_at()
         left_s = 60.0 if next_at is None else max(next_at - self._clock(), 0.0)
-        # What is due of a target that is busy is looked at when that is done.
+        # A due delivery of a busy target is started when the target's request is done.
         self._wake.wait(min(left_s, 60.0) if left_s > 0 else 1.0)
 
     @contextmanager
     def _logged(self, what: str) -> Iterator[None]:
-        """Log what fails, and wait a moment: it is tried again, and neither at once nor in silence."""
+        """Log an error and pause, since the caller tries again."""
         try:
             yield
         except MesosGpuError as error:
@@ -180,57 +181,62 @@ class Deliveries:
             logger.exception("%s", what)
             self._stopped.wait(_AGAIN_S)
 
-    def _send(self, each: Delivery) -> None:
+    def _send(self, delivery: Delivery) -> None:
         try:
-            with self._logged("what came of a request to a webhook was not noted"):
+            with self._logged("the result of a webhook request could not be saved, so it may be sent again"):
                 if not self._stopped.is_set():
-                    self._settle(each)
+                    self._settle(delivery)
         finally:
-            self._busy.discard(each.target)
+            self._busy.discard(delivery.target)
             self._wake.set()
 
-    def _settle(self, each: Delivery) -> None:
-        url, secret = each.target, None
-        if not is_url(each.target):
-            hook = self._store.latest.hook(each.target)
+    def _settle(self, delivery: Delivery) -> None:
+        """Send a delivery, and record it as done, as failed with a time of retry, or as given up."""
+        url, secret = delivery.target, None
+        if not is_url(delivery.target):
+            hook = self._store.latest.hook(delivery.target)
             if hook is None:
-                self._store.done(each.id)  # it was removed
+                self._store.done(delivery.id)  # the webhook was removed
                 return
-            url, secret = hook.url, self._store.secret(each.target)
-        answer = self._answer(url, each, secret)
+            url, secret = hook.url, self._store.secret(delivery.target)
+        answer = self._answer(url, delivery, secret)
         if self._stopped.is_set() and answer.error:
             return  # the next scheduler tries it again
         if not answer.error:
-            self._store.done(each.id)
+            self._store.done(delivery.id)
             return
-        tries = each.tries + 1
+        tries = delivery.tries + 1
         next_at = self._clock() + self._wait_s(tries) if tries < MAX_TRIES else None
-        self._store.failed(each, answer.error, next_at)
+        self._store.failed(delivery, answer.error, next_at)
         if next_at is None:
-            name = "a job's own" if is_url(each.target) else each.target
+            name = "a job's own" if is_url(delivery.target) else delivery.target
             logger.warning(
-                "webhook %s: event %d is given up after %d tries: %s", name, each.event, tries, answer.error
+                "webhook %s: event %d was not delivered in %d tries and is given up; check the receiver: %s",
+                name,
+                delivery.event,
+                tries,
+                answer.error,
             )
 
-    def _answer(self, url: str, each: Delivery, secret: bytes | None) -> Answer:
+    def _answer(self, url: str, delivery: Delivery, secret: bytes | None) -> Answer:
         try:
-            return self._sender.send(url, message_id(each), each.body, secret)
-        except Exception as error:  # noqa: BLE001 - a try that failed: else it were tried without end
-            why = f"the request broke down: {type(error).__name__}"  # its text may have the URL, which may be secret
-            logger.error("event %d is not sent to a webhook: %s", each.event, why)
+            return self._sender.send(url, message_id(delivery), delivery.body, secret)
+        except Exception as error:  # noqa: BLE001 - counted as a failed try, otherwise it would be repeated for ever
+            why = f"internal error: {type(error).__name__}"  # the error's text may contain the URL, which may be secret
+            logger.error("event %d could not be sent to a webhook: %s", delivery.event, why)
             return Answer(why)
 
 
 def message_id(each: Delivery) -> str:
-    """The id of a request, the same at each try and of each scheduler: by it receivers know what they have taken."""
+    """Return the id of a request, equal for each try and each scheduler, so that receivers can ignore repetitions."""
     return f"msg_{each.event}_{hashlib.sha256(each.target.encode()).hexdigest()[:16]}"
 
 
 def pause_s(tries: int) -> float:
-    """How long to wait after so many tries."""
+    """Return the pause in seconds after a number of failed tries."""
     return float(min(MIN_S * 2 ** (tries - 1), MAX_S))
 
 
 def _is_of(patterns: Sequence[str], queue: str) -> bool:
-    """Whether a queue fits a pattern, or is below one that does."""
+    """Return whether a queue or one of its ancestors matches a pattern."""
     return any_fits(patterns, queue) or any_fits([f"{pattern}/*" for pattern in patterns], queue)

@@ -1,4 +1,4 @@
-"""Events, and records of jobs that have ended, as they follow from what a batch saves: they are saved with it."""
+"""Events, and records of ended jobs, derived from the effects of a batch and saved together with it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -33,10 +33,14 @@ _MS: Final = 1000
 
 
 class Happenings:
-    """Remembers what was told last. Only for the engine's thread."""
+    """Source of event log entries that remembers the last reported state. Only for the engine's thread.
+
+    Args:
+        state: State whose contents count as reported.
+        log: Log that receives events once they are saved.
+    """
 
     def __init__(self, state: State, log: EventLog) -> None:
-        """What holds now needs no word. `log`: where events come once they are saved."""
         self._log, self._ready = log, list[LogEvent]()
         self._forgotten, self._last = 0, log.last
         self._jobs = {job.id: job.state for job in state.work.jobs.values()}
@@ -46,27 +50,30 @@ class Happenings:
         self._cards = {
             gpu.id: (node.id, gpu.health) for node in state.cluster.nodes.values() for gpu in node.gpus
         }
-        self._gpus = dict[AgentId, tuple[Gpu, ...]]()  # as each node reported them last
+        self._gpus = dict[AgentId, tuple[Gpu, ...]]()  # as last reported by each node
         self._drains = {key: _words(drain) for key, drain in state.cluster.drains.items()}
         self._bookings = dict(state.calendar.bookings)
         self._deployed = {
-            each.id: tuple(sorted(each.plan.affected)) for each in state.apps.deployments.values()
+            deployment.id: tuple(sorted(deployment.plan.affected))
+            for deployment in state.apps.deployments.values()
         }
-        self._overdue = {each.id: overdue(each.progress) for each in state.apps.deployments.values()}
+        self._overdue = {
+            deployment.id: overdue(deployment.progress) for deployment in state.apps.deployments.values()
+        }
         self._engine = state.work.events[-1].number if state.work.events else 0
 
     def follow(self, effects: Iterable[fx.Effect], state: State, now: float) -> list[saves.Save]:
-        """What is to be saved together with these effects.
+        """Return the records to save together with these effects.
 
         Args:
-            effects: Of a batch.
-            state: As it is after it.
+            effects: Effects of a batch.
+            state: State after the batch.
             now: Seconds since the epoch.
         """
         happened, kept = list[LogEvent](), list[saves.Save]()
         for effect in effects:
-            if (seen := _OF_EFFECT.get(type(effect))) is not None:
-                happened += seen(self, effect)
+            if (handler := _OF_EFFECT.get(type(effect))) is not None:
+                happened += handler(self, effect)
             if isinstance(effect, saves.SaveJob) and effect.job.state.ended:
                 hosts = {task.hostname: None for task in state.work.round_of(effect.job) if task.hostname}
                 kept.append(saves.KeepJob(past(effect.job, tuple(hosts), now)))
@@ -79,7 +86,7 @@ class Happenings:
         return kept
 
     def saved(self) -> int | None:
-        """What was to be saved is: let everybody see it. The number of the latest event; None: there is no new one."""
+        """Publish the events that were saved; return the number of the latest one, None if there is no new event."""
         ready, self._ready = self._ready, []
         if ready:
             self._log.add(ready, self._forgotten)
@@ -91,7 +98,7 @@ class Happenings:
         return changed(event, number=self._last, at=at)
 
     def _of_engine(self, state: State) -> list[LogEvent]:
-        """What the engine itself tells."""
+        """Return the events that the engine itself recorded."""
         new: list[JobEvent] = []
         for event in reversed(state.work.events):
             if event.number <= self._engine:
@@ -99,7 +106,7 @@ class Happenings:
             new.append(event)
         if new:
             self._engine = new[0].number
-        return [_told(event, state.work.jobs.get(event.job_id)) for event in reversed(new)]
+        return [_from_engine(event, state.work.jobs.get(event.job_id)) for event in reversed(new)]
 
     def _array(self, effect: saves.SaveArray) -> list[LogEvent]:
         array = effect.array
@@ -130,6 +137,7 @@ class Happenings:
         return []
 
     def _node(self, effect: saves.SaveNode) -> list[LogEvent]:
+        """Return events for changes of a node: lost or up, launches backed off, health of GPUs."""
         node, up = effect.node, effect.node.lost_at is None
         was, self._up[node.id] = self._up.get(node.id), up
         events = []
@@ -143,7 +151,7 @@ class Happenings:
             text = f"node {node.hostname}: {backed_off(node) or 'its executors register again'}"
             events.append(LogEvent(0, 0.0, EventKind.NODE, node=node.hostname, state=state, message=text))
         if self._gpus.get(node.id) is node.gpus:
-            return events  # the report says the same again
+            return events  # unchanged report
         self._gpus[node.id] = node.gpus
         for gpu in node.gpus:
             (_, old), self._cards[gpu.id] = self._cards.get(gpu.id, (None, None)), (node.id, gpu.health)
@@ -156,7 +164,7 @@ class Happenings:
         self._slow.pop(effect.agent_id, None)
         self._gpus.pop(effect.agent_id, None)
         for card in [id for id, (node, _) in self._cards.items() if node == effect.agent_id]:
-            del self._cards[card]  # one that another node has reported since is that node's
+            del self._cards[card]  # cards reported by another node since then stay
         return []
 
     def _drain(self, effect: saves.SaveDrain) -> list[LogEvent]:
@@ -181,10 +189,10 @@ class Happenings:
         was, self._overdue[id] = self._overdue.get(id, ()), overdue(deployment.progress)
         late = tuple(app for app in self._overdue[id] if app not in was)
         if id in self._deployed:
-            said = "; ".join(
+            reasons = "; ".join(
                 f"{app}, {deployment.waiting.get(app, '').removeprefix(OVERDUE)}" for app in late
             )
-            return [_deployment(id, apps, "overdue", said)] if late else []
+            return [_deployment(id, apps, "overdue", reasons)] if late else []
         self._deployed[id] = apps
         return [_deployment(id, apps, "begun", deployment.undoes and f"it undoes {deployment.undoes}")]
 
@@ -195,12 +203,12 @@ class Happenings:
 
 
 def _state_of(array: JobArray) -> JobState:
-    """What is told of an array: that it is there, and how it ended."""
+    """Return the state reported for an array: pending until it has ended, then its outcome."""
     return JobState.PENDING if array.ended_at is None else array.outcome
 
 
 def of_job(kind: EventKind, job: Job) -> LogEvent:
-    """An event of a job, not numbered yet."""
+    """Return an event of a job, without a number yet."""
     return LogEvent(
         0,
         0.0,
@@ -217,13 +225,19 @@ def of_job(kind: EventKind, job: Job) -> LogEvent:
     )
 
 
-def _told(event: JobEvent, job: Job | None) -> LogEvent:
-    """What the engine has told."""
-    told = LogEvent(0, event.at, event.kind, event.job_id) if job is None else of_job(event.kind, job)
-    queue = told.queue if event.budget is None else event.budget.queue
+def _from_engine(event: JobEvent, job: Job | None) -> LogEvent:
+    """Return the log event for an event of the engine."""
+    event_of_job = LogEvent(0, event.at, event.kind, event.job_id) if job is None else of_job(event.kind, job)
+    queue = event_of_job.queue if event.budget is None else event.budget.queue
     text = event.words if event.notice is None else event.notice.why
     return replace(
-        told, at=event.at, notice=event.notice, budget=event.budget, queue=queue, message=text, exit_code=None
+        event_of_job,
+        at=event.at,
+        notice=event.notice,
+        budget=event.budget,
+        queue=queue,
+        message=text,
+        exit_code=None,
     )
 
 

@@ -1,7 +1,7 @@
-"""Webhooks and how far events were sent to them, kept in the state as well: whoever leads next goes on from there.
+"""Webhooks and the progress of their deliveries, also stored in the state for a scheduler that leads next.
 
-The file of webhooks belongs to one scheduler, and knows more: what is tried again when, and what was given up. A
-scheduler that finds its own word in the state goes on with its file; else with what the state says.
+The webhook file belongs to one scheduler and knows more: retry times and given-up deliveries. A scheduler whose own
+name is in the state continues with its file; otherwise it continues with the state.
 """
 
 from collections.abc import Callable
@@ -11,25 +11,31 @@ from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.model.saves import KeepHooks, KeepSent, Save, Saved
 from mesos_gpu.model.tasks.hook import Sent
 
-Keep = Callable[..., Future[None]]  # of saves
-ALONE = ""  # the name of a scheduler that is not one of several
+Keep = Callable[..., Future[None]]  # saves records with the engine's next batch
+ALONE = ""  # name of a scheduler without standbys
 
 
 class HandedOver:
-    """What this scheduler has found in its state, and writes there. `tell` is for one thread; the rest for any."""
+    """Webhooks and delivery progress found in the state, and their updates.
+
+    `tell` is for one thread, other methods for any.
+
+    Args:
+        hooks: Store of webhooks, which adopts those of another scheduler.
+        saved: State that was loaded.
+        by: URL of this scheduler for the others, which is its name in the state.
+
+    Raises:
+        NoRoom: The disk is full.
+    """
 
     def __init__(self, hooks: HookStore, saved: Saved, by: str = ALONE) -> None:
-        """Take over the webhooks that another scheduler had. `by`: where this one is reached by the others.
-
-        Raises:
-            NoRoom: The disk is full.
-        """
         self._hooks, self._by = hooks, by
         kept, sent = saved.hooks, saved.sent
         if kept and (kept.by not in (ALONE, by) or kept.version.version > hooks.latest.version):
             hooks.adopt(kept)
         is_others = sent is not None and sent.by != by and (sent.by != ALONE or hooks.seen() is None)
-        #: How far another scheduler was; None: the file knows.
+        #: Progress of another scheduler; None if the file of this one is up to date.
         self.sent = sent if is_others else None
         self._keep: Keep | None = None
         self._pending: Future[None] | None = None
@@ -38,26 +44,26 @@ class HandedOver:
         self._is_due = False  # whether the state may have other webhooks than the file
 
     def begin(self, keep: Keep) -> None:
-        """From now on each change of a webhook is in the state before it holds. `keep`: saves with the next batch."""
+        """From now on save each change of a webhook in the state before it takes effect, by calling `keep`."""
         self._keep = keep
         self._hooks.changing = self._change
         if self._by != ALONE or self._hooks.latest.version:
             self._is_due, self._writes = True, -1
 
     def _change(self) -> None:
-        assert self._keep is not None, "it is called from `begin` on"
+        assert self._keep is not None, "only called after `begin`"
         try:
             self._keep(KeepHooks(self._hooks.kept(self._by))).result()
         except BaseException:
-            self._is_due = True  # it was refused here, and may be saved still
+            self._is_due = True  # the wait failed, but the batch may still be saved: write again
             raise
 
     def tell(self, seen: int) -> None:
-        """Say how far events were sent, if it is more than was said; without waiting until it is saved. `seen`: the
-        latest that was looked at."""
-        if self._keep is None or not self._is_said():
+        """Save the delivery progress if it has changed, without waiting for the save; `seen` is the last examined
+        event."""
+        if self._keep is None or not self._is_idle():
             return
-        with self._hooks.lock:  # else a change could be saved before what was read before it
+        with self._hooks.lock:  # otherwise an older copy could be saved after a newer one
             self._tell(self._keep, seen)
 
     def _tell(self, keep: Keep, seen: int) -> None:
@@ -73,8 +79,8 @@ class HandedOver:
         if due:
             self._pending = keep(*due)
 
-    def _is_said(self) -> bool:
-        """Whether nothing is on its way; what could not be saved, as on a full disk, is said once more."""
+    def _is_idle(self) -> bool:
+        """Return whether no save is in progress; a failed save, for example on a full disk, is repeated."""
         if self._pending is None or not self._pending.done():
             return self._pending is None
         failed, self._pending = self._pending.exception(), None

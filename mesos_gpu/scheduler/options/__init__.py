@@ -1,1 +1,1 @@
-"""What the command line of the scheduler may say, a module for each section of it."""
+"""Options of the scheduler's command line, one module per section."""

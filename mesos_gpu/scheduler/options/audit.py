@@ -1,4 +1,4 @@
-"""The record of who changed what."""
+"""Options of the audit log of changes and refusals."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from mesos_gpu.scheduler.options.section import Section
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What is kept of changes and refusals. The directory is None: beside the state."""
+    """Values of the audit options; `audit_dir` None means a directory beside the state."""
 
     audit_dir: Path | None = None
     audit_size_mib: int = 256
@@ -21,7 +21,7 @@ class AuditOptions:
     audit_on_full: str = OnFull.REFUSE.value
 
     def settings(self, state: Path) -> AuditSettings:
-        """The adapter's settings, of a scheduler with that state file."""
+        """Return the settings of the audit log for a scheduler with the state file `state`."""
         directory = self.audit_dir or state.parent / "audit"
         return AuditSettings(
             directory, self.audit_size_mib << 20, self.audit_files, OnFull(self.audit_on_full)
@@ -36,7 +36,7 @@ AUDIT: Final = Section(
             type=parse.DIRECTORY,
             envvar="MESOS_GPU_AUDIT",
             show_default="audit, beside the state",
-            help="Directory of the record of who changed what and what was refused, for `mesos-gpu audit`.",
+            help="Directory of the audit log of changes and refused requests, for `mesos-gpu audit`.",
         ),
         click.option(
             "--audit-size",
@@ -45,21 +45,22 @@ AUDIT: Final = Section(
             show_default=True,
             type=click.IntRange(8),
             metavar="MIB",
-            help="Size of its changes beyond which its oldest file is removed; refusals have a quarter of it beside.",
+            help="Maximum size of the audit log of changes; its oldest file is removed beyond it. Refusals get a "
+            "quarter more.",
         ),
         click.option(
             "--audit-files",
             default=16,
             show_default=True,
             type=click.IntRange(2, 256),
-            help="Into how many files that is divided.",
+            help="Number of files that the audit log of changes is divided into.",
         ),
         click.option(
             "--audit-on-full",
             default=OnFull.REFUSE.value,
             show_default=True,
             type=click.Choice([choice.value for choice in OnFull]),
-            help="Treatment of changes that cannot be recorded: refused, or made and only counted.",
+            help="Action on changes that cannot be recorded: refuse them, or make and count them.",
         ),
     ),
 )

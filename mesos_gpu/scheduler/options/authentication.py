@@ -1,4 +1,4 @@
-"""Who asks: which proofs of a name the REST interface takes."""
+"""Options of authentication at the REST interface."""
 
 import ipaddress
 import pwd
@@ -23,10 +23,10 @@ _USER: Final = "user:"
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationOptions:
-    """What the options of the same names say.
+    """Values of the options with the same names.
 
     Attributes:
-        auth: Proofs in their order; None: what is configured; (): nobody is asked.
+        auth: Accepted proofs in order of use; None for those that other options set up, () for no authentication.
     """
 
     auth: tuple[Proof, ...] | None = None
@@ -63,23 +63,23 @@ def _proxies(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...
             else:
                 networks.append(ipaddress.ip_network(text))
         except KeyError:
-            raise click.BadParameter(f"{text!r}: there is no such user on this host") from None
+            raise click.BadParameter(f"{text!r}: no such user on this host") from None
         except ValueError as error:
-            form = "an address or a network, as 10.0.0.5 or 10.0.0.0/28, nor user:NAME"
+            form = "an address, a network (10.0.0.5, 10.0.0.0/28) or user:NAME"
             raise click.BadParameter(f"{text!r} is not {form}") from error
     return Proxies(tuple(networks), tuple(users))
 
 
 def _header(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
     if text is not None and not (text.isascii() and text.replace("-", "").isalnum()):
-        raise click.BadParameter(f"{text!r} is no name of a header")
+        raise click.BadParameter(f"{text!r} is not a valid header name")
     return text
 
 
 def _routes(_ctx: click.Context, _param: click.Parameter, text: str) -> frozenset[str]:
     words = frozenset(word.strip() for word in text.split(",")) - {"none", ""}
     if not words <= ROUTES.keys():
-        raise click.BadParameter(f"{text!r} is not a list of {', '.join(ROUTES)}, nor none")
+        raise click.BadParameter(f"{text!r} is not a list of {', '.join(ROUTES)}, or none")
     return words
 
 
@@ -90,21 +90,23 @@ AUTHENTICATION: Final = Section(
             "--auth",
             callback=_order,
             metavar="LIST",
-            help="Proofs of a name that are taken, in their order: token, password, certificate, proxy, oidc, socket. "
-            "none: nobody is asked. Default: those that other options set up, and with them tokens and the socket; if "
-            "there are none, nobody is asked.",
+            help="Accepted proofs of a user's name, in order of use: token, password, certificate, proxy, oidc, "
+            "socket; or "
+            "none for no authentication. Default: those that other options set up, with tokens and the socket; "
+            "without any, no "
+            "authentication.",
         ),
         click.option(
             "--htpasswd",
             type=parse.FILE,
-            help="File of names and bcrypt hashes, as `htpasswd -B -C 12` writes it; changes are taken at once.",
+            help="File of names and bcrypt hashes, written by `htpasswd -B -C 12`; changes take effect at once.",
         ),
         click.option(
             "--cert-name",
-            type=click.Choice([each.value for each in CertName]),
+            type=click.Choice([choice.value for choice in CertName]),
             default=CertName.COMMON_NAME.value,
             show_default=True,
-            help="Field of a client's certificate that has the name.",
+            help="Field of a client certificate that contains the user's name.",
         ),
         click.option(
             "--cert-map",
@@ -112,7 +114,8 @@ AUTHENTICATION: Final = Section(
             multiple=True,
             callback=_maps,
             metavar="PATTERN=NAME",
-            help="Mapping of certificate names, as *@example.org=*; other names are refused then; may be repeated.",
+            help="Mapping of certificate names to users, for example *@example.org=*; all other names are then "
+            "refused; may be repeated.",
         ),
         click.option(
             "--trusted-proxy",
@@ -120,26 +123,26 @@ AUTHENTICATION: Final = Section(
             multiple=True,
             callback=_proxies,
             metavar="ADDRESS",
-            help="Address or network of proxies whose word for a name is taken, and where a request came from; "
-            "user:NAME: on the Unix socket, as that user; may be repeated.",
+            help="Address or network of proxies that are trusted to state the user's name and the client's address; "
+            "user:NAME for a proxy on the Unix socket that runs as that user; may be repeated.",
         ),
         click.option(
             "--proxy-user-header",
             default=USER_HEADER,
             show_default=True,
             callback=_header,
-            help="The header in which proxies say the name.",
+            help="Header in which trusted proxies state the user's name.",
         ),
         click.option(
             "--proxy-groups-header",
             callback=_header,
             metavar="NAME",
-            help="The one with its groups, with commas between them.",
+            help="Header in which trusted proxies state the user's groups, separated by commas.",
         ),
         click.option(
             "--socket",
             type=parse.FILE,
-            help="Unix socket on which the kernel says who asks; default: run/api.sock beside --state.",
+            help="Unix socket on which users are identified by the kernel; default: run/api.sock beside --state.",
         ),
         click.option(
             "--open-routes",
@@ -147,7 +150,7 @@ AUTHENTICATION: Final = Section(
             show_default=True,
             callback=_routes,
             metavar="LIST",
-            help="Routes that need no name: of ping, openapi, metrics; or none.",
+            help="Routes that need no authentication: ping, openapi, metrics; or none.",
         ),
     ),
 )

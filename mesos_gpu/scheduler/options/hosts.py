@@ -1,4 +1,4 @@
-"""What runs on hosts, and how they share their GPUs."""
+"""Options of the programs on GPU hosts, and of sharing GPUs."""
 
 import click
 
@@ -14,21 +14,23 @@ OPTIONS: Decorators = (
         metavar="PATH|URI#sha256=HEX",
         callback=parse.archive,
         envvar="MESOS_GPU_EXECUTOR_ARCHIVE",
-        help="mesos-gpu-executor.pyz, where it is on the agents, or from where each fetches it once: all three "
-        "programs are of it, unless a command is given. Default: commands of these names on the agents' PATH.",
+        help="mesos-gpu-executor.pyz: its path on the agents, or a URI from which each agent fetches it once. It "
+        "contains "
+        "executor, monitor and keeper. Default: commands of these names on the agents' PATH.",
     ),
     click.option("--executor-command", help="Shell command that starts an executor on an agent."),
     click.option("--monitor-command", help="Shell command that starts a node monitor on an agent."),
     click.option(
-        "--keeper-command", help="Shell command that starts what holds an agent's shared GPUs in Mesos."
+        "--keeper-command",
+        help="Shell command that starts a keeper, which holds an agent's shared GPUs in Mesos.",
     ),
     click.option(
         "--user-pool",
         default="",
         metavar="FIRST-LAST",
         callback=parse.user_pool,
-        help="Uids of which each task of a job that names no user gets one of its own, on its host; comes before "
-        "MESOS_GPU_USER_POOL of an agent.",
+        help="Range of uids from which each task of a job without a user gets its own uid on its host; overrides "
+        "MESOS_GPU_USER_POOL of agents.",
     ),
     click.option(
         "--log-limit",
@@ -38,7 +40,7 @@ OPTIONS: Decorators = (
         type=click.IntRange(0),
         envvar="MESOS_GPU_LOG_LIMIT",
         metavar="MIB",
-        help="Size that stdout and stderr of a task may each have; older output is cut off. 0: no limit.",
+        help="Maximum size of each of a task's stdout and stderr; older output is removed. 0: no limit.",
     ),
     click.option(
         "--gpu-isolation",
@@ -47,7 +49,7 @@ OPTIONS: Decorators = (
         default=Isolation.SHARED.value,
         show_default=True,
         envvar="MESOS_GPU_SHARE_ISOLATION",
-        help="Least that will do to enforce shares of GPUs whose jobs ask for none.",
+        help="Minimum isolation of GPU shares for jobs that request none.",
     ),
     click.option(
         "--gpu-compute-overcommit",
@@ -56,28 +58,28 @@ OPTIONS: Decorators = (
         metavar="TIMES",
         callback=parse.overcommit,
         envvar="MESOS_GPU_COMPUTE_OVERCOMMIT",
-        help="How often the compute of a shared GPU may be promised, from 1; its memory never is more than "
-        "once.",
+        help="Factor by which the compute of a shared GPU may be overcommitted, from 1; memory is never overcommitted.",
     ),
     click.option(
         "--mig",
         type=click.Choice(MIG.values),
-        help="Whether MIG instances are shares: those that operators made; also those that hosts make (dynamic); "
-        "or none. Comes before MESOS_GPU_MIG of an agent.",
+        help="MIG instances that GPU shares may use: those that operators created (static), also those that hosts "
+        "create "
+        "(dynamic), or none (off). Overrides MESOS_GPU_MIG of agents.",
     ),
     click.option(
         "--mps-percentages",
         type=click.Choice(MPS_PERCENTAGES.values),
-        help="Percentages that shares by MPS get: those with which results were right, or any; comes before "
-        "MESOS_GPU_MPS_PERCENTAGES of an agent.",
+        help="MPS percentages that GPU shares may use: only those with tested results, or any; overrides "
+        "MESOS_GPU_MPS_PERCENTAGES of agents.",
     ),
     click.option(
         "--mps-across-users/--no-mps-across-users",
         default=False,
         show_default=True,
         envvar="MESOS_GPU_MPS_ACROSS_USERS",
-        help="Let shares of several users have one server of MPS, on hosts that permit it "
-        "(MESOS_GPU_MPS_USERS=all): a fault of one ends all of them.",
+        help="Let shares of several users use one MPS server, on hosts that permit it (MESOS_GPU_MPS_USERS=all); a "
+        "fault in one share ends all of them.",
     ),
     click.option(
         "--on-gpu-excess",
@@ -85,7 +87,7 @@ OPTIONS: Decorators = (
         default=OnExcess.END.value,
         show_default=True,
         envvar="MESOS_GPU_ON_GPU_EXCESS",
-        help="Action on tasks that use more memory than their share: end warns before it ends them.",
+        help="Action on tasks that use more GPU memory than their share; end gives a warning first.",
     ),
     click.option(
         "--share-linger",
@@ -93,6 +95,6 @@ OPTIONS: Decorators = (
         default=60.0,
         show_default=True,
         type=parse.NumberRange(min=0),
-        help="Seconds that a GPU stays open to shares after its last one has ended.",
+        help="Seconds that a GPU stays reserved for shares after its last share has ended.",
     ),
 )

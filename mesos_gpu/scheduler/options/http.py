@@ -1,4 +1,4 @@
-"""Where the REST interface is."""
+"""Options of the REST interface's address."""
 
 import click
 
@@ -9,16 +9,22 @@ OPTIONS: Decorators = (
     click.option(
         "--insecure-no-authentication",
         is_flag=True,
-        help="Let --host be other than loopback: whoever reaches it can do everything.",
+        help="Allow a --host other than loopback without authentication: everyone who reaches it has full control.",
     ),
     click.option(
         "--allowed-host",
         "allowed_hosts",
         multiple=True,
         metavar="NAME",
-        help="Name by which clients may call this host, as that of --webui-url; may be repeated.",
+        help="Host name that clients may use for this host, besides that of --webui-url; may be repeated.",
     ),
-    click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Its port."),
+    click.option(
+        "--port",
+        default=8080,
+        show_default=True,
+        type=click.IntRange(0, 65535),
+        help="Port of the REST interface.",
+    ),
     click.option(
         "--webui-url", metavar="URL", help="URL that the Mesos master links to; default: the REST interface."
     ),

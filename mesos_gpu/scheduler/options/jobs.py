@@ -1,4 +1,4 @@
-"""What jobs may ask for, and how they wait."""
+"""Options of jobs: permitted requests, placement, limits and priorities."""
 
 import click
 
@@ -10,12 +10,13 @@ from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Decorators
 
 OPTIONS: Decorators = (
-    click.option("--default-user", help="User of jobs that name none; default: the executor's own."),
+    click.option("--default-user", help="Unix user of jobs that name none; default: the executor's user."),
     click.option(
         "--allow-root",
         type=click.Choice(ROOTS),
-        help="Let jobs ask for the user root: in an image, or also on the file system of the host, where that is "
-        "root of the host.",
+        help="Let jobs request the user root: only in images, or also on the host's file system, where it is root of "
+        "the "
+        "host.",
     ),
     click.option(
         "--users",
@@ -23,51 +24,54 @@ OPTIONS: Decorators = (
         metavar="LIST",
         callback=parse.users,
         show_default="1000-, and the default user",
-        help="Users that jobs may run as: names and ranges of uids, as alice,2000-2999; never members of docker, "
-        "sudo and the like, nor root.",
+        help="Unix users that jobs may run as: names and ranges of uids, for example alice,2000-2999. Members of "
+        "docker, "
+        "sudo and similar groups, and root, are never permitted.",
     ),
     click.option(
         "--same-accounts",
         is_flag=True,
-        help="All hosts have the accounts of this host: a job of a user that has none here is refused at once, and "
-        "does not fail where it starts.",
+        help="All hosts have the same accounts as this one: a job of a user without an account here is refused at "
+        "once, "
+        "instead of failing at its start.",
     ),
     click.option(
         "--network-as-host",
         "host_networks",
         multiple=True,
         metavar="NAME",
-        help="Run apps of this container network in the host's network, with the ports of their portMappings; "
-        "mesos-bridge is that of container/bridge without Docker; may be repeated.",
+        help="Run apps of this container network in the host's network, with the ports of their portMappings; the name "
+        "mesos-bridge stands for container/bridge without Docker; may be repeated.",
     ),
     click.option(
         "--control-access",
         multiple=True,
         metavar="NAME[@USER]=LIST",
         callback=parse.control_access,
-        help="Which of api,master jobs of that name, or the app of that id, may reach, alone or as that user; "
-        "others reach none; may be repeated.",
+        help="Let jobs of this name, or the app of this id, reach control ports (of api,master), optionally only as "
+        "that "
+        "user; no other job can reach any; may be repeated.",
     ),
     click.option(
         "--container-engine",
         default=Engine.MESOS.value,
         show_default=True,
         type=click.Choice([engine.value for engine in Engine]),
-        help="Engine that runs images, for jobs that choose none.",
+        help="Container engine for jobs that choose none.",
     ),
     click.option(
         "--placement",
         type=click.Choice([choice.value for choice in Placement]),
         default=Placement.BUNDLE.value,
         show_default=True,
-        help="Placement policy of jobs that choose none.",
+        help="Placement policy for jobs that choose none.",
     ),
     click.option(
         "--placement-of",
         multiple=True,
         metavar="APP=POLICY",
         callback=parse.placement_of,
-        help="Placement of an app's jobs that ask for none; may be repeated.",
+        help="Placement policy for jobs of an app that choose none; may be repeated.",
     ),
     click.option(
         "--topology",
@@ -76,14 +80,14 @@ OPTIONS: Decorators = (
         metavar="LIST",
         callback=parse.levels,
         show_default="none",
-        help="Attributes of agents that are levels of the fabric, the outermost first, as block,rack,host.",
+        help="Agent attributes that are levels of the network topology, outermost first, for example block,rack,host.",
     ),
     click.option(
         "--gpu-nodes",
         type=click.Choice([choice.value for choice in GpuNodes]),
         default=GpuNodes.LAST.value,
         show_default=True,
-        help="Whether work without GPUs may use nodes with some.",
+        help="Whether jobs without GPUs may use nodes with GPUs.",
     ),
     click.option(
         "--default-cpus-per-gpu",
@@ -92,7 +96,8 @@ OPTIONS: Decorators = (
         show_default=True,
         type=parse.NumberRange(0, 1000),
         metavar="N",
-        help="Most CPUs for each GPU of jobs that name no CPUs; fewer where nodes have fewer for each GPU. 0: as jobs "
+        help="Maximum CPUs per GPU for jobs that request no CPUs; fewer on nodes that have fewer per GPU. 0: as for "
+        "jobs "
         "without GPUs.",
     ),
     click.option(
@@ -102,13 +107,14 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0, 2**31),
         metavar="MIB",
-        help="The same of memory.",
+        help="Maximum memory per GPU for jobs that request no memory; less on nodes that have less per GPU. 0: as "
+        "for jobs without GPUs.",
     ),
     click.option(
         "--preemption/--no-preemption",
         default=True,
         show_default=True,
-        help="Whether a job may end preemptible ones of lower priority.",
+        help="Whether jobs may preempt preemptible jobs of lower priority.",
     ),
     click.option(
         "--queue",
@@ -116,7 +122,7 @@ OPTIONS: Decorators = (
         multiple=True,
         metavar="NAME=MAX_GPUS",
         callback=parse.queue_limits,
-        help="Most GPUs that the jobs of a queue may hold at once; may be repeated.",
+        help="Maximum number of GPUs that a queue's jobs may hold at once; may be repeated.",
     ),
     click.option(
         "--user-pending",
@@ -124,7 +130,7 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="JOBS",
-        help="Most jobs of a user, and of a proved name, that may wait at once; 0: any.",
+        help="Maximum pending jobs of a Unix user, and of an authenticated user; 0: no limit.",
     ),
     click.option(
         "--queue-pending",
@@ -132,7 +138,7 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="JOBS",
-        help="The same of a queue.",
+        help="Maximum pending jobs of a queue; 0: no limit.",
     ),
     click.option(
         "--max-array",
@@ -140,7 +146,7 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(1, MAX),
         metavar="TASKS",
-        help="Most tasks of a job array; each counts as a job that waits.",
+        help="Maximum tasks of a job array; each counts as a pending job.",
     ),
     click.option(
         "--user-stored",
@@ -149,7 +155,8 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="MIB",
-        help="Most that is kept of a user's jobs, and of a proved name's, ended ones too; 0: any.",
+        help="Maximum size of the stored jobs of a Unix user, and of an authenticated user, including ended jobs; 0: "
+        "no limit.",
     ),
     click.option(
         "--user-volumes",
@@ -158,7 +165,7 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="MIB",
-        help="Most that the named volumes of a user, or of a proved name, may hold in all; 0: any.",
+        help="Maximum total size of the named volumes of a Unix user, or of an authenticated user; 0: no limit.",
     ),
     click.option(
         "--queue-stored",
@@ -167,7 +174,7 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="MIB",
-        help="The same of a queue.",
+        help="Maximum size of the stored jobs of a queue, including ended jobs; 0: no limit.",
     ),
     click.option(
         "--aging-step",
@@ -175,7 +182,7 @@ OPTIONS: Decorators = (
         default=3600.0,
         show_default=True,
         type=parse.NumberRange(min=0),
-        help="Seconds of waiting that are worth one of priority; 0: none.",
+        help="Seconds of waiting that raise a job's priority by one; 0: waiting does not raise it.",
     ),
     click.option(
         "--service-ports",
@@ -183,6 +190,6 @@ OPTIONS: Decorators = (
         show_default=True,
         metavar="FIRST-LAST",
         callback=parse.service_ports,
-        help="Service ports that apps get which leave theirs open.",
+        help="Range of service ports for apps that do not choose one.",
     ),
 )

@@ -1,4 +1,4 @@
-"""How much one caller may ask of the REST interface, and where its apps' checks may go."""
+"""Options of request limits per caller, and of addresses that health checks may connect to."""
 
 from ipaddress import ip_network
 from typing import Final
@@ -21,7 +21,7 @@ LIMITS: Final = Section(
             show_default=True,
             type=NumberRange(0, 1e6),
             metavar="PER_S",
-            help="Requests a second of a name, or of an address that no name is known of; 0: any.",
+            help="Requests per second of a user, or of an address without authentication; 0: no limit.",
         ),
         click.option(
             "--burst",
@@ -29,7 +29,7 @@ LIMITS: Final = Section(
             show_default=True,
             type=click.IntRange(1, 10**9),
             metavar="N",
-            help="Its requests at once, after a pause.",
+            help="Requests of a user or address at once, after a pause.",
         ),
         click.option(
             "--concurrency",
@@ -37,7 +37,7 @@ LIMITS: Final = Section(
             show_default=True,
             type=click.IntRange(0),
             metavar="N",
-            help="Its requests that are being answered at once; 0: any.",
+            help="Concurrent requests of a user or address; 0: no limit.",
         ),
         click.option(
             "--streams",
@@ -45,7 +45,7 @@ LIMITS: Final = Section(
             show_default=True,
             type=click.IntRange(0),
             metavar="N",
-            help="Its requests that wait for something to happen, as /v2/events; 0: any.",
+            help="Concurrent streaming requests of a user or address, such as /v2/events; 0: no limit.",
         ),
         click.option(
             "--unnamed-rate",
@@ -54,7 +54,7 @@ LIMITS: Final = Section(
             show_default=True,
             type=NumberRange(0, 1e6),
             metavar="PER_S",
-            help="Requests a second of an address that prove no name, where names are asked for; 0: any number.",
+            help="Unauthenticated requests per second of an address, if authentication is on; 0: no limit.",
         ),
         click.option(
             "--unnamed-burst",
@@ -62,7 +62,7 @@ LIMITS: Final = Section(
             show_default=True,
             type=click.IntRange(1, 10**9),
             metavar="N",
-            help="Such requests at once, after a pause.",
+            help="Unauthenticated requests of an address at once, after a pause.",
         ),
         click.option(
             "--address-connections",
@@ -71,19 +71,19 @@ LIMITS: Final = Section(
             show_default=True,
             type=click.IntRange(0),
             metavar="N",
-            help="Connections of one address that are idle or slow; one more ends the oldest of them; 0: any number. "
-            "Trusted proxies are not counted.",
+            help="Idle or slow connections of one address; one more closes the oldest of them; 0: no limit. Trusted "
+            "proxies "
+            "are exempt.",
         ),
     ),
 )
 
 
 def _networks(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[Network, ...]:
-    """ADDRESS or ADDRESS/BITS, each."""
     try:
         return tuple(ip_network(text) for text in given)
     except ValueError as error:
-        raise click.BadParameter(f"{error}; a network is ADDRESS/BITS, as 169.254.0.0/16") from error
+        raise click.BadParameter(f"{error}; a network is ADDRESS/BITS, for example 169.254.0.0/16") from error
 
 
 CHECKS: Final = Section(
@@ -95,13 +95,14 @@ CHECKS: Final = Section(
             multiple=True,
             callback=_networks,
             metavar="NETWORK",
-            help="Addresses that checks of apps may go to though they are loopback, link-local, multicast or a cloud's "
-            "metadata; more than once for several.",
+            help="Network that health checks of apps may connect to although it is loopback, link-local, multicast "
+            "or a "
+            "cloud's metadata service; may be repeated.",
         ),
         click.option(
             "--check-low-ports",
             is_flag=True,
-            help="Let checks of apps name ports below 1024 that their tasks do not have.",
+            help="Let health checks of apps use ports below 1024 that their tasks do not hold.",
         ),
     ),
 )

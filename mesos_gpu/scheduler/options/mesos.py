@@ -1,4 +1,4 @@
-"""The Mesos that is served."""
+"""Options of the Mesos cluster to register with."""
 
 import click
 
@@ -12,7 +12,7 @@ OPTIONS: Decorators = (
         required=True,
         metavar="HOST:PORT|zk://...",
         envvar="MESOS_GPU_MASTER",
-        help="Address of the Mesos master, or of the ZooKeeper servers of several masters, as "
+        help="Address of the Mesos master, or of the ZooKeeper servers of several masters, for example "
         "zk://z1:2181,z2:2181,z3:2181/mesos.",
     ),
     click.option("--role", default="*", show_default=True, help="Mesos role to receive offers for."),
@@ -22,8 +22,8 @@ OPTIONS: Decorators = (
         multiple=True,
         metavar="QUEUE=ROLE",
         callback=parse.role_of,
-        help="A Mesos role for the jobs of a top queue and all below it; others have --role. For where other "
-        "frameworks share that role: what is offered to one role no other may use. May be repeated.",
+        help="Mesos role for the jobs of a top-level queue and all queues below it; other queues use --role. Use it "
+        "where other frameworks share that role: what Mesos offers to one role no other may use. May be repeated.",
     ),
     click.option(
         "--user", default=parse.own_user, show_default="the current user", help="User that executors run as."
@@ -35,16 +35,16 @@ OPTIONS: Decorators = (
         default=604800.0,
         show_default=True,
         type=NumberRange(0),
-        help="Seconds that Mesos keeps the tasks while no scheduler is there.",
+        help="Seconds for which Mesos keeps tasks running without a scheduler.",
     ),
     click.option("--principal", help="Mesos principal."),
-    click.option("--secret-file", type=parse.FILE, help="File with its secret."),
+    click.option("--secret-file", type=parse.FILE, help="File with the secret of --principal."),
     click.option(
         "--mesos-credentials",
         type=parse.FILE,
         metavar="FILE",
-        help="File with principal and secret, readable to its owner only, for agents that ask for them to read "
-        "logs, and for the master unless --principal is given.",
+        help="File with principal and secret, readable only by its owner: for agents that need them to read logs, and "
+        "for the master unless --principal is given.",
     ),
     click.option(
         "--report-interval",
@@ -60,6 +60,6 @@ OPTIONS: Decorators = (
         default=120.0,
         show_default=True,
         type=NumberRange(0),
-        help="Seconds after which a job on an unreachable agent is started elsewhere.",
+        help="Seconds after which a job on an unreachable agent is restarted on another agent.",
     ),
 )

@@ -1,4 +1,4 @@
-"""TLS towards Mesos: the master, and the agents when logs are read."""
+"""Options of TLS connections to Mesos: to the master, and to agents for logs."""
 
 import ssl
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mesos_gpu.scheduler.options.section import Decorators, Section
 
 @dataclass(frozen=True, slots=True)
 class MesosTlsOptions:
-    """What the options of the same names say."""
+    """Values of the options with the same names."""
 
     mesos_tls: bool = False
     mesos_cacert: Path | None = None
@@ -22,21 +22,21 @@ class MesosTlsOptions:
     mesos_key: Path | None = None
 
     def is_on(self, master: str) -> bool:
-        """Whether Mesos speaks TLS; `master`: what --master says, of which https:// will do."""
+        """Return whether Mesos uses TLS: by --mesos-tls, or by https:// in `master`, the value of --master."""
         return self.mesos_tls or master.startswith("https://")
 
     def context(self, master: str) -> ssl.SSLContext | None:
-        """Verifies masters and agents; None: they speak plain HTTP. `master`: as of `is_on`.
+        """Return the TLS context for masters and agents; None for plain HTTP. `master` is the value of --master.
 
         Raises:
-            BadConfiguration: A file cannot be used, or is given without --mesos-tls.
+            BadConfiguration: A file cannot be read or used, or is given without --mesos-tls.
         """
         if self.is_on(master):
             return client_context(Trust(self.mesos_cacert, self.mesos_cert, self.mesos_key))
         if self.mesos_cacert or self.mesos_cert or self.mesos_key:
             raise BadConfiguration(
-                "--mesos-cacert, --mesos-cert and --mesos-key are nothing without --mesos-tls",
-                remedy="give --mesos-tls, too, or leave them out",
+                "--mesos-cacert, --mesos-cert and --mesos-key have no effect without --mesos-tls",
+                remedy="add --mesos-tls, or remove them",
             )
         return None
 
@@ -46,19 +46,21 @@ _OPTIONS: Decorators = (
         "--mesos-tls",
         is_flag=True,
         envvar="MESOS_GPU_MESOS_TLS",
-        help="Speak https to master and agents, as Mesos does with LIBPROCESS_SSL_ENABLED, and have executors do so.",
+        help="Use https for the master and agents (Mesos with LIBPROCESS_SSL_ENABLED), also in executors.",
     ),
     click.option(
         "--mesos-cacert",
         type=parse.FILE,
         envvar="MESOS_GPU_MESOS_CACERT",
-        help="PEM file of the authorities that their certificates may come from; default: those of this host.",
+        help="PEM file of the authorities trusted for Mesos' certificates; default: those of this host.",
     ),
     click.option(
         "--mesos-cert",
         type=parse.FILE,
-        help="PEM file of the certificate to show them (LIBPROCESS_SSL_REQUIRE_CLIENT_CERT).",
+        help="PEM file of the client certificate for Mesos (LIBPROCESS_SSL_REQUIRE_CLIENT_CERT).",
     ),
-    click.option("--mesos-key", type=parse.FILE, help="PEM file of its key, if it is not in the same one."),
+    click.option(
+        "--mesos-key", type=parse.FILE, help="PEM file of the key of --mesos-cert, if it is in another file."
+    ),
 )
 MESOS_TLS = Section(MesosTlsOptions, _OPTIONS)

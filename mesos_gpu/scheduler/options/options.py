@@ -1,4 +1,4 @@
-"""All that the command line of the scheduler says."""
+"""All options of the scheduler's command line."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ from mesos_gpu.scheduler.options.section import (
 )
 from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 
-#: By the field of `Options` that has what a section says.
+#: Sections of the command line, by the field of `Options` that holds their values.
 SECTIONS: Final[Mapping[str, Section]] = {
     "cluster": HA,
     "tls": TLS,
@@ -56,7 +56,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says."""
+    """Values of the scheduler's command line."""
 
     master: str
     state: Path
@@ -77,39 +77,39 @@ class Options:
     keeper_command: str
     report_interval_s: float
     unreachable_timeout_s: float
-    role_of: Mapping[str, str] = field(default_factory=dict)  # by top queue, of Mesos
+    role_of: Mapping[str, str] = field(default_factory=dict)  # Mesos roles by top-level queue
     container_engine: str = Engine.MESOS.value
     placement: str = Placement.BUNDLE.value
     placement_of: Mapping[str, Placement] = field(default_factory=dict)
-    levels: tuple[str, ...] = ()  # of the fabric, the outermost first
+    levels: tuple[str, ...] = ()  # topology levels, outermost first
     isolation: str = Isolation.SHARED.value
     gpu_compute_overcommit: float = 1.0
     mps_across_users: bool = False
-    mig: str | None = None  # of all hosts; None: as each of them says
-    mps_percentages: str | None = None  # likewise
+    mig: str | None = None  # for all hosts; None to use each host's setting
+    mps_percentages: str | None = None  # for all hosts; None to use each host's setting
     on_gpu_excess: str = OnExcess.END.value
     gpu_nodes: str = GpuNodes.LAST.value
-    cpus_per_gpu: float = 4.0  # most of jobs with GPUs that name no CPUs; 0: as of others
-    mem_mib_per_gpu: int = 8192  # likewise, of memory
+    cpus_per_gpu: float = 4.0  # for jobs that request no CPUs; 0 as for jobs without GPUs
+    mem_mib_per_gpu: int = 8192  # for jobs that request no memory; 0 as for jobs without GPUs
     queue_limits: Mapping[str, int] = field(default_factory=dict)
-    aging_step_s: float = 3600.0  # 0: waiting adds nothing
+    aging_step_s: float = 3600.0  # 0 if waiting adds no priority
     user_pool: str = ""  # FIRST-LAST, uids for jobs that name no user
-    log_limit_mib: int = LOG_LIMIT_MIB  # of each of a task's streams; 0: none
+    log_limit_mib: int = LOG_LIMIT_MIB  # for each of a task's stdout and stderr; 0 for no limit
     preemption: bool = True
-    cover_linger_s: float = 60.0  # of shared cards that nobody has a share of
+    cover_linger_s: float = 60.0  # time a shared GPU stays reserved without shares
     service_ports: range = SERVICE_PORTS
     accept_older_state: bool = False
     user_pending: int = 10_000
     queue_pending: int = 20_000
     max_array: int = 10_000  # tasks of one job array
-    user_volumes_mib: int = 102_400  # of named volumes; 0: any
+    user_volumes_mib: int = 102_400  # total of named volumes; 0 for no limit
     user_stored_mib: int = 64
     queue_stored_mib: int = 512
     allowed_hosts: tuple[str, ...] = ()
     insecure_no_authentication: bool = False
     access_file: Path | None = None
     longest_token_days: int = 365
-    disk_reserve_mib: int | None = None  # None: the larger of 1 GiB and a tenth of the file system
+    disk_reserve_mib: int | None = None  # None for the larger of 1 GiB and a tenth of the file system
     journal: Path | None = None
     journal_size_mib: int = 256
     journal_keep_days: int = 7
@@ -129,12 +129,12 @@ class Options:
 
     @property
     def reserve(self) -> Reserve:
-        """Free space of a file system that is kept for the state, the audit log and the journal."""
+        """Free space of the file system that is kept for the state, the audit log and the journal."""
         return Reserve(None if self.disk_reserve_mib is None else self.disk_reserve_mib << 20)
 
 
 def engine_settings(options: Options) -> Settings:
-    """The engine's part of the options."""
+    """Return the engine's settings."""
     return Settings.of(
         executor_command=options.executor_command,
         monitor_command=options.monitor_command,
@@ -172,13 +172,13 @@ def engine_settings(options: Options) -> Settings:
 
 
 def _executor_env(options: Options) -> dict[str, str]:
-    """What comes before the variables of agents."""
+    """Return variables for executors' environments, which override those of agents."""
     given = {POOL: options.user_pool, MIG.name: options.mig, MPS_PERCENTAGES.name: options.mps_percentages}
     given |= {AGENT_TLS: "on" if options.mesos_tls.is_on(options.master) else ""}
     return {name: value for name, value in given.items() if value}
 
 
-#: Titles of --help, and the options below each, in the order of the command line.
+#: Titles of groups in --help, with the options of each, in the order shown.
 GROUPS: Final[Mapping[str, tuple[Decorators, ...]]] = {
     "Mesos": (mesos.OPTIONS, MESOS_TLS.options),
     "State and its disk": (store.OPTIONS,),
@@ -205,5 +205,5 @@ class SchedulerCommand(GroupedOptions):
 
 
 def all_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the scheduler's options."""
+    """Decorate a command with the scheduler's options."""
     return with_options(*(options for lists in GROUPS.values() for options in lists))(command)

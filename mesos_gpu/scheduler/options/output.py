@@ -1,4 +1,4 @@
-"""What the log says."""
+"""Options of the scheduler's log."""
 
 import click
 
@@ -11,13 +11,13 @@ OPTIONS: Decorators = (
         default="INFO",
         show_default=True,
         type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-        help="Lowest level that is logged to stderr; requested changes are always logged.",
+        help="Lowest level of messages logged to stderr; audit lines of changes are always logged.",
     ),
     click.option(
         "--log-format",
         default=logs.LogFormat.TEXT.value,
         show_default=True,
         type=click.Choice([form.value for form in logs.LogFormat]),
-        help="Lines for people, or one JSON object a line.",
+        help="Format of the log: text, or one JSON object per line.",
     ),
 )

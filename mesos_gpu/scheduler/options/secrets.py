@@ -1,4 +1,4 @@
-"""Where the values of jobs' secrets are."""
+"""Options of the store of jobs' secrets."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +17,19 @@ OPTIONS: Decorators = (
         "--secrets-dir",
         type=parse.DIRECTORY,
         envvar="MESOS_GPU_SECRETS_DIR",
-        help="Directory with the values of jobs' secrets, a file each; mode 0700, of this user.",
+        help="Directory with jobs' secrets, one file each; needs mode 0700 and the scheduler's user as owner.",
     ),
     click.option(
         "--vault-url",
         metavar="URL",
         envvar="MESOS_GPU_VAULT_URL",
-        help="Vault that has the values of jobs' secrets, in place of a directory; https, unless it is on this host.",
+        help="URL of the Vault with jobs' secrets, instead of a directory; https unless it is on this host.",
     ),
     click.option(
         "--vault-token-file",
         type=parse.FILE,
         envvar="MESOS_GPU_VAULT_TOKEN_FILE",
-        help="File with Vault's token, readable to its owner only; read for each request.",
+        help="File with Vault's token, readable only by its owner; read again for each request.",
     ),
     click.option(
         "--vault-mount",
@@ -44,16 +44,18 @@ OPTIONS: Decorators = (
         type=click.Choice(["1", "2"]),
         default="2",
         show_default=True,
-        help="Version of that store.",
+        help="Version of Vault's key-value store.",
     ),
     click.option("--vault-namespace", default="", metavar="PATH", help="Namespace of Vault Enterprise."),
-    click.option("--vault-cacert", type=parse.FILE, help="PEM file of the authority of Vault's certificate."),
+    click.option(
+        "--vault-cacert", type=parse.FILE, help="PEM file of the authority trusted for Vault's certificate."
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SecretOptions:
-    """What the command line says of secrets."""
+    """Values of the options of secrets."""
 
     secrets_dir: Path | None = None
     vault_url: str | None = None
@@ -65,18 +67,18 @@ class SecretOptions:
 
     @property
     def enabled(self) -> bool:
-        """Whether jobs may ask for secrets."""
+        """Whether jobs may request secrets."""
         return self.secrets_dir is not None or self.vault_url is not None
 
     def store(self) -> SecretStore | None:
-        """The store, if there is one, and it is fit for secrets.
+        """Return the store of secrets after checking that it is usable; None if none is configured.
 
         Raises:
-            BadConfiguration: Others may read it, or it cannot be used as it is set.
+            BadConfiguration: Other users could read the store, or its options are wrong.
         """
         if self.secrets_dir is not None and self.vault_url is not None:
             raise BadConfiguration(
-                "--secrets-dir and --vault-url are two stores of secrets", remedy="leave one of them out"
+                "--secrets-dir and --vault-url exclude each other", remedy="remove one of them"
             )
         store: SecretStore | None = None
         if self.secrets_dir is not None:
@@ -88,8 +90,11 @@ class SecretOptions:
         return store
 
     def _vault(self, url: str) -> SecretStore:
+        """Return the Vault store; its token file is required."""
         if self.vault_token_file is None:
-            raise BadConfiguration("--vault-url needs a token", remedy="name its file: --vault-token-file")
+            raise BadConfiguration(
+                "--vault-url needs a token", remedy="give its file with --vault-token-file"
+            )
         return Vault(
             VaultSettings(
                 url,

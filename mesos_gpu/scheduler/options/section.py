@@ -1,4 +1,4 @@
-"""A section of the command line."""
+"""Sections of a command line: dataclasses of option values, and grouped help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,12 +14,12 @@ OTHERS: Final = "Other options"
 
 
 class GroupedOptions(click.Command):
-    """A command whose --help shows its options below titles."""
+    """A command whose --help lists its options in groups with titles."""
 
-    groups: ClassVar[Mapping[str, Sequence[str]]] = {}  # titles, and the longest flags of their options
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {}  # longest flags of options, by title
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each group, and then the options that are in none."""
+        """Write each group, and then the options that belong to no group."""
         records = {
             option.opts[-1]: record
             for option in self.get_params(ctx)
@@ -34,30 +34,30 @@ class GroupedOptions(click.Command):
 
 
 def flags_in(options: Decorators) -> list[str]:
-    """Return the flags that options have in --help, in their order."""
+    """Return the flags of options as --help shows them, in order."""
     params = click.command()(with_options(options)(lambda **_: None)).params
     return [param.opts[-1] for param in params]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Options that belong together.
+    """A group of options whose values go into one dataclass.
 
     Attributes:
-        kind: A frozen dataclass; each of its fields is the parameter of an option.
-        options: Of each of those.
+        kind: Frozen dataclass; each field is the parameter of one option.
+        options: Decorators of these options.
     """
 
     kind: type[Any]
     options: Decorators
 
     def take(self, given: dict[str, Any]) -> Any:
-        """Make `kind` of what is given for it, and leave the rest."""
-        return self.kind(**{each.name: given.pop(each.name) for each in fields(self.kind)})
+        """Remove the values of this section from `given`, and return them as `kind`."""
+        return self.kind(**{field.name: given.pop(field.name) for field in fields(self.kind)})
 
 
 def with_options(*lists: Decorators) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Give a command options, in the order in which its help has them."""
+    """Return a decorator that adds options to a command, in the order of its help."""
 
     def decorate(command: Callable[..., T]) -> Callable[..., T]:
         for option in reversed([option for options in lists for option in options]):
@@ -68,6 +68,6 @@ def with_options(*lists: Decorators) -> Callable[[Callable[..., T]], Callable[..
 
 
 def taken(sections: Mapping[str, Section], given: dict[str, Any]) -> dict[str, Any]:
-    """All sections' values by their names, beside what is left of `given`."""
+    """Return the values of all sections by name, together with the rest of `given`, from which they are removed."""
     values = {name: section.take(given) for name, section in sections.items()}
     return {**given, **values}

@@ -1,4 +1,4 @@
-"""What is kept."""
+"""Options of the state, access rights and the journal."""
 
 import click
 
@@ -11,7 +11,7 @@ OPTIONS: Decorators = (
         type=parse.FILE,
         required=True,
         envvar="MESOS_GPU_STATE",
-        help="File that keeps jobs and the framework id across restarts.",
+        help="File with jobs, queues and the framework id, kept across restarts.",
     ),
     click.option(
         "--disk-reserve",
@@ -19,19 +19,20 @@ OPTIONS: Decorators = (
         type=click.IntRange(0),
         metavar="MIB",
         show_default="the larger of 1024 and a tenth of the file system",
-        help="Free space that is kept for the state, the audit log and the newest journal: below it, archives of jobs "
-        "are refused.",
+        help="Free space kept for the state, the audit log and the newest journal; below it, code archives of jobs are "
+        "refused.",
     ),
     click.option(
         "--accept-older-state",
         is_flag=True,
-        help="Go on with a state file that is older than what was written; for one start.",
+        help="Start although the state file is older than the last one saved, such as a restored backup; for one "
+        "start only.",
     ),
     click.option(
         "--access-file",
         type=parse.FILE,
         envvar="MESOS_GPU_ACCESS_FILE",
-        help="First document of rights, as `mesos-gpu access show` prints it; later changes take precedence.",
+        help="Initial access rules, in the format of `mesos-gpu access show`; later changes take precedence.",
     ),
     click.option(
         "--longest-token",
@@ -40,13 +41,13 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(1, 3650),
         metavar="DAYS",
-        help="Longest lifetime of a token.",
+        help="Maximum lifetime of tokens.",
     ),
     click.option(
         "--journal",
         type=parse.DIRECTORY,
         envvar="MESOS_GPU_JOURNAL",
-        help="Directory that all events and decisions are kept in, for `mesos-gpu simulate replay`.",
+        help="Directory of a journal of all events and decisions, for `mesos-gpu simulate replay`.",
     ),
     click.option(
         "--journal-size",
@@ -55,7 +56,8 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(8),
         metavar="MIB",
-        help="Size beyond which its oldest files are removed, if they are older than --journal-keep-days.",
+        help="Size of the journal beyond which its oldest files are removed, if they are older than "
+        "--journal-keep-days.",
     ),
     click.option(
         "--journal-keep-days",
@@ -63,8 +65,8 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="DAYS",
-        help="Time for which its files are kept beyond --journal-size, up to 8 times that, while the disk has more "
-        "than half of --disk-reserve.",
+        help="Days for which journal files are kept beyond --journal-size, up to 8 times that size, while the disk has "
+        "more than half of --disk-reserve free.",
     ),
     click.option(
         "--journal-days",
@@ -72,6 +74,6 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(1),
         metavar="DAYS",
-        help="Time after which its files are removed.",
+        help="Days after which journal files are removed.",
     ),
 )

@@ -1,4 +1,4 @@
-"""TLS of the REST interface."""
+"""Options of TLS at the REST interface."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from mesos_gpu.scheduler.options.section import Section
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """What the options of the same names say."""
+    """Values of the options with the same names."""
 
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -25,16 +25,16 @@ class TlsOptions:
 
     @property
     def clients(self) -> Clients:
-        """Whether clients are to show certificates."""
+        """Whether clients must or may show certificates."""
         if self.tls_client_ca is None:
             return Clients.NONE
         return Clients(self.tls_client or Clients.REQUIRED)
 
     def files(self) -> TlsFiles | None:
-        """What TLS is made of; None: plain HTTP is spoken.
+        """Return the files for TLS; None for plain HTTP.
 
         Raises:
-            BadConfiguration: An option lacks another one that it is nothing without.
+            BadConfiguration: An option is given without another one that it needs.
         """
         needs = (
             ("--tls-key", self.tls_key, "--tls-cert", self.tls_cert),
@@ -46,7 +46,7 @@ class TlsOptions:
         for name, given, other, needed in needs:
             if given is not None and needed is None:
                 raise BadConfiguration(
-                    f"{name} is nothing without {other}", remedy=f"give {other}, or leave it out"
+                    f"{name} has no effect without {other}", remedy=f"add {other}, or remove {name}"
                 )
         if self.tls_cert is None or self.tls_key is None:
             return None
@@ -60,37 +60,40 @@ TLS = Section(
             "--tls-cert",
             type=parse.FILE,
             envvar="MESOS_GPU_TLS_CERT",
-            help="PEM file of the REST interface's certificate, and of those between it and the root: https is spoken, "
-            "and nothing else. A new file is taken without a restart, also at SIGHUP.",
+            help="PEM file of the REST interface's certificate and its intermediates; enables https and disables "
+            "http. A new "
+            "file is used without a restart, at once after SIGHUP.",
         ),
         click.option(
             "--tls-key",
             type=parse.FILE,
             envvar="MESOS_GPU_TLS_KEY",
-            help="PEM file of its key, without a password, that others cannot read.",
+            help="PEM file of the key of --tls-cert, without a password, that other users cannot read.",
         ),
         click.option(
             "--tls-client-ca",
             type=parse.FILE,
-            help="PEM file of the authorities that clients' certificates must come from.",
+            help="PEM file of the authorities trusted for clients' certificates.",
         ),
         click.option(
             "--tls-client",
             type=click.Choice([Clients.OPTIONAL.value, Clients.REQUIRED.value]),
             show_default="required",
-            help="With --tls-client-ca: whether each client must show a certificate.",
+            help="With --tls-client-ca: whether client certificates are required or optional.",
         ),
         click.option(
             "--tls-crl",
             type=parse.FILE,
-            help="PEM file of certificates that are revoked, a list of each authority; when it is out of date, all are "
+            help="PEM file of revocation lists, one of each authority; when one is out of date, all client "
+            "certificates are "
             "refused.",
         ),
         click.option(
             "--insecure-plain-http",
             is_flag=True,
-            help="Let --host be other than loopback without TLS, with authentication: passwords and tokens can be read "
-            "on the way.",
+            help="Allow a --host other than loopback without TLS, with authentication: passwords and tokens can then "
+            "be read "
+            "on the network.",
         ),
     ),
 )

@@ -1,1 +1,1 @@
-"""Proofs of a name, as the command line says: which are taken, and what takes them."""
+"""Authentication of the REST interface, as configured on the command line."""

@@ -1,4 +1,4 @@
-"""The proofs that the command line asks for, put together."""
+"""Authentication of the REST interface, built from the command line."""
 
 import ipaddress
 import logging
@@ -27,10 +27,10 @@ logger = logging.getLogger("mesos_gpu.login")
 
 
 def who_asks(options: Options, scheduler: SchedulerApi) -> Who | None:
-    """What says who asks; None: nobody is asked.
+    """Build the authenticator of requests; None if authentication is off.
 
     Raises:
-        BadConfiguration: A proof cannot be set up as the options say.
+        BadConfiguration: A proof cannot be set up with the given options.
     """
     order = kinds(options)
     if not order:
@@ -47,13 +47,15 @@ def who_asks(options: Options, scheduler: SchedulerApi) -> Who | None:
     }
     if any(network.overlaps(_LOOPBACK[network.version]) for network in proxies.networks):
         logger.warning(
-            "--trusted-proxy has an address of this host: each process here, also a task, can claim any name; a proxy "
-            "on this host should connect to the Unix socket (--trusted-proxy user:NAME)"
+            "--trusted-proxy contains an address of this host: each process here, including tasks, can claim any "
+            "name; a "
+            "proxy on this host should connect to the Unix socket (--trusted-proxy user:NAME)"
         )
     if Proof.OIDC in order and len(order) > 1 and not options.oidc.oidc_name_prefix:
         logger.warning(
-            "whom the issuer calls like somebody of another proof (%s) is the same here: where its users may choose "
-            "their names, or it is another's, give --oidc-name-prefix, and --oidc-groups-prefix",
+            "a user of the issuer and a user of another proof (%s) with one name are treated as one user: if users "
+            "of the "
+            "issuer may choose their names, give --oidc-name-prefix and --oidc-groups-prefix",
             ", ".join(kind.value for kind in order if kind is not Proof.OIDC),
         )
     provers = [make[kind]() for kind in order]
@@ -67,10 +69,10 @@ def crowd_of(options: Options) -> Crowd:
 
 
 def local_socket(options: Options) -> LocalSocket | None:
-    """The Unix socket that is served; None: nobody is asked, or by no proof that needs it.
+    """Return the Unix socket to serve; None if no accepted proof needs it.
 
     Raises:
-        BadConfiguration, Conflict: What `LocalSocket` raises.
+        BadConfiguration, Conflict: The socket cannot be created, see `LocalSocket`.
     """
     given, order = options.authentication, kinds(options)
     by_proxy = bool(given.trusted_proxies.users) and Proof.PROXY in order
@@ -83,5 +85,5 @@ _LOOPBACK: Final = {4: ipaddress.ip_network("127.0.0.0/8"), 6: ipaddress.ip_netw
 
 
 def _file(path: Path | None) -> Path:
-    assert path is not None, "`kinds` has looked"
+    assert path is not None, "`kinds` has checked"
     return path

@@ -1,4 +1,4 @@
-"""Which proofs of a name are taken, by what the command line says."""
+"""Proofs of users' names that the command line enables."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +8,7 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.caller import Proof
 from mesos_gpu.scheduler.options.options import Options
 
-#: The option that each kind needs; those that need none are not here.
+#: Options that kinds of proofs need; other kinds need none.
 _NEEDS: Final[Mapping[Proof, str]] = {
     Proof.PASSWORD: "--htpasswd",
     Proof.CERTIFICATE: "--tls-client-ca",
@@ -18,7 +18,7 @@ _NEEDS: Final[Mapping[Proof, str]] = {
 
 
 def _is_set_up(options: Options) -> Mapping[Proof, bool]:
-    """Which kinds the options say enough of, of those that need any."""
+    """Return for each kind that needs options whether they are given."""
     given = options.authentication
     return {
         Proof.PASSWORD: given.htpasswd is not None,
@@ -29,25 +29,25 @@ def _is_set_up(options: Options) -> Mapping[Proof, bool]:
 
 
 def kinds(options: Options) -> tuple[Proof, ...]:
-    """Which proofs are taken, in their order; (): nobody is asked who he is.
+    """Return the accepted proofs in order of use; empty if authentication is off.
 
     Raises:
-        BadConfiguration: --auth names one that another option has to set up, or leaves out one that is set up.
+        BadConfiguration: --auth lists a proof whose option is missing, or lacks one whose option is given.
     """
     there, given = _is_set_up(options), options.authentication
     if given.auth is None:
-        asked = any(there.values()) or given.socket is not None
-        return tuple(each for each in proofs.ORDER if asked and there.get(each, True))
-    for kind in (Proof.PASSWORD, Proof.OIDC):  # certificates and proxies are of use without being proofs
+        is_on = any(there.values()) or given.socket is not None
+        return tuple(kind for kind in proofs.ORDER if is_on and there.get(kind, True))
+    for kind in (Proof.PASSWORD, Proof.OIDC):  # certificates and proxies have uses besides being proofs
         if there[kind] and kind not in given.auth:
             raise BadConfiguration(
-                f"{_NEEDS[kind]} is for nothing: --auth leaves {kind.value} out",
-                remedy=f"add {kind.value} to --auth, or leave {_NEEDS[kind]} out",
+                f"{_NEEDS[kind]} has no effect: --auth does not list {kind.value}",
+                remedy=f"add {kind.value} to --auth, or remove {_NEEDS[kind]}",
             )
     for kind in given.auth:
         if not there.get(kind, True):
             raise BadConfiguration(
-                f"--auth has {kind.value}, which is nothing without {_NEEDS[kind]}",
-                remedy=f"give {_NEEDS[kind]}, or leave {kind.value} out",
+                f"--auth lists {kind.value}, which needs {_NEEDS[kind]}",
+                remedy=f"add {_NEEDS[kind]}, or remove {kind.value} from --auth",
             )
     return given.auth

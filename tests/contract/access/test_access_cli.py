@@ -75,11 +75,11 @@ def test_access_document_applied_as_shown_is_no_change(rig: CliRig, file: Path, 
     shown = done("access", "show")
     first, _, rest = shown.partition("\n")
     assert first.startswith("# Version 1, ")
-    assert first.endswith(", by anybody: the first")
+    assert first.endswith(", by an unknown user: the first")
     assert yaml.safe_load(rest) == {"version": 1, **yaml.safe_load(FILE)}
     again = tmp_path / "again.yaml"
     again.write_text(shown)
-    assert done("access", "apply", again) == "Version 1 says that already; nothing is changed.\n"
+    assert done("access", "apply", again) == "Version 1 is equal to the file; nothing was changed.\n"
     assert done("access", "diff", again) == ""
     as_json = tmp_path / "access.json"
     as_json.write_text(done("access", "show", "--json"))
@@ -101,7 +101,7 @@ def test_access_apply_asks_and_takes_no_for_an_answer(
     rig: CliRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
-    assert "Let it be so?" in failed(call("access", "apply", str(file), stdin="n\n"), 1)
+    assert "Apply these changes?" in failed(call("access", "apply", str(file), stdin="n\n"), 1)
     assert rig.daemon.access.version == 0
     assert call("access", "apply", str(file), stdin="y\n").exit_code == 0
     assert rig.daemon.access.version == 1
@@ -172,12 +172,12 @@ def test_whether_a_name_may(rig: CliRig, file: Path) -> None:
     words = failed(call("access", "can", "bob", "job:run", "--queue", "research", "--owner", "bob"), 1)
     assert words == (
         "no: bob lacks the right job:run in queue research\n"
-        "  to give it: ask ann to bind a role that gives it (mesos-gpu access apply)\n"
+        "  to grant it: ask ann to bind a role that gives it (mesos-gpu access apply)\n"
     )
     done("access", "can", "bob", "job:run", "--group", "ml", "--queue", "research", "--owner", "bob")
     assert "without the field: of who asks" in call("access", "can", "", "job:run").output
     typed = failed(call("access", "can", "bob", "job:kil"), 2)
-    assert "there is no right 'job:kil'; did you mean job:kill" in typed
+    assert "no right is called 'job:kil'; did you mean job:kill" in typed
     rig.caller = Caller("bob", proof=Proof.PASSWORD)
     assert "bob lacks the right access:see" in call("access", "can", "ann", "job:run").output
 
@@ -205,7 +205,7 @@ def test_a_token_alone_is_printed_to_stdout(rig: CliRig) -> None:
     )
     assert made.exit_code == 0, made.output
     id, _ = parts_of(made.stdout.rstrip("\n")) or ("", "")
-    assert made.stderr.startswith(f"mesos-gpu: token {id} proves ann until ")
+    assert made.stderr.startswith(f"mesos-gpu: token {id} for ann is valid until ")
     rig.caller = Caller("root", proof=Proof.SOCKET, local_admin=True)
     idle = call("token", "create", "--name", "nell")
     assert "nell can do nothing with this token: no binding names nell or its groups" in idle.stderr

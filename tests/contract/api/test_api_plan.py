@@ -110,4 +110,4 @@ def test_the_exit_code_says_whether_there_is_a_plan(rig: Rig) -> None:
     assert (got.exit_code, got.output) == (1, "no plan: no node meets its constraints\n")
     got = defrag("--gpus", "2", "--job", "x")
     assert got.exit_code == 2
-    assert "leave out the options of a new one" in got.output
+    assert "--job and options of a new request exclude each other" in got.output

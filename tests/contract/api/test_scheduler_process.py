@@ -88,7 +88,7 @@ def test_scheduler_open_to_all_says_so_everywhere(spawn: Spawn, tmp_path: Path, 
         if has_tls:
             status = wait_until("it answers", lambda: _tried(running, ca))
             assert status["open_to_all"] is True
-        open_to_all = "whoever reaches that address can do everything: there is no authentication"
+        open_to_all = "everyone who reaches that address has full control: there is no authentication"
         wait_until("it is said", lambda: open_to_all in running.log.read_text())
         text = running.log.read_text()
     assert f"every address of this host, port {running.port} ({'https' if has_tls else 'http'})" in text
@@ -100,7 +100,7 @@ def test_scheduler_open_to_all_says_so_everywhere(spawn: Spawn, tmp_path: Path, 
     ("mode", "more", "said"),
     [
         (0o644, [], "mode 0644"),
-        (0o600, ["--tls-crl", "x"], "--tls-crl is nothing without --tls-client-ca"),
+        (0o600, ["--tls-crl", "x"], "--tls-crl has no effect without --tls-client-ca"),
         (0o600, ["--host", "0.0.0.0"], "there is no authentication"),
         (None, ["--host", "0.0.0.0"], "--insecure-no-authentication"),
     ],

@@ -263,7 +263,7 @@ def test_following_outlives_the_scheduler_and_commands_that_fail(
             )
     said = capsys.readouterr().err.splitlines()
     assert "exit code" in said[0]
-    assert said[1] == "mesos-gpu: all is well again"
+    assert said[1] == "mesos-gpu: the service export works again"
     assert "does not answer" in said[2]
 
 

@@ -40,7 +40,7 @@ def test_dry_run_of_run_says_what_a_job_waits_for(rig: Rig) -> None:
     got = call("run", "--dry-run", "--gpus", "1", "--cpus", "900", "--name", "wide", "--", "true")
     assert got.exit_code == 0
     assert got.stdout.startswith("wide: waits for 900")
-    assert "Place in the queue: 1, no job before it." in got.stdout
+    assert "Place in the queue: 1, no job ahead of it." in got.stdout
 
 
 def test_dry_run_of_run_says_why_never_and_what_to_change(rig: Rig) -> None:
@@ -50,7 +50,7 @@ def test_dry_run_of_run_says_why_never_and_what_to_change(rig: Rig) -> None:
     assert "the largest is a1.example with 4" in got.stdout
     assert got.stdout.endswith("To fix: --gpus 4 at most.\n")
     two = call("run", "--dry-run", "--gpus", "9", "--gpu-memory", "1TiB", "--name", "big", "--", "true")
-    assert two.stdout.endswith("To fix: no change of one field is enough.\n")
+    assert two.stdout.endswith("To fix: changing a single field is not enough.\n")
 
 
 def test_dry_run_of_run_is_refused_as_the_submission(rig: Rig) -> None:

@@ -70,7 +70,7 @@ def test_channel_credit_is_given_for_output_that_was_taken() -> None:
 
 def test_channel_that_sends_more_than_its_credit_is_left() -> None:
     flood = Flood(FAULTS)
-    with pytest.raises(BadAnswer, match="bytes came ahead"):
+    with pytest.raises(BadAnswer, match="bytes were sent without permission"):
         Channelled(line(flood)).look()  # as while nothing comes from stdin
     assert flood.allowed == 0
     assert flood.ahead <= MAX_AHEAD + MAX_DATA
@@ -119,7 +119,7 @@ def test_output_that_nobody_reads_is_kept_up_to_a_bound() -> None:
         size += len(read)
     session.join(60)
     os.close(ours)
-    assert "bytes came ahead" in str(failed[0])
+    assert "bytes were sent without permission" in str(failed[0])
     assert size == (flood.frames - 1) * MAX_DATA, "what came before that is written"
 
 

@@ -68,8 +68,8 @@ def teller(place: tuple[str, int], *, is_jupyter: bool = True) -> _Teller:
     ("handler", "token", "said"),
     [
         (_Jupyter, "another", "it refuses the token"),
-        (_Other, TOKEN, "it says 200 OK, and is Other/1"),
-        (_NoHttp, TOKEN, "is no HTTP"),
+        (_Other, TOKEN, "it answers 200 OK, server Other/1"),
+        (_NoHttp, TOKEN, "does not use HTTP"),
     ],
 )
 def test_notebook_refusal_names_what_is_no_notebook(
@@ -101,7 +101,7 @@ def test_the_url_is_told_when_the_notebook_takes_its_token(told: list[str]) -> N
     with serving(_Jupyter, place):
         telling.join(60)
     warning, url = told
-    assert "what answers at port 9 of job book-1 is not its Jupyter" in warning
+    assert "the server at port 9 of job book-1 is not the job's Jupyter" in warning
     assert url == URL
 
 
@@ -117,7 +117,7 @@ def test_notebook_that_does_not_answer_for_long_is_told(
     with serving(_Jupyter, place):
         telling.join(60)
     waits, url = told
-    assert waits == "nothing answers yet at port 9 of job book-1; what it writes: mesos-gpu logs -f book-1"
+    assert waits == "no server answers yet at port 9 of job book-1; for its output: mesos-gpu logs -f book-1"
     assert url == URL
 
 
@@ -125,6 +125,6 @@ def test_the_url_of_another_server_is_told_with_what_it_is(told: list[str]) -> N
     with serving(_Other) as place:
         teller(place, is_jupyter=False).run()
     warning, url = told
-    assert "is no Jupyter: it says 200 OK" in warning
-    assert "everybody on its host" in warning
+    assert "is not Jupyter: it answers 200 OK" in warning
+    assert "all users of its host" in warning
     assert url == URL

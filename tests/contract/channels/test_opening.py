@@ -98,7 +98,7 @@ def test_channel_request_without_an_answer_is_not_sent_again(said: bytes) -> Non
     assert got.exit_code == 69
     assert [each.partition(b" HTTP")[0] for each in came] == [f"POST /v1/jobs/{JOB}/exec".encode()]
     assert "does not answer (" in got.stderr
-    assert "try again: nothing has begun in the task" in got.stderr
+    assert "try again: nothing was started in the task" in got.stderr
 
 
 def test_behind_a_proxy_with_a_path_the_channel_is_there_too(
@@ -180,5 +180,5 @@ def test_a_tunnel_ends_with_the_exit_code_of_its_other_end(
 def test_a_tunnel_whose_other_end_sends_what_it_may_not_ends_and_says_so(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    with pytest.raises(BadAnswer, match="what comes from the task cannot be carried"):
+    with pytest.raises(BadAnswer, match="data from the task is invalid"):
         forwarded(rest, monkeypatch, Frame(Kind.STDOUT, sent))

@@ -57,7 +57,7 @@ def test_ps_shows_what_runs_first_and_counts_what_it_hides(rest: FakeRest) -> No
     got = call("ps")
     assert got.stdout.splitlines()[1].split()[:2] == [first, "running"]
     assert len(got.stdout.splitlines()) == 1001
-    assert got.stderr == "mesos-gpu: 101 of 1101 jobs are not shown; see them with --limit 1101\n"
+    assert got.stderr == "mesos-gpu: 101 of 1101 jobs are not shown; list all with --limit 1101\n"
     assert len(call("ps", "--limit", "1101").stdout.splitlines()) == 1102
 
 
@@ -158,7 +158,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
     assert "isolation is OFF on n:" in call("status").stderr
     assert "the journal in /j has 300 MiB of 256: its last 7 days are kept" in call("status").stderr
     assert "the control ports are OPEN to tasks on n:" in call("status").stderr
-    assert "whoever reaches it over the network can do EVERYTHING" in call("status").stderr
+    assert "everyone who reaches it over the network has FULL CONTROL" in call("status").stderr
     assert "TLS: server.pem: the certificate expires in 3.0 days" in call("status").stderr
     assert "logins at the issuer may fail: https://id.example answers 502" in call("status").stderr
     text = call("status").stdout
@@ -213,7 +213,7 @@ def test_show_says_that_a_launch_was_preempted_and_not_lost(rest: FakeRest, as_w
     [
         ((25.5, 300, 2, None), "25.5 % busy, 300 MiB, 2 processes"),
         ((0.0, 0, 1, 10860.0), "0 % busy, 0 MiB, 1 process, idle for 3h01m"),
-        ((None, None, None, None), "how busy is not known"),
+        ((None, None, None, None), "utilization unknown"),
     ],
 )
 def test_show_tells_how_a_job_uses_its_gpus(rest: FakeRest, use: tuple[float | None, ...], line: str) -> None:
@@ -233,18 +233,18 @@ def test_show_draws_how_busy_the_gpus_of_a_job_were(rest: FakeRest) -> None:
     rest.fixed[f"GET /v1/jobs/{job}/use"] = (200, {"fine": {**series, "busy_pct": fine}, "coarse": coarse})
     shown = call("show", job).stdout
     (line,) = [line for line in shown.splitlines() if line.startswith("use, last")]
-    assert line.split("  ")[-1].strip() == f"{'·' * 44}▄ 50 % in the mean"
+    assert line.split("  ")[-1].strip() == f"{'·' * 44}▄ 50 % on average"
     assert line.startswith("use, last 15 min  ")
     coarse["busy_pct"] = [None] * 284 + [100] * 4
     drawn = [line for line in call("show", job).stdout.splitlines() if line.startswith("use, last")]
-    assert drawn[1].endswith("·█ 100 % in the mean"), "longer than what the first line has"
+    assert drawn[1].endswith("·█ 100 % on average"), "longer than what the first line has"
 
 
 def test_command_why_reads_well(rest: FakeRest) -> None:
     rest.fixed["GET /v1/why/x"] = (200, why("x-1"))
     assert call("why", "x").stdout == (
         "x-1: waits for 4 GPUs; nearest is n1, which lacks 2 more free GPUs.\n"
-        "Place in the queue: 2, 1 job before it.\n"
+        "Place in the queue: 2, 1 job ahead of it.\n"
         "Estimated start: not known: nobody knows when job x ends.\n"
         "\n"
         "REASON  REMOVED  AGENTS LEFT  FOR EXAMPLE\n"
@@ -286,9 +286,9 @@ def test_the_queue_is_listed_with_reservations_and_estimates(rest: FakeRest) -> 
     lines = [line.split() for line in got.stdout.splitlines()]
     assert lines[1][:12] == ["1", "big-1", "lab", "1", "3", "4", "1", "128", "1m00s", "n1,", "2", "GPUs"]
     assert " ".join(lines[1][12:]) == "in 3m00s job x has run 3m of its timeout_s 6m on n1"
-    assert " ".join(lines[2][9:]) == "a share of its queue not known nobody knows"
+    assert " ".join(lines[2][9:]) == "GPUs of its queue not known nobody knows"
     assert lines[4:] == [["QUEUE", "GPUS", "LIMIT", "WAITING"], ["lab", "6", "8", "5"]]
-    assert "3 more wait; see them with --limit" in got.stderr
+    assert "3 more wait; list them with --limit" in got.stderr
     assert json.loads(call("queue", "--json").stdout)["jobs"][0] == waiting
 
 
@@ -297,7 +297,7 @@ def test_kill_goes_on_after_a_wrong_id(rest: FakeRest) -> None:
     rest.end(two, "finished", 0)
     got = call("kill", "none", one, two)
     assert got.exit_code == 66
-    assert got.stdout == f"{one} killing\n{two} had ended: finished\n"
+    assert got.stdout == f"{one} killing\n{two} had already ended: finished\n"
     assert got.stderr.startswith("Error: 0 jobs begin with none\nTo fix: ")
 
 
@@ -317,7 +317,10 @@ def test_list_by_the_name_of_an_array_has_its_tasks(rest: FakeRest) -> None:
 def test_run_refuses_a_unit_as_its_program(rest: FakeRest) -> None:
     got = call("run", "--mem", "4", "GB", "--", "true")
     assert got.exit_code == 2
-    assert "GB would be the program: write the amount and its unit in one word, as --mem 4GiB" in got.stderr
+    assert (
+        "GB would be taken as the program: write amount and unit in one word, such as --mem 4GiB"
+        in got.stderr
+    )
     assert not rest.jobs
 
 
@@ -333,7 +336,7 @@ def test_run_of_what_can_never_run_says_so(rest: FakeRest, words: tuple[str, ...
         rest.end(job, "killed", None, "")
         process.wait(60)
     assert said.startswith(
-        f"mesos-gpu: job {job}: it can never run on the nodes that are there now, Ctrl-C ends it: "
+        f"mesos-gpu: job {job}: it can never run on the current nodes, press Ctrl-C to end it: "
     )
 
 
@@ -360,7 +363,7 @@ def test_wait_has_a_timeout(rest: FakeRest) -> None:
     got = call("wait", job, "--timeout", "0.3s", "--json")
     assert time.monotonic() - begin < 30
     assert (got.exit_code, json.loads(got.stdout)[0]["state"]) == (124, "pending")
-    assert f"still not ended: {job}" in got.stderr
+    assert f"not ended yet: {job}" in got.stderr
 
 
 def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(rest: FakeRest, tmp_path: Path) -> None:

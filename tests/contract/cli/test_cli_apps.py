@@ -88,7 +88,7 @@ def test_an_apps_life(rig: Played) -> None:
     assert rig.shown("/shop/web")["instances"] == 4
     good("app", "scale", "/shop/web", "-3", "--wait")
     assert len(rig.shown("/shop/web")["tasks"]) == 1
-    assert "has 1 instances, which is less than 5" in bad(73, "app", "scale", "/shop/web", "-5")
+    assert "has only 1 instances, fewer than 5" in bad(73, "app", "scale", "/shop/web", "-5")
 
     good("app", "update", "/shop/web", "env.A=2", "env.B=x y", "cmd=sleep 2", "--wait")
     assert rig.shown("/shop/web")["env"] == {"A": "2", "B": "x y"}
@@ -96,7 +96,7 @@ def test_an_apps_life(rig: Played) -> None:
     assert (got.exit_code, got.stdout.splitlines()) == (
         1,
         [
-            "/shop/web would change: 2 instances would start anew",
+            "/shop/web would change: 2 instances would restart",
             '  ~ cmd: "sleep 2" -> "sleep 1000"',
             '  ~ env.A: "2" -> "1"',
             '  - env.B: "x y"',
@@ -117,7 +117,7 @@ def test_an_apps_life(rig: Played) -> None:
     good("app", "delete", "/shop/web", "--wait")
     error = bad(66, "app", "show", "/shop/web")
     assert error == (
-        "Error: App '/shop/web' does not exist\nTo fix: see what there is with `mesos-gpu app list`\n"
+        "Error: App '/shop/web' does not exist\nTo fix: list existing apps with `mesos-gpu app list`\n"
     )
 
 
@@ -135,13 +135,13 @@ def test_an_app_is_shown(rig: Played) -> None:
     assert "'tier=a b'" in good("app", "show", "web", "--version", old)
     now = json.loads(good("app", "show", "web", "--json"))
     assert (now["labels"], now["mem"], len(now["tasks"])) == ({}, 20.5, 2)
-    assert "is no version, as 2015" in bad(2, "app", "show", "web", "--version", "first")
+    assert "is not a version, such as 2015" in bad(2, "app", "show", "web", "--version", "first")
     rows = good("app", "tasks", "web").splitlines()
     assert rows[0].split() == ["TASK", "STATE", "HEALTHY", "HOST", "PORTS", "AGE", "CURRENT", "GPUS"]
     assert [row.split()[1] for row in rows[1:]] == ["running", "running"]
     # What was shown can be sent back, and is what is there.
     assert call("diff", "-", stdin=now).exit_code == 0
-    assert good("app", "update", "-", stdin={"app": now}) == "/web: done, nothing is left to do\n"
+    assert good("app", "update", "-", stdin={"app": now}) == "/web: done, no deployment is needed\n"
 
 
 # ---- files
@@ -150,7 +150,7 @@ def test_an_app_is_shown(rig: Played) -> None:
 def test_lists_and_groups(rig: Played) -> None:
     both = [{"id": "a", **APP}, {"id": "b", **APP}]
     good("app", "create", "-", "--wait", stdin=both)
-    assert "there already: /a; nothing was created" in bad(
+    assert "these apps exist already: /a; nothing was created" in bad(
         73, "app", "create", "-", stdin=[both[0], {"id": "c"}]
     )
     group = {"id": "/team", "apps": both, "groups": [{"id": "deep", "apps": [{"id": "c", **APP}]}]}
@@ -161,7 +161,7 @@ def test_lists_and_groups(rig: Played) -> None:
     smaller = {"id": "/team", "apps": [{**both[0], "mem": 17}]}
     got = call("diff", "-", stdin=smaller)
     assert got.stdout == (
-        "/team/a would change: 1 instance would start anew\n  ~ mem: 16 -> 17\n"
+        "/team/a would change: 1 instance would restart\n  ~ mem: 16 -> 17\n"
         "/team/b would be deleted, with its 1 instance\n"
     )
     good("app", "update", "-", "--wait", stdin=smaller)
@@ -172,7 +172,7 @@ def test_lists_and_groups(rig: Played) -> None:
     error = bad(66, "app", "delete", "team")
     assert (
         error
-        == "Error: /team is a group, not an app\nTo fix: delete all below it with: app delete -r /team\n"
+        == "Error: /team is a group, not an app\nTo fix: delete all apps below it with: mesos-gpu app delete -r /team\n"
     )
     told = json.loads(good("app", "delete", "-r", "team", "--json"))
     assert [each["id"] for each in told] == ["/team"]
@@ -198,9 +198,9 @@ def test_dump_of_marathons_groups_is_shown_created_and_leaves_other_apps_alone(r
     assert (got.exit_code, got.stdout.splitlines()) == (1, new)
     told = got.stderr.splitlines()
     assert told[0].startswith(
-        "mesos-gpu: all.json: pod /shop/front/sidecar is left out: pods are not offered"
+        "mesos-gpu: all.json: pod /shop/front/sidecar is ignored: pods are not supported"
     )
-    assert "no field of an app" not in got.stderr, "what Marathon prints of old fields is no mistake"
+    assert "unknown fields are ignored" not in got.stderr, "what Marathon prints of old fields is no mistake"
     assert sum("/shop/web: /role has no effect" in line for line in told) == 1
     got = call("app", "create", "all.json", "--wait")
     assert (got.exit_code, got.stdout.splitlines()[-1]) == (0, "/: done")
@@ -249,7 +249,7 @@ def test_pods_of_a_group_are_left_out_and_named(rig: Played) -> None:
 def test_an_update_creates_nothing_and_replaces_only_what_it_is_told_to(rig: Played) -> None:
     new = {"id": "/new", **APP}
     for value in (new, [new], {"id": "/new", "apps": []}):
-        assert "not there: /new; nothing was changed" in bad(66, "app", "update", "-", stdin=value)
+        assert "not found: /new; nothing was changed" in bad(66, "app", "update", "-", stdin=value)
     assert call("diff", "-", stdin=new).stdout == "/new would be new, with 1 instance\n"
     made("/a", labels={"x": "y"})
     assert call("diff", "-", stdin={"id": "a", **APP}).exit_code == 0
@@ -269,9 +269,9 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     assert "  line 1, (1)/mem: is less than 0\n" in error
     assert bad(2, "diff", "-", stdin=wrong) == error, "diff has the exit code of diff(1)"
     for value, words in (
-        (None, "stdin holds no app, but nothing"),
+        (None, "stdin: expected an app, got nothing"),
         ([], "stdin holds no app"),
-        ([1], "holds no app at (0), but 1"),
+        ([1], "expected an app at (0), got 1"),
         ({"cmd": "x"}, "stdin: /id: is missing"),
         ([{"id": "/a"}, {"id": "/"}], "stdin: (1)/id: is missing"),
         ([{"id": "/../../a", "cmd": "x"}], "stdin: (0)/id: '/../../a' climbs above the root"),
@@ -284,7 +284,7 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     assert got.exit_code == 1
     assert (
         got.stderr
-        == "mesos-gpu: stdin: /a: no field of an app, and ignored: instancess (did you mean instances?)\n"
+        == "mesos-gpu: stdin: /a: unknown fields are ignored: instancess (did you mean instances?)\n"
     )
 
 
@@ -308,18 +308,18 @@ def test_app_file_refusal_tells_the_line(rig: Played, tmp_path: Path) -> None:
 def test_a_wrong_update_says_what_is_wrong_with_it(rig: Played) -> None:
     made("/once")
     for words, said in (
-        (("update", "/once"), "is no file; to change an app of that ID say what"),
-        (("update", "/once", "instances"), "is not of the form KEY=VALUE"),
+        (("update", "/once"), "is not a file; to change an app with that ID"),
+        (("update", "/once", "instances"), "is not KEY=VALUE"),
         (("update", "/once", "instancez=3"), "is it instances?"),
-        (("update", "/once", "mem=1", "--replace"), "--replace goes with a FILE"),
+        (("update", "/once", "mem=1", "--replace"), "--replace needs a FILE"),
         (("update", "/once", "--unset", "container"), "the app does not have it"),
         (("update", "/once", "--unset", "env.X"), "the app does not have it"),
-        (("update", "/A", "mem=1"), "'/A' is not an app's id, as /shop/db"),
+        (("update", "/A", "mem=1"), "'/A' is not an app's ID, such as /shop/db"),
         (("scale", "/once", "many"), "'many' is not a number of instances"),
         (("scale", "/once", "--forse", "1"), "'--forse' is not a number of instances"),
-        (("scale", "/once", "1", "--timeout", "3"), "--timeout goes with --wait"),
-        (("delete", "/"), "'/' is not an app's id"),
-        (("list", "/once", "--label", "x"), "do not go together"),
+        (("scale", "/once", "1", "--timeout", "3"), "--timeout needs --wait"),
+        (("delete", "/"), "'/' is not an app's ID"),
+        (("list", "/once", "--label", "x"), "exclude each other"),
     ):
         assert said in bad(2, "app", *words), words
     assert "/instances: is less than 0" in bad(65, "app", "update", "/once", "instances=-1")
@@ -338,7 +338,7 @@ def test_a_deployment_that_is_stuck(rig: Played) -> None:
     match = re.match(rf"/big: deployment ({DEPLOYMENT})", got.stdout)
     assert match
     id = match[1]
-    assert f"deployment {id} is not over after 0.3 s: " in got.stderr
+    assert f"deployment {id} is not finished after 0.3 s: " in got.stderr
     assert f"to undo it: mesos-gpu deployment stop {id}" in got.stderr
     error = bad(73, "app", "scale", "big", "3")
     assert error.startswith(f"Error: locked by deployment {id}\nTo fix: wait for its end")
@@ -351,10 +351,10 @@ def test_a_deployment_that_is_stuck(rig: Played) -> None:
     assert shown.splitlines()[-1].split() == ["2", "now", "scale", "/big"]
     assert re.search(f"deployment +{id} waits for", good("app", "show", "big"))
     got = call("app", "tasks", "big")
-    assert re.search("1 of 1 have no task: .*9 GPUs", got.stderr)
+    assert re.search("1 of 1 instances have no task: .*9 GPUs", got.stderr)
     said = good("why", "/big")
     assert said.startswith(f"/big: 0 of 1 instances run; deployment {id} waits for 1 new instance")
-    assert "It can never run on the nodes that are there now." in said
+    assert "It can never run on the current nodes." in said
     assert json.loads(good("why", "/big", "--json"))["instance"]["can_ever_run"] is False
     told = good("deployment", "stop", id[:6], "--wait").splitlines()
     assert told[0] == f"{id}: stopped"
@@ -378,7 +378,7 @@ def test_overdue_deployment_is_shown_everywhere_and_undone(rig: Played) -> None:
         "events", "-o", "json"
     )
     error = bad(73, "app", "scale", "/late", "3")
-    assert f"undo it (mesos-gpu deployment stop {id}), or end it where it is with --force" in error
+    assert f"undo it (mesos-gpu deployment stop {id}), or abort it with --force" in error
     good("app", "update", "/late", "gpu.auto_revert=true", "--force")
     wait_until("it is undone", lambda: "env" not in rig.shown("/late"))
     rig.settled()
@@ -402,14 +402,12 @@ def test_an_update_is_undone(rig: Played) -> None:
 def test_command_why_gives_failures_of_an_app_as_the_reason(rig: Played) -> None:
     rig.works = False
     good("app", "create", "-", stdin={"id": "/sad", **APP})
-    words = (
-        r"its instances end again and again, \d+ times in a row, the last on a1.example \w+ ago: out of luck"
-    )
+    words = r"its instances keep crashing, \d+ times in a row, last on a1.example \w+ ago: out of luck"
     wait_until("a failure", lambda: re.search(words, good("why", "/sad")))
     (one,) = json.loads(good("deployment", "list", "--json"))
     assert (
         good("deployment", "stop", one["id"], "--force")
-        == f"{one['id']}: stopped; its apps are not brought back\n"
+        == f"{one['id']}: stopped; its apps are not restored\n"
     )
     assert json.loads(good("deployment", "list", "--json")) == []
 
@@ -449,9 +447,9 @@ def test_an_app_that_runs_and_ends_is_no_success(
 
     wait_until("the third", lambda: ends()["inARow"] >= 3)
     said = good("why", "/crash")
-    assert re.search(r"end again and again, \d+ times in a row, the last on a1.example", said)
+    assert re.search(r"keep crashing, \d+ times in a row, last on a1.example", said)
     assert "stderr" in said, "what it wrote, or why that cannot be read"
-    assert re.search(r"again and again, \d+ times in a row", call("app", "tasks", "/crash").stderr)
+    assert re.search(r"keep crashing, \d+ times in a row", call("app", "tasks", "/crash").stderr)
     assert json.loads(good("why", "/crash", "--json"))["stderr"]
     listed = call("app", "list")
     heads = listed.stdout.splitlines()[0].split()
@@ -491,7 +489,7 @@ def test_a_change_that_is_overtaken_is_no_success(rig: Played) -> None:
         good("app", "scale", "/a", "1", "--force")
         _, error = process.communicate(timeout=60)
     assert process.returncode == 73
-    assert "is over, but /a is not as it wanted it" in error
+    assert "is over, but /a is not in the planned state" in error
 
 
 def test_json_goes_to_stdout_and_progress_to_stderr(rig: Played) -> None:
@@ -521,7 +519,7 @@ def test_a_bar_on_a_terminal(rig: Played) -> None:
     os.close(primary)
     assert b"[##########----------]   50%  step 1 of 1: scale /a, 1 of 2 up, /a waits for 1 new" in seen
     assert process.returncode == 130
-    assert b"goes on; to undo it: mesos-gpu deployment stop" in error
+    assert b"continues; to undo it: mesos-gpu deployment stop" in error
 
 
 # ---- GPUs, completion

@@ -116,12 +116,12 @@ def test_list_formats_have_the_same_records() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["ps", "--columns", "stat"], "'stat' is no column; did you mean state?"),
-        (["nodes", "--sort", "-zzz"], "'zzz' is no column; there are host, "),
-        (["ps", "--columns", ","], "',' names no column"),
+        (["ps", "--columns", "stat"], "'stat' is not a column; did you mean state?"),
+        (["nodes", "--sort", "-zzz"], "'zzz' is not a column; the columns are host, "),
+        (["ps", "--columns", ","], "',' contains no column name"),
         (["ps", "--columns", "id", "-q"], "--columns is for tables, not for name"),
         (["ps", "-w", "-o", "yaml"], "use -o json"),
-        (["ps", "-q", "--json"], "json and name are asked for at once"),
+        (["ps", "-q", "--json"], "json and name exclude each other"),
         (["gpus", "--state", "broken"], "'broken' is not one of 'ok'"),
     ],
 )
@@ -171,7 +171,7 @@ def test_list_watched_by_a_program_prints_changes_by_line(rest: FakeRest, jobs: 
         seen = read_until(process.stdout.fileno(), b"running")
         assert jobs["serve"].encode() not in seen, "its age alone is nothing new"
         rest.end(jobs["sweep-1"], "finished", 0)
-        read_until(process.stderr.fileno(), b"is not in the list any more")
+        read_until(process.stderr.fileno(), b"is no longer in the list")
         process.send_signal(signal.SIGINT)
         code, _, err = finish(process)
     assert code == 130
@@ -195,7 +195,7 @@ def test_a_person_sees_the_list_drawn_anew_and_what_is_old_marked(rest: FakeRest
     with on_a_terminal("ps", "-w") as (process, screen):
         seen = read_until(screen, first.encode())
         assert b"\x1b[?1049h" in seen, "the screen of before is kept"
-        assert b"Ctrl-C ends it" in seen
+        assert b"press Ctrl-C to end" in seen
         read_until(screen, rest.add("second").encode())
         rest.stop()
         read_until(screen, b"does not answer")
@@ -265,7 +265,10 @@ def test_a_person_is_shown_what_ends_and_asked(
 def test_kill_all_without_a_terminal_needs_yes(rest: FakeRest, jobs: dict[str, str]) -> None:
     got = call("kill", "--all")
     assert (got.exit_code, asked_to_kill(rest)) == (2, set())
-    assert "Kill 2 jobs? stdin is no terminal, so the question cannot be answered: add --yes" in got.stderr
+    assert (
+        "Kill 2 jobs? stdin is not a terminal, so the command cannot ask for confirmation: add --yes"
+        in got.stderr
+    )
 
 
 @pytest.mark.parametrize("words", [[], ["x", "--all"], ["x", "--name", "y"]])

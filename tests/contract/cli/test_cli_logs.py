@@ -101,7 +101,7 @@ def test_logs_of_an_app_are_those_of_its_tasks(rest: FakeRest) -> None:
     assert call("logs", "/web", "--launch", "1").exit_code == 2
     rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": []}})
     got = call("logs", "/web")
-    assert (got.exit_code, "see why: mesos-gpu why /web" in got.stderr) == (66, True)
+    assert (got.exit_code, "find out why with: mesos-gpu why /web" in got.stderr) == (66, True)
 
 
 def test_logs_of_an_app_without_a_task_are_those_of_the_latest_that_ended(rest: FakeRest) -> None:
@@ -112,7 +112,7 @@ def test_logs_of_an_app_without_a_task_are_those_of_the_latest_that_ended(rest: 
     rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": []}})
     got = call("logs", "/web", "--stderr")
     assert (got.exit_code, got.stdout) == (0, f"==> {latest[:21]} stderr <==\nboom {latest}\n")
-    said = f"mesos-gpu: no instance of /web runs; this is the output of the latest, {latest}.1, which ended "
+    said = f"mesos-gpu: no instance of /web runs; printing the latest task {latest}.1, which ended "
     assert got.stderr.startswith(said)
     assert rest.queries["GET /v1/jobs"]["app"] == ["/web"]
 
@@ -150,7 +150,7 @@ def test_logs_that_cannot_be_read_are_an_error(rest: FakeRest) -> None:
     got = call("logs", "-f", job)
     assert (got.exit_code, got.stderr) == (
         0,
-        f"mesos-gpu: output of {job}.1 is missing: the sandbox is gone\n",
+        f"mesos-gpu: output of {job}.1 could not be read completely: the sandbox is gone\n",
     )
 
 
@@ -186,14 +186,14 @@ def test_logs_of_a_gang_without_times_are_those_of_rank_0_or_rank_by_rank(rest: 
     rest.write(zero, "stderr", b"bad\n")
     rest.write(one, "stdout", b"c\n")
     got = call("logs", job, "--rank", "all")
-    note = "mesos-gpu: rank by rank: when lines were written is not known for all ranks\n"
+    note = "mesos-gpu: printing rank by rank, because times of writing are not known for all ranks\n"
     assert (got.stdout, got.stderr) == ("[0] a\n[0] b\n[0] no\n[1] c\n", f"{note}[0 err] bad\n")
     assert call("logs", job, "--rank", "all", "--stderr").stdout == "[0 err] bad\n"
     assert call("logs", job, "--rank", "all", "-n", "1", "--stdout").stdout == "[0] no\n[1] c\n"
     assert call("logs", job, "--rank", "1", "--prefix").stdout == "[1] c\n"
     first = call("logs", job)
     assert first.stdout == "a\nb\nno"
-    assert first.stderr.startswith("mesos-gpu: rank 0 of 2, as it is not known when all lines were written")
+    assert first.stderr.startswith("mesos-gpu: printing only rank 0 of 2, because times of writing are not known")
     assert call("logs", zero, "--rank", "all").exit_code == 2
     assert call("logs", job, "--rank", "some").exit_code == 2
 

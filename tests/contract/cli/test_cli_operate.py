@@ -53,7 +53,7 @@ def test_the_story_of_a_card(rig: Rig) -> None:
     assert f"health     drained\nsince      {stamp(1000.0)}\nnode says  ok\n" in text
     by = getpass.getuser()
     assert (
-        f"drain      is drained since {stamp(1000.0)} by {by}: new fan, until {until} for what runs\n" in text
+        f"drain      is drained since {stamp(1000.0)} by {by}: new fan, running jobs end at {until}\n" in text
     )
     rows = text.splitlines()[-4:]
     assert rows[0].split() == ["TIME", "FROM", "TO", "REASON"]
@@ -63,7 +63,8 @@ def test_the_story_of_a_card(rig: Rig) -> None:
     shown = json.loads(good("gpu", "health", "GPU-1", "--json"))
     assert [change["new"] for change in shown["history"]] == ["drained", "sick", "ok"]
     assert (
-        good("gpu", "undrain", "GPU-1") == "GPU-1 is given back: new work may start there; its health is ok\n"
+        good("gpu", "undrain", "GPU-1")
+        == "GPU-1 is no longer drained: new work may start there; its health is ok\n"
     )
 
 
@@ -108,7 +109,7 @@ def test_nodes_are_drained_listed_and_given_back(rig: Rig) -> None:
     assert good("nodes") == good("node", "list")
     assert "drained with its node" in good("gpu", "health", "GPU-1")
     assert call("gpu", "undrain", "GPU-1").exit_code == 73
-    assert good("node", "undrain", "a1") == "a1.example is given back: new work may start there\n"
+    assert good("node", "undrain", "a1") == "a1.example is no longer drained: new work may start there\n"
     assert json.loads(good("node", "list", "--json"))[0]["isolation"] == "cgroup2"
 
 
@@ -143,7 +144,7 @@ def test_a_drain_of_what_is_away_is_given_back(rig: Rig) -> None:
     rig.status(monitor, "TASK_GONE")
     rig.clock.time += Settings.of("", "").memory.keep_lost_nodes_s + 1
     wait_until("it is forgotten", lambda: rig.call("GET", "/v1/nodes").json()["nodes"] == [])
-    assert "GPU-1 is away" in call("gpu", "undrain", "GPU-1").stderr
+    assert "GPU-1 is not connected" in call("gpu", "undrain", "GPU-1").stderr
     assert "a1.example is away" in call("node", "undrain", "a1.example").stderr
     assert rig.call("GET", "/v1/status").json()["drains"] == []
 
@@ -151,7 +152,7 @@ def test_a_drain_of_what_is_away_is_given_back(rig: Rig) -> None:
 def test_a_reset_is_asked_of_the_node_and_shown(rig: Rig) -> None:
     line = good("gpu", "reset", "GPU-2", "--reason", "stuck")
     request = rig.call("GET", "/v1/gpus/GPU-2").json()["reset"]["request"]
-    assert line == f"GPU-2: reset {request} asked of a1.example\n"
+    assert line == f"GPU-2: reset {request} requested from a1.example\n"
     assert f"reset      {request}, asked for" in good("gpu", "health", "GPU-2")
     again = call("gpu", "reset", "GPU-2", "--reason", "stuck")
     assert (again.exit_code, "is in reset" in again.stderr) == (73, True)
@@ -185,7 +186,11 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["run", "--image", "A:b", "--", "x"], 65, "--image: must be an image"),
     (["run", "--container-engine", "docker", "--", "x"], 65, "--container-engine: needs an image"),
     (["run", "--on-gpu-failure", "panic", "--", "x"], 2, "'panic' is not one of"),
-    (["run", "--min-driver", "new", "--", "x"], 2, "'new' is not a driver version, as 535 or 535.104.05"),
+    (
+        ["run", "--min-driver", "new", "--", "x"],
+        2,
+        "'new' is not a driver version, such as 535 or 535.104.05",
+    ),
 ]
 
 

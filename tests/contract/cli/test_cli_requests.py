@@ -129,7 +129,7 @@ def test_run_sends_what_gpus_must_have_and_a_gang_and_show_shows_them(rest: Fake
     rest.add("gang", **asked)
     shown = call("show", "gang").stdout
     assert "gpus          2 with 40960 MiB or more, compute capability 8.0 or newer\n" in shown
-    assert "tasks         3, 6 GPUs in all; if one fails, the job fails\n" in shown
+    assert "tasks         3, 6 GPUs in total; if one fails, the job fails\n" in shown
     assert "queue         default, priority 0, preemptible\n" in shown
 
 
@@ -148,8 +148,8 @@ def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
     }  # fmt: skip
     rest.add("part", **asked)
     shown = call("show", "part").stdout
-    assert "gpus          0.25, up to 8192 MiB while others leave it, isolation strict\n" in shown
-    assert "tasks         3, 0.75 GPUs in all; if one fails, all start again\n" in shown
+    assert "gpus          0.25, up to 8192 MiB while other shares leave it free, isolation strict\n" in shown
+    assert "tasks         3, 0.75 GPUs in total; if one fails, all start again\n" in shown
     assert "3x0.25" in call("ps").stdout
     got = call("run", "-d", "--gpu-compute", "30", "--gpu-memory", "20GiB", "--", "work")
     assert got.exit_code == 0, got.stderr
@@ -167,20 +167,20 @@ def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--gpus", "1.5"), "'1.5' is not a number of GPUs, as 0 or 8, nor a part of one in thousandths"),
-        (("--gpus", "0.2505"), "nor a part of one in thousandths, as 0.25"),
-        (("--gpus", "1e-9"), "nor a part of one in thousandths, as 0.25"),
-        (("--gpus", "nan"), "nor a part of one in thousandths, as 0.25"),
-        (("--gpus", "-0.5"), "nor a part of one in thousandths, as 0.25"),
-        (("--gpus", "0.0"), "nor a part of one in thousandths, as 0.25"),
+        (("--gpus", "1.5"), "'1.5' is not a number of GPUs, such as 0 or 8, or a part of one in thousandths"),
+        (("--gpus", "0.2505"), "or a part of one in thousandths, such as 0.25"),
+        (("--gpus", "1e-9"), "or a part of one in thousandths, such as 0.25"),
+        (("--gpus", "nan"), "or a part of one in thousandths, such as 0.25"),
+        (("--gpus", "-0.5"), "or a part of one in thousandths, such as 0.25"),
+        (("--gpus", "0.0"), "or a part of one in thousandths, such as 0.25"),
         (("--gpu-compute", "0"), "0 is not in the range 1<=x<=100"),
         (("--gpu-compute", "101"), "101 is not in the range 1<=x<=100"),
         (("--gpu-isolation", "hard"), "'hard' is not one of 'strict', 'shared', 'any'"),
         (("--gpu-memory-max", "4GB"), "'4GB' is in decimal units; write 4GiB"),
-        (("--gpus", "one"), "'one' is not a number of GPUs, as 0 or 8"),
-        (("--gpus", "-1"), "'-1' is not a number of GPUs, as 0 or 8"),
+        (("--gpus", "one"), "'one' is not a number of GPUs, such as 0 or 8"),
+        (("--gpus", "-1"), "'-1' is not a number of GPUs, such as 0 or 8"),
         (("--tasks", "0"), "0 is not in the range 1<=x<=1024"),
-        (("--compute-capability", "8"), "'8' is not a compute capability, as 8.0"),
+        (("--compute-capability", "8"), "'8' is not a compute capability, such as 8.0"),
         (("--gpu-memory", "40GB"), "'40GB' is in decimal units; write 40GiB"),
         (("--on-member-failure", "hope"), "'hope' is not one of 'restart', 'fail'"),
     ],
@@ -248,7 +248,7 @@ def test_run_sends_what_the_options_say(rest: FakeRest) -> None:
 
 def test_show_says_whose_a_job_is_and_whether_that_was_proved(rest: FakeRest) -> None:
     rest.add("mine", owner="ann?")
-    assert "owner         ann, by its own word\n" in call("show", "mine").stdout
+    assert "owner         ann, not authenticated\n" in call("show", "mine").stdout
 
 
 def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
@@ -288,7 +288,7 @@ def test_run_sends_a_level_and_show_shows_it(rest: FakeRest) -> None:
     assert "segment       4\n" in shown
     bad = call("run", "-d", "--topology", "rack", "--", "work")
     assert bad.exit_code == 2
-    assert "'rack' is neither required:LEVEL nor preferred:LEVEL, as required:rack" in bad.stderr
+    assert "'rack' is neither required:LEVEL nor preferred:LEVEL, for example required:rack" in bad.stderr
 
 
 @pytest.mark.parametrize("able", [True, False])
@@ -296,7 +296,7 @@ def test_a_job_that_can_never_run_is_told_of_when_it_is_submitted(rest: FakeRest
     for id in ("job-00000000", "big-00000001"):
         said = {**why(id), "can_ever_run": able, "summary": "no node has 9 GPUs"}
         rest.fixed[f"GET /v1/why/{id}"] = (200, said)
-    warned = "mesos-gpu: {} can never run on the nodes that are there now: no node has 9 GPUs\n"
+    warned = "mesos-gpu: {} can never run on the current nodes: no node has 9 GPUs\n"
     got = call("run", "-d", "--gpus", "9", "--", "true")
     assert (got.exit_code, got.stdout) == (0, "job-00000000\n")
     assert got.stderr == ("" if able else warned.format("job-00000000"))

@@ -52,7 +52,7 @@ def test_resize_command_says_that_no_answer_has_come_or_waits(rest: FakeRest) ->
     rest.fixed[f"PATCH /v1/jobs/{id}"] = (202, dict(rest.jobs[id]))
     got = call("resize", id, "--gpu-memory", "10GiB")
     assert (got.exit_code, got.stdout) == (
-        0, f"{id} shall have 30% 10240 MiB of each GPU; its host has not answered yet\n"
+        0, f"{id} is to get 30% 10240 MiB of each GPU; its host has not answered yet\n"
     )  # fmt: skip
     rest.update(id, resize={**ASKED, "state": "done"})
     got = call("resize", id, "--gpu-memory", "10GiB", "--wait")
@@ -100,14 +100,14 @@ def test_resize_command_says_whether_the_job_may_borrow(rest: FakeRest) -> None:
     rest.update(id, gpu_memory_max_mib=20480)
     rest.fixed[f"PATCH /v1/jobs/{id}"] = (200, rest.jobs[id])
     said = call("resize", id, "--gpu-memory-max", "20GiB").stdout
-    assert said == f"{id} has 30% 10240 MiB of each GPU, and no more, whatever others leave\n"
+    assert said == f"{id} has 30% 10240 MiB of each GPU, without the requested maximum beyond it\n"
     assert (
-        "10240 MiB of each, and no more, whatever others leave; CUDA library (cooperative); faults contained"
+        "10240 MiB of each, without the requested maximum beyond it; CUDA library (cooperative); faults contained"
         in call("show", id).stdout
     )
     rest.update(id, share={**SHARE, "memory_max_mib": 20480})
     said = call("resize", id, "--gpu-memory-max", "20GiB").stdout
-    assert said == f"{id} has 30% 10240 MiB of each GPU, up to 20480 MiB while others leave it\n"
+    assert said == f"{id} has 30% 10240 MiB of each GPU, up to 20480 MiB while other shares leave it free\n"
 
 
 def test_resize_command_without_an_amount_is_refused(rest: FakeRest) -> None:

@@ -145,7 +145,7 @@ def test_data_on_stdin_is_refused_and_nothing_is_submitted(
     with file.open() as opened, started(*words, stdin=reader if is_pipe else opened) as process:
         code, out, err = finish(process)
     assert (code, out) == (2, "")
-    assert "stdin has data, and a job gets none" in err
+    assert "stdin has data, but jobs get no stdin" in err
     assert "</dev/null" in err
     os.close(reader)
     os.close(writer)
@@ -200,7 +200,7 @@ def test_a_second_ctrl_c_leaves_at_once(rest: FakeRest) -> None:
         process.send_signal(signal.SIGINT)
         code, _, err = finish(process)
     assert code == 130
-    assert f"left; see what becomes of it with `mesos-gpu show {job}`" in err
+    assert f"detached; check how it ends with `mesos-gpu show {job}`" in err
 
 
 def test_a_reader_that_leaves_kills_the_job_silently(rest: FakeRest) -> None:
@@ -248,7 +248,7 @@ def test_patience_has_an_end(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) ->
     got = call("wait", job)
     goes.join()
     assert got.exit_code == 69
-    assert "connection refused), for 0.7 s now\nTo fix: jobs run on without it" in got.stderr
+    assert "connection refused), for 0.7 s\nTo fix: jobs keep running" in got.stderr
 
 
 def test_run_command_on_a_terminal_says_in_a_line_why_it_waits(rest: FakeRest) -> None:

@@ -86,9 +86,9 @@ def test_https_and_http_are_told_apart(ca: Authority, start: Start) -> None:
     rig, plain = start(TlsFiles(own.cert, own.key)), Rig()
     try:
         got = call("--url", rig.url.replace("https", "http"), "ps")
-        assert (got.exit_code, f"it speaks https; name it as {rig.url}" in got.stderr) == (76, True)
+        assert (got.exit_code, f"it uses https; use the address {rig.url}" in got.stderr) == (76, True)
         got = call("--url", plain.url.replace("http", "https"), "ps")
-        assert (got.exit_code, f"speaks no TLS\nTo fix: use {plain.url}" in got.stderr) == (76, True)
+        assert (got.exit_code, f"does not use TLS\nTo fix: use {plain.url}" in got.stderr) == (76, True)
     finally:
         plain.close()
 
@@ -101,11 +101,11 @@ def test_a_certificate_is_shown_where_one_is_asked_for(
     monkeypatch.setenv("MESOS_GPU_CACERT", str(ca.cert))
     got = call("--url", rig.url, "ps")
     assert got.exit_code == 76
-    assert "asks for a certificate, and none was shown" in got.stderr
+    assert "requires a client certificate, and none was sent" in got.stderr
     assert "--cert and --key" in got.stderr
     assert call("--url", rig.url, "--cert", str(alice.cert), "--key", str(alice.key), "ps").exit_code == 0
     got = call("--url", rig.url, "--cert", str(bob.cert), "--key", str(bob.key), "ps")
-    assert (got.exit_code, "the certificate that was shown: it is revoked" in got.stderr) == (76, True)
+    assert (got.exit_code, "refused the client certificate: it is revoked" in got.stderr) == (76, True)
     monkeypatch.setenv("MESOS_GPU_CERT", str(alice.cert))
     monkeypatch.setenv("MESOS_GPU_KEY", str(alice.key))
     got = call("--url", rig.url, "run", "--detach", "true")

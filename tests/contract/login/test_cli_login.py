@@ -381,7 +381,7 @@ def test_login_command_sends_no_secret_in_the_clear(monkeypatch: pytest.MonkeyPa
     for words in (["ps"], ["login", "--with-token"], ["login"], ["login", "--password"]):
         refused = call(*words, "--url", away)
         assert refused.exit_code == 78, refused.output
-        assert "could be read on the way" in refused.stderr
+        assert "could be read on the network" in refused.stderr
     assert find_reach(Choice(away, insecure=True)).renew
     monkeypatch.setenv("MESOS_GPU_INSECURE_HTTP_TOKEN", "1")
     assert find_reach(away).renew
@@ -402,9 +402,9 @@ def test_the_order_of_what_says_where_the_scheduler_is(monkeypatch: pytest.Monke
     assert (find_reach().url, find_reach().context) == ("https://u", "")
     assert find_reach(Choice(context="a")).url == "https://a"
     assert find_reach(Choice("https://o")).url == "https://o"
-    with pytest.raises(BadConfiguration, match="both say"):
+    with pytest.raises(BadConfiguration, match="both choose"):
         find_reach(Choice("https://o", "a"))
-    with pytest.raises(NotFound, match="there are: a, b, c"):
+    with pytest.raises(NotFound, match="existing contexts: a, b, c"):
         find_reach(Choice(context="d"))
 
 
@@ -422,7 +422,7 @@ def test_a_context_brings_its_own_files_and_no_others(
 
 
 def test_contexts_are_listed_shown_and_removed(rig: LoginRig, store: TokenStore) -> None:
-    assert "no contexts" not in call("context", "list").stdout  # not a terminal: a table without rows
+    assert "No contexts" not in call("context", "list").stdout  # not a terminal: a table without rows
     call("context", "add", "lab", "--url", rig.url)
     call("context", "add", "other", "--url", "https://other")
     assert call("context", "add", "lab", "--url", "https://x").exit_code == 73
@@ -437,7 +437,7 @@ def test_contexts_are_listed_shown_and_removed(rig: LoginRig, store: TokenStore)
     assert "ann" in call("context", "show").stdout
     assert shown["by"] == "the current context"
     removed = call("context", "remove", "lab")
-    assert (removed.exit_code, "no context is the current one now" in removed.stderr) == (0, True)
+    assert (removed.exit_code, "there is no current context now" in removed.stderr) == (0, True)
     assert not logins.load()
     assert contexts.load().current == ""
     assert call("context", "use", "lab").exit_code == 66
@@ -485,4 +485,4 @@ def test_login_command_without_authentication_has_nothing_to_do() -> None:
         done = call("login", "--url", rig.url)
     finally:
         rig.close()
-    assert (done.exit_code, "asks nobody" in done.stderr) == (0, True)
+    assert (done.exit_code, "runs without authentication" in done.stderr) == (0, True)

@@ -49,7 +49,7 @@ def test_whoami_by_a_token_is_its_name(rig: LoginRig, store: TokenStore, tmp_pat
     token = store.make("ann", narrowing=Narrowing(rights=("job:*",), queues=("default",)))
     done = said("whoami", "--url", rig.url, MESOS_GPU_TOKEN=token)
     assert "ann, by a token of the scheduler\nuntil " in done.output
-    assert "the proof is good for no more than:\n  rights: job:*\n  queues: default\n" in done.output
+    assert "this credential is restricted to:\n  rights: job:*\n  queues: default\n" in done.output
     file = tmp_path / "token"
     file.write_text(token + "\n")
     file.chmod(0o600)
@@ -64,7 +64,7 @@ def test_whoami_without_a_name_tells_the_ways_to_log_in(rig: LoginRig) -> None:
     done = said("whoami", "--url", rig.url)
     assert (
         done.output
-        == "nobody: nothing proves a name\ntaken as a proof: token, socket; see: mesos-gpu login --help\n"
+        == "not authenticated\naccepted: token, socket; log in with mesos-gpu login, see its --help\n"
     )
     refused = said("ps", "--url", rig.url)
     assert refused.exit_code == 77
@@ -75,7 +75,7 @@ def test_whoami_without_authentication_is_anybody() -> None:
     rig = Rig()
     try:
         done = said("whoami", "--url", rig.url)
-        assert done.output == "anybody: this scheduler asks nobody who he is\n"
+        assert done.output == "anonymous: this scheduler runs without authentication\n"
     finally:
         rig.close()
 
@@ -83,7 +83,7 @@ def test_whoami_without_authentication_is_anybody() -> None:
 def test_a_token_is_not_sent_where_it_could_be_read_on_the_way() -> None:
     refused = said("whoami", "--url", "http://192.0.2.1:8080", MESOS_GPU_TOKEN="mgpu_x")
     assert refused.exit_code == 78
-    assert "it could be read on the way" in refused.output
+    assert "it could be read on the network" in refused.output
     assert "mgpu_x" not in refused.output
 
 

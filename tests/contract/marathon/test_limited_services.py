@@ -111,13 +111,13 @@ def test_service_that_is_left_out_is_named_by_list_and_export(rig: Marathon, tmp
     listed, told = run("list", "--group", "*")
     by_name = {line.split()[0]: "left out" in line for line in listed.splitlines()[1:]}
     assert by_name == {"a_9000": True, "off_9002": True, "open_9001": False}
-    assert "service a_9000 is left out of exports: /a: HAPROXY_0_BACKEND_NETWORK_ALLOWED_ACL" in told
-    assert "service off_9002 is left out of exports: HAPROXY_n_ENABLED is false" in told
+    assert "service a_9000 is not exported: /a: HAPROXY_0_BACKEND_NETWORK_ALLOWED_ACL" in told
+    assert "service off_9002 is not exported: HAPROXY_n_ENABLED is false" in told
     text, told = run("export", "--format", "haproxy", "--group", "*")
     assert "backend open_9001" in text
     assert "backend a_9000" not in text
     assert "# a_9000 is left out: " in text
-    assert told.count("is left out of exports") == 2
+    assert told.count("is not exported") == 2
     run("split", "web", "/open=1", "/a=1", "--port", "9009")
     assert "service web is left out" in run("show", "web")[1]
     assert "backend web" not in run("export", "web", "--format", "haproxy")[0]

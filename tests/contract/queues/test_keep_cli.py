@@ -39,7 +39,7 @@ def test_keep_command_ends_the_keeping(rest: FakeRest) -> None:
     rest.update(id, state="running")
     rest.fixed[f"DELETE /v1/jobs/{id}/keep"] = (200, rest.jobs[id])
     got = call("keep", id, "--end")
-    assert (got.exit_code, got.stdout) == (0, f"{id} is kept no longer\n")
+    assert (got.exit_code, got.stdout) == (0, f"{id} is no longer exempt from being ended for idle GPUs\n")
 
 
 def test_keep_command_needs_one_of_three_options(rest: FakeRest) -> None:
@@ -48,7 +48,7 @@ def test_keep_command_needs_one_of_three_options(rest: FakeRest) -> None:
     for options in ((), ("--for", "1h", "--end"), ("--for", "1h", "--until", "18:00")):
         got = call("keep", id, *options)
         assert got.exit_code == 2
-        assert "say how long" in got.stderr
+        assert "give one of --until 18:00" in got.stderr
 
 
 NOON = datetime(2026, 11, 24, 12, 0)  # local
@@ -66,5 +66,5 @@ def test_a_time_of_day_is_the_next_one(text: str, want: datetime) -> None:
 
 
 def test_another_text_is_no_time() -> None:
-    with pytest.raises(ValueError, match="write a time of day, as 18:00"):
+    with pytest.raises(ValueError, match="write a time of day such as 18:00"):
         moment_of("25:00", NOON)

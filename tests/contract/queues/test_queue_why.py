@@ -34,7 +34,7 @@ REASON       JOBS  GPUS  FIRST          WHY
 queue-limit     3     6  true-00000000  queue dev may hold 6 GPUs, and holds 6
 
 true-00000000: waits for its queue: queue dev may hold 6 GPUs, and holds 6.
-Place in the queue: 1, no job before it.
+Place in the queue: 1, no job ahead of it.
 """
 PROD = """\
 prod: 1 job waits for 4 GPUs.
@@ -43,12 +43,12 @@ POOL     GUARANTEE  IN_GUARANTEE  LENT  HELD  FAIR_SHARE  LIMIT  PENDING
 default          4             0     2     0           4      -        4
 
 REASON     JOBS  GPUS  FIRST          WHY
-guarantee     1     4  true-00000000  its guarantee is not free on nodes yet
+guarantee     1     4  true-00000000  its guarantee is still in use on nodes
 
 true-00000000: waits for 7.1 cpus, 14578 MiB and 48 MiB for its executor, 4 GPUs, guaranteed \
 by queue prod: 2 GPUs are free, on 1 node; \
 reclaim of 2 GPUs from queue dev/LEAF (true-00000000) now.
-Place in the queue: 1, no job before it.
+Place in the queue: 1, no job ahead of it.
 """
 
 
@@ -146,9 +146,9 @@ def test_a_dry_run_names_the_jobs_that_would_be_stopped(example: ShareRig, tmp_p
     file.write_text(json.dumps({"version": 2, "queues": wanted}))
     told = done("queue", "apply", str(file), "--dry-run")
     (job,) = reclaim["givers"][0]["jobs"]
-    assert re.search(
-        rf"For job {owed} of queue prod would be stopped, (now|in \d+s): {job} of queue dev/", told
-    ), told
+    assert re.search(rf"Job {owed} of queue prod would preempt, (now|in \d+s): {job} of queue dev/", told), (
+        told
+    )
     assert why(example, "prod")["pools"][0]["guarantee_gpus"] == 2, "nothing is changed"
 
 

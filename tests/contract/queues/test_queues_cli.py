@@ -63,11 +63,11 @@ def test_queue_tree_applied_as_shown_is_no_change(rig: CliRig, file: Path, tmp_p
     assert applied.endswith("Version 1: 3 queues.\n")
     shown = done("queue", "show")
     first, _, rest = shown.partition("\n")
-    assert first.endswith(", by anybody: the first")
+    assert first.endswith(", by an unknown user: the first")
     assert yaml.safe_load(rest) == {"version": 1, **yaml.safe_load(FILE)}
     again = tmp_path / "again.yaml"
     again.write_text(shown)
-    assert done("queue", "apply", again, "--yes") == "Version 1 says that already; nothing is changed.\n"
+    assert done("queue", "apply", again, "--yes") == "Version 1 is equal to the file; nothing was changed.\n"
 
 
 def test_queue_show_command_includes_the_queues_below(rig: CliRig, file: Path) -> None:
@@ -83,7 +83,7 @@ def test_queue_show_command_includes_the_queues_below(rig: CliRig, file: Path) -
 def test_a_difference_is_told_with_the_exit_code_of_diff(rig: CliRig, file: Path) -> None:
     assert "+  research/vision:" in failed(call("queue", "diff", str(file)), 1)
     done("queue", "apply", file, "--yes")
-    assert "says what version 1 says" in failed(call("queue", "diff", str(file)), 0)
+    assert "is equal to version 1" in failed(call("queue", "diff", str(file)), 0)
     file.write_text("queues: {a/b: {}}")
     assert "/queues/a~1b: there is no queue a" in failed(call("queue", "diff", str(file)), 2)
 
@@ -197,7 +197,7 @@ def test_an_earlier_version_is_put_again(rig: CliRig, file: Path) -> None:
 def test_a_file_of_another_version_is_refused(rig: CliRig, file: Path) -> None:
     done("queue", "apply", file, "--yes")
     file.write_text("version: 0\nqueues: {}")
-    assert "was made of version 0" in failed(call("queue", "apply", str(file), "--yes"), 73)
+    assert "is based on version 0" in failed(call("queue", "apply", str(file), "--yes"), 73)
 
 
 def test_the_queue_alone_goes_on_listing_what_waits(rig: CliRig) -> None:
@@ -208,9 +208,9 @@ def test_the_queue_alone_goes_on_listing_what_waits(rig: CliRig) -> None:
 def test_a_queue_is_held_drained_and_resumed(rig: CliRig, file: Path) -> None:
     done("queue", "apply", file, "--yes")
     held = done("queue", "hold", "research/vision", "--comment", "new driver")
-    assert held == "research/vision: nothing of it starts, and what runs goes on.\n"
-    assert done("queue", "hold", "research/vision") == "research/vision: that is so already.\n"
-    assert "what runs is ended with notice" in done("queue", "drain", "research/vision")
+    assert held == "research/vision: no job of it starts, running jobs continue.\n"
+    assert done("queue", "hold", "research/vision") == "research/vision: already in that state.\n"
+    assert "running jobs are ended with notice" in done("queue", "drain", "research/vision")
     spec = json.loads(done("queue", "resume", "research/vision", "--json"))
     assert (spec["stop"], spec["version"], spec["weight"]) == ("none", 4, 2)
     assert "new driver" in done("queue", "versions")
@@ -221,9 +221,9 @@ def test_queue_resume_below_a_queue_on_hold_says_so(rig: CliRig, file: Path) -> 
     done("queue", "apply", file, "--yes")
     for path in ("research", "research/vision"):
         done("queue", "hold", path)
-    told = "nothing of it starts, as research is on hold (mesos-gpu queue resume research)"
+    told = "no job of it starts, because research is on hold (mesos-gpu queue resume research)"
     assert done("queue", "resume", "research/vision") == f"research/vision: {told}.\n"
-    assert done("queue", "resume", "research") == "research: it is served again.\n"
+    assert done("queue", "resume", "research") == "research: its jobs start again.\n"
 
 
 def test_a_file_has_no_defaults_and_numbers_as_people_write_them(rig: CliRig, file: Path) -> None:

@@ -82,11 +82,11 @@ def test_upgrade_route_tells_unreachable_programs_with_a_remedy(rig: Rig) -> Non
 
 def test_the_command_says_what_this_program_would_do(rig: Rig) -> None:
     rig.tell(Inventory((G1,), program=OURS), "a2")
-    wait_until("all is well", lambda: planned(rig).output.endswith("nothing is to be done\n"))
+    wait_until("all is well", lambda: planned(rig).output.endswith("nothing to do\n"))
     rig.tell(Inventory((G1,)), "a2")
     # On a busy machine what is told may be a moment old.
     wait_until(
-        "it is told", lambda: "monitor of a2.example: it does not say what it is" in planned(rig).output
+        "it is told", lambda: "monitor of a2.example: it does not report its release" in planned(rig).output
     )
     assert planned(rig).exit_code == 0
     for form in (["-o", "json"], ["--json"]):

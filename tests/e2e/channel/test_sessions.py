@@ -164,7 +164,7 @@ def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack, tmp_path
             assert answer.read() == b"{}", "what came along is there"
         ran.send_signal(signal.SIGTERM)
         assert ran.wait(60) == 143
-        assert "is no Jupyter: it says 404" in ran.stderr.read()
+        assert "is not Jupyter: it answers 404" in ran.stderr.read()
     wait_until("the job is killed", lambda: state_of(stack, "notebook")[0] == "killed")
 
 

@@ -157,7 +157,7 @@ def test_notebook_shows_its_token_to_its_own_server_alone(stack: Stack, client: 
         port = running(client, job)
         with squatting(port) as squatter:
             warning = next(line for line in iter(ran.stderr.readline, "") if "nothing was sent" in line)
-            assert f"nothing was sent to port {port} of job {job}, and the token is kept back" in warning
+            assert f"nothing was sent to port {port} of job {job}, and the token is not sent" in warning
             assert f"of uid {OTHER}, listens at port {port}" in warning
             assert "run the job again" in warning
             wait_until("it was tried again", lambda: squatter.heard.count("connected\n") >= 3)

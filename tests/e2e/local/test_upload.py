@@ -53,7 +53,7 @@ def test_upload_brings_the_directory_and_gives_it_to_the_user_of_the_task(stack:
     assert "sent" in done.stderr
     again = mesos_gpu(stack, code, "run", "--upload", ".", *SMALL, "--", "./train.sh")
     assert again.returncode == 0, again.stderr
-    assert "the scheduler has it already" in again.stderr
+    assert "already on the scheduler" in again.stderr
 
 
 def test_upload_reaches_each_task_of_a_gang(stack: Stack, code: Path) -> None:
@@ -136,7 +136,7 @@ def test_upload_of_the_largest_size_arrives_unchanged(
     assert (done.returncode, done.stdout) == (0, f"{sums.hexdigest()}  data\n"), done.stderr
     began = time.monotonic()
     again = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "true")
-    assert "the scheduler has it already" in again.stderr
+    assert "already on the scheduler" in again.stderr
     with capsys.disabled():
         print(
             f"\n511 MiB: {took_s:.1f} s from --upload to its digest there, {time.monotonic() - began:.1f} s again; "

@@ -69,7 +69,7 @@ def test_quota_of_mesos_keeps_other_frameworks_off_guarantees(stack: Stack, clie
         assert planned == {"gpu": (4, 6.0), "*": (1, None)}
         refused = tried(stack, "quota", "apply", "--yes")
         assert refused.exit_code == 73
-        assert "* has more GPUs than its limit would be" in refused.stderr
+        assert "* uses more GPUs than its new limit" in refused.stderr
     wait_until("it is gone", lambda: greedy_gpus(stack) == 0)
     assert tried(stack, "quota", "apply").exit_code == 2, "nobody can be asked"
     changed = mesos(stack, "quota", "apply", "--yes", "--other", "*")
@@ -94,7 +94,7 @@ def test_quota_plan_counts_the_gpus_of_a_lost_node_and_says_so(stack: Stack, cli
         wait_until("the node is lost", lambda: [node["state"] for node in client.nodes()] == ["lost"], 60)
         planned = tried(stack, "quota", "plan", "--other", "*", "--json")
         assert by_role(json.loads(planned.stdout)) == before
-        assert f"4 GPUs of lost nodes are counted: {host}" in planned.stderr
+        assert f"4 GPUs of lost nodes are included: {host}" in planned.stderr
     finally:
         agent.start()
     wait_until("it is back", lambda: {gpu["health"] for gpu in client.gpus()} == {"ok"}, 60)
@@ -141,7 +141,7 @@ def test_doctor_names_a_role_of_others_that_may_have_all_gpus(stack: Stack, clie
     with Greedy(stack):
         wait_until("it has all", lambda: greedy_gpus(stack) == 4)
         said = doctor(stack)
-    assert "role * of others may have all GPUs: 4 GPUs, of which queues are guaranteed 3" in said
+    assert "role * of other frameworks may use all GPUs: 4 GPUs, of which queues are guaranteed 3" in said
     assert "--fair_sharing_excluded_resource_names=gpus" in said
 
 

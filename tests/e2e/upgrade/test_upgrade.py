@@ -187,7 +187,7 @@ def test_upgrade_keeps_work_that_the_earlier_release_began(old_site: Site, old_c
     all_new(site, digest)
     assert monitors.isdisjoint(tasks_of(site))
     wait_until("both are told", lambda: len(words_of_roll(site)) == 4)
-    assert ["it is replaced" in line for line in words_of_roll(site)] == [True, False, True, False]
+    assert ["being replaced" in line for line in words_of_roll(site)] == [True, False, True, False]
     assert client.job(job["id"])["state"] == "running"
     history = site.scheduler.get(f"/v1/gpus/{sick}")["history"]
     assert any(change["new"] == "sick" for change in history), "what the first monitor knew is not forgotten"

@@ -45,7 +45,7 @@ def test_jobs_of_a_framework_that_was_torn_down_go_on_under_a_new_one(
 
     wait_until("the scheduler ends", lambda: not stack.scheduler.running)
     assert stack.scheduler.exit_code == 1
-    assert "start it again: its jobs go on under a new framework id" in stack.scheduler.tail()
+    assert "start it again: it registers under a new framework id" in stack.scheduler.tail()
     stack.scheduler.start().wait()
     (another,) = stack.cluster.master.state()["frameworks"]
     assert another["id"] != framework["id"]

@@ -78,7 +78,10 @@ def test_reservation_for_a_request_names_gpus_and_node(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["web"], "'web' is not APP=POLICY, as web=spread; POLICY: bundle, spread, fragmentation"),
+        (
+            ["web"],
+            "'web' is not APP=POLICY, for example web=spread; POLICY is one of bundle, spread, fragmentation",
+        ),
         (["web=best"], "'web=best' is not APP=POLICY"),
         (["Web=spread"], "'Web=spread' is not"),
         (["web=spread", "web=bundle"], "app web has two placements"),

@@ -111,12 +111,12 @@ def test_help_is_a_command_too(words: list[str]) -> None:
         (["help", "kil"], "No such command 'kil'. Did you mean 'kill'?"),
         (["help", "gpu", "drai"], "Did you mean one of: 'drain', 'undrain'"),
         (["help", "ps", "x"], "mesos-gpu ps has no commands below it: leave out 'x'"),
-        (["cancel", "x"], "No such command 'cancel'. Here it is: kill"),
-        (["stop"], "Here it is: kill"),
-        (["drain", "gpu-7"], "Here it is: node drain, or gpu drain"),
-        (["version"], "Here it is: status, or mesos-gpu --version"),
-        (["list"], "Here it is: ps"),
-        (["squeue", "-u", "ann"], "Here it is: ps, or queue"),
+        (["cancel", "x"], "No such command 'cancel'. Use instead: kill"),
+        (["stop"], "Use instead: kill"),
+        (["drain", "gpu-7"], "Use instead: node drain, or gpu drain"),
+        (["version"], "Use instead: status, or mesos-gpu --version"),
+        (["list"], "Use instead: ps"),
+        (["squeue", "-u", "ann"], "Use instead: ps, or queue"),
     ],
 )
 def test_command_of_another_tool_is_answered_with_ours(words: list[str], said: str) -> None:

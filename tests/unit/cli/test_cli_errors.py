@@ -76,17 +76,17 @@ def test_refused_app_with_a_number_of_gpus_in_gpu_is_led_to_gpus(rest: FakeRest,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["secret", "set"], "No such command 'secret'. Here it is: run --secret"),
-        (["booking", "add"], "No such command 'booking'. Here it is: reserve"),
+        (["secret", "set"], "No such command 'secret'. Use instead: run --secret"),
+        (["booking", "add"], "No such command 'booking'. Use instead: reserve"),
         (["run"], "Missing argument 'CMD...'"),
         (["run", "--mem", "2GB", "x"], "Invalid value for '--mem': '2GB' is in decimal units; write 2GiB"),
-        (["run", "--env", "A", "x"], "Invalid value for '--env': 'A' is not of the form KEY=VALUE"),
+        (["run", "--env", "A", "x"], "Invalid value for '--env': 'A' is not KEY=VALUE"),
         (["run", "--timeout", "soon", "x"], "Invalid value for '--timeout': 'soon' is not a time span"),
         (["run", "--cpus", "-1", "x"], "Invalid value for '--cpus'"),
         (["run", "--gpu", "1", "x"], "No such option '--gpu'"),
         (
             ["submit", "--gpus", "1", "--", "x"],
-            "No such option '--gpus': jobs of a file have all in it. With options:",
+            "No such option '--gpus': put it into the file as a field, or use:",
         ),
         (["submit", "--gqus", "1", "x"], "No such option '--gqus'."),
         (["kil", "x"], "No such command 'kil'. Did you mean 'kill'?"),
@@ -109,10 +109,10 @@ def test_run_command_warns_of_a_local_file_and_names_the_option(
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
     got = call("run", "-d", *words)
-    note = f"{words[-1]} is a file of this machine, and the job's directory has none of them: send them along with "
-    assert (got.exit_code, f"{note}--upload, or name" in got.stderr) == (0, True), got.stderr
-    assert "this machine" not in call("run", "-d", "--image", "x", *words).stderr
-    assert "this machine" not in call("run", "-d", "python3", "other.py").stderr
+    note = f"{words[-1]} is a local file, which the job will not have: upload it with "
+    assert (got.exit_code, f"{note}--upload, or mount" in got.stderr) == (0, True), got.stderr
+    assert "local file" not in call("run", "-d", "--image", "x", *words).stderr
+    assert "local file" not in call("run", "-d", "python3", "other.py").stderr
 
 
 def test_run_command_words_that_are_no_path_are_sent_unchanged(
@@ -129,7 +129,7 @@ def test_run_command_words_that_are_no_path_are_sent_unchanged(
 def test_an_app_whose_name_is_no_path_is_named_in_the_refusal(rest: FakeRest) -> None:
     for target in ("x" * 300, "a/" * 3000, "a\0b"):
         got = call("app", "update", target)
-        assert (got.exit_code, "is no file; to change an app" in got.stderr) == (2, True), got.stderr
+        assert (got.exit_code, "is not a file; to change an app" in got.stderr) == (2, True), got.stderr
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,8 @@ def test_command_without_a_scheduler_prints_one_line_and_a_remedy_at_once(
     assert got.exit_code == 69
     assert got.stderr == (
         f"Error: the scheduler at {rest.url} does not answer (connection refused)\n"
-        "To fix: start one with `mesos-gpu up`, or name one with --url, MESOS_GPU_URL or `mesos-gpu context use NAME`\n"
+        "To fix: start one with `mesos-gpu up`, or give its address with --url, MESOS_GPU_URL or "
+        "`mesos-gpu context use NAME`\n"
     )
 
 
@@ -153,7 +154,7 @@ def test_command_without_a_scheduler_prints_one_line_and_a_remedy_at_once(
     [
         (200, b"<html>", "JSON is malformed"),
         (200, b'{"jobs": [{"id": 1}]}', "Expected `str`, got `int`"),
-        (404, b"<html>", "it says 404 Not Found"),
+        (404, b"<html>", "it answers 404 Not Found"),
         (302, b"", "JSON is malformed|truncated"),
     ],
 )
@@ -195,7 +196,7 @@ def test_address_of_mesos_is_recognised(
     rest.fixed |= {"GET /v1/jobs": (404, b""), "GET /version": (200, VERSION), **answers}
     got = call("ps")
     assert got.exit_code == 76
-    assert got.stderr.startswith(f"Error: what answers at {rest.url} {what}\nTo fix: ")
+    assert got.stderr.startswith(f"Error: the server at {rest.url} {what}\nTo fix: ")
     assert remedy in got.stderr
 
 

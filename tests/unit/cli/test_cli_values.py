@@ -39,7 +39,7 @@ def test_memory_is_read_in_mib(text: str, mib: int) -> None:
 def test_bad_memory_shows_the_form(text: str) -> None:
     with pytest.raises(
         click.BadParameter,
-        match=r"write MiB, as 512, or a unit, as 2GiB|whole, positive|decimal units; write 2GiB",
+        match=r"write MiB, such as 512, or a unit, such as 2GiB|whole, positive|decimal units; write 2GiB",
     ):
         MEMORY.convert(text, None, None)
 
@@ -54,7 +54,7 @@ def test_durations_are_read_in_seconds(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "0", "0s", "10x", "1h30", "m"])
 def test_bad_duration_shows_the_form(text: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"as 90s, 2h, 1h30m|longer than nothing"):
+    with pytest.raises(click.BadParameter, match=r"such as 90s, 2h, 1h30m|longer than 0"):
         DURATION.convert(text, None, None)
 
 
@@ -62,7 +62,7 @@ def test_pairs_are_split_at_the_first_equals_sign() -> None:
     assert ENV.convert("A=b=c", None, None) == ("A", "b=c")
     assert LABEL.convert("team/x=", None, None) == ("team/x", "")
     for text in ("A", "=x", "1A=x", "A B=x"):
-        with pytest.raises(click.BadParameter, match="KEY=VALUE, as LANG=C"):
+        with pytest.raises(click.BadParameter, match="KEY=VALUE, for example LANG=C"):
             ENV.convert(text, None, None)
 
 
@@ -76,7 +76,7 @@ def test_urls_are_made_whole_or_refused() -> None:
     assert URL.convert("localhost:80/", None, None) == "http://localhost:80"
     assert URL.convert("https://[::1]:9/x", None, None) == "https://[::1]:9/x"
     for text in ("", "http://", "ftp://x", "h:port", "h:99999", "http://a b", "h?x=1"):
-        with pytest.raises(click.BadParameter, match=r"as http://127\.0\.0\.1:8080"):
+        with pytest.raises(click.BadParameter, match=r"for example http://127\.0\.0\.1:8080"):
             URL.convert(text, None, None)
 
 
@@ -110,7 +110,7 @@ def test_up_file_of_an_ended_process_is_ignored(home: Path) -> None:
 def test_up_file_that_is_damaged_is_said(home: Path) -> None:
     for text in ("", "[]", "{}", '{"url": "x y", "pid": 1, "started_at": 1, "start_ticks": 1}'):
         (home / "up.json").write_text(text)
-        with pytest.raises(Damaged, match="To fix: remove it"):
+        with pytest.raises(Damaged, match="To fix: remove this file"):
             locate.find_url()
 
 
@@ -150,7 +150,7 @@ def test_job_file_problems_are_reported_at_once() -> None:
         ("x.json", "{", "x.json is not JSON: .* line 1 column 2"),
         ("x.yaml", "a: [", "neither JSON nor YAML at line 1, column 5"),
         ("-", "", "must be an object, got null"),
-        ("-", "[]", "holds no job"),
+        ("-", "[]", "contains no job"),
         ("-", "\x00", "neither JSON nor YAML"),
     ],
 )

@@ -78,7 +78,7 @@ def test_volume_build_prints_its_result(host: Host) -> None:
     first = host.run("build").stdout
     assert f"{host.store}/nvidia_{V} built in " in first
     assert "by hard link)" in first
-    assert "is there already" in host.run("build").stdout
+    assert "exists already" in host.run("build").stdout
     assert host.json("build", "--anew")["new"] is True  # type: ignore[index]
     assert not (host.store.parent / "node").exists(), "to look is not to make a ledger"
 
@@ -133,7 +133,7 @@ def test_volume_list_and_show_print_volumes(host: Host) -> None:
 
 def test_volume_verify_names_changed_files(host: Host) -> None:
     build = host.build()
-    assert "files as they were built" in host.run("verify").stdout
+    assert "files, all unchanged" in host.run("verify").stdout
     (build / "bin/nvidia-smi").unlink()
     result = host.run("verify", V, code=65)
     assert "bin/nvidia-smi is missing" in result.stdout
@@ -150,7 +150,7 @@ def test_volume_gc_keeps_held_volumes_and_that_of_the_driver(host: Host) -> None
     ledger.claim("job-1.0", [], owner, traces=driver_volume.lease(build))
     kept = host.run("gc")
     assert kept.stdout == ""
-    assert f"kept {build.name}: job-1.0 has it" in kept.stderr
+    assert f"kept {build.name}: job-1.0 uses it" in kept.stderr
     (held,) = [each for each in host.json("list") if each["held_by"]]  # type: ignore[attr-defined]
     assert (held["version"], held["held_by"]) == (V, ["job-1.0"])
     ledger.release("job-1.0", owner)

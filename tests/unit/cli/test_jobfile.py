@@ -117,8 +117,11 @@ def test_units_are_written_as_options_have_them(written: dict[str, object], read
         ("mem: 16GB", "line 2, /mem: '16GB' is in decimal units; write 16GiB"),
         ("timeout: soon", "line 2, /timeout: 'soon' is not a time span"),
         ("gpu_compute: some", "line 2, /gpu_compute: 'some' is not a percentage"),
-        ("mem_mib: 16GiB", 'line 2, /mem_mib: must be a number, got "16GiB": with a unit it is called mem'),
-        ("{mem: 1GiB, mem_mib: 5}", "line 2, /mem: is mem_mib by another name: leave one of them out"),
+        (
+            "mem_mib: 16GiB",
+            'line 2, /mem_mib: must be a number, got "16GiB": for a value with a unit use the field mem',
+        ),
+        ("{mem: 1GiB, mem_mib: 5}", "line 2, /mem: means mem_mib, which is also given: remove one of them"),
         ("mem: 0", "line 2, /mem: must be a positive integer"),
         ("mem: true", "line 2, /mem: must be a positive integer"),
         ("memm: 5GiB", "line 2, /memm: unknown field; did you mean"),

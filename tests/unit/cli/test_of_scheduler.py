@@ -24,9 +24,9 @@ CASES = {
     "here": ((HERE, False, None), [(Level.OK, "answers")]),
     "plain, from another machine": (
         (AWAY, False, None),
-        [(Level.OK, "answers"), (Level.WARN, "in plain HTTP")],
+        [(Level.OK, "answers"), (Level.WARN, "uses plain HTTP")],
     ),
-    "open to all": ((HERE, True, None), [(Level.WARN, "is open to all")]),
+    "open to all": ((HERE, True, None), [(Level.WARN, "has no authentication")]),
     "with TLS": ((SAFE, False, TLS), [(Level.OK, "answers"), (Level.OK, "CN=gpu, until 2100-01-01")]),
     "about to end": (
         (SAFE, False, {**TLS, "problem": "expires in 2 days"}),

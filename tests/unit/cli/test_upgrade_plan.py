@@ -49,10 +49,10 @@ def test_upgrade_plan_replaces_monitors_of_another_release() -> None:
     plan = made(told(nodes=[node("h1"), node("h2", None), node("h3", outdated="other settings")]))
     assert [(each["hostname"], each["why"]) for each in plan["monitors"]] == [
         ("h1", "it is of release 0.1.0, wires 1 to 2"),
-        ("h2", "it does not say what it is"),
+        ("h2", "it does not report its release"),
         ("h3", "other settings"),
     ]
-    assert "replace 3 node monitors, the first alone" in plan["steps"][-1]["what"]
+    assert "replace 3 node monitors: one, then" in plan["steps"][-1]["what"]
 
 
 def test_upgrade_plan_of_an_archive_replaces_monitors_of_another() -> None:
@@ -78,7 +78,7 @@ def test_upgrade_plan_has_standbys_first_and_the_leader_last() -> None:
 def test_upgrade_plan_copies_the_state_before_a_newer_schema() -> None:
     plan = made(told())
     assert any(
-        "from schema 12 to 13; a copy is made before, FILE.before-v13" in each["what"]
+        "from schema 12 to 13; a copy is made first, FILE.before-v13" in each["what"]
         for each in plan["steps"]
     )
     assert "an earlier release refuses it" in plan["cannot_be_undone"][0]
@@ -86,7 +86,7 @@ def test_upgrade_plan_copies_the_state_before_a_newer_schema() -> None:
 
 def test_upgrade_plan_is_blocked_by_a_state_of_a_newer_program() -> None:
     older: Release = {**NOW, "schema": 11}
-    assert "schema 12, and this program knows 11 at most" in made(told(), older)["in_the_way"][0]
+    assert "schema 12, but this program knows at most 11" in made(told(), older)["in_the_way"][0]
 
 
 def test_upgrade_plan_is_blocked_by_executors_that_are_too_old() -> None:
@@ -97,17 +97,20 @@ def test_upgrade_plan_is_blocked_by_executors_that_are_too_old() -> None:
     plan = made(told(executors=kinds))
     assert len(plan["in_the_way"]) == 1
     assert (
-        "3 tasks run by executors that speak wire 1, and this program wires 2 to 3" in plan["in_the_way"][0]
+        "3 tasks run in executors with wire 1, but this program supports wires 2 to 3"
+        in plan["in_the_way"][0]
     )
     assert plan["executors"] == [
-        "3 tasks run by executors of a release that does not say which, wire 1; 1 of them without a time limit",
-        "1 task run by executors of release 0.1.0, wire 2; all of them have a time limit",
+        "3 tasks run in executors of an unknown release, wire 1; 1 of them without a time limit",
+        "1 task run in executors of release 0.1.0, wire 2; all of them have a time limit",
     ]
 
 
 def test_upgrade_plan_is_blocked_by_an_unfinished_replacement() -> None:
     plan = made(told(nodes=[node("h1", problem="no new monitor runs there")]))
-    assert plan["in_the_way"] == ["the monitor of h1 is being replaced, and: no new monitor runs there"]
+    assert plan["in_the_way"] == [
+        "the monitor of h1 is being replaced, with a problem: no new monitor runs there"
+    ]
 
 
 def test_upgrade_plan_is_blocked_by_options_that_are_gone() -> None:
@@ -121,7 +124,7 @@ def test_upgrade_plan_is_blocked_by_options_that_are_gone() -> None:
     )
     plan = made(said, NEXT, "", flag("--port", "5001"), flag("--set", "2"), flag("--new"))
     assert plan["in_the_way"] == [
-        "the scheduler was started with --old, which this program does not know: take it away"
+        "the scheduler was started with --old, which this program does not know: remove it"
     ]
     assert plan["defaults"] == [{"name": "--port", "was": "8080", "will_be": "5001"}]
     assert plan["new_options"] == ["--new"]

@@ -174,7 +174,7 @@ def test_root_may_be_allowed_in_images_alone() -> None:
         ({"runs_as": "alice", "image": None}, "alice"),
         ({"runs_as": None, "image": None}, "the user of its executor"),
         ({"runs_as": "root", "image": "a"}, "root, in its image"),
-        ({"runs_as": "root", "image": None}, "root: of the host, as far as isolation leaves rights"),
+        ({"runs_as": "root", "image": None}, "root of the host, restricted only by isolation"),
     ],
 )
 def test_job_that_is_root_of_its_host_says_so(job: Any, shown: str) -> None:

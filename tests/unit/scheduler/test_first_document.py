@@ -43,14 +43,14 @@ def test_access_file_yields_to_a_later_document_and_the_log_says_so(
     daemon.request(AccessChanged(replace(FIRST, unix_users={"ann": "a"}, by="bob"), 0)).result(60)
     begin_with(FIRST, daemon)
     assert daemon.access.version == 1
-    assert "--access-file is not what is in force: version 1 is, by bob" in caplog.text
+    assert "--access-file differs from the access rules in force (version 1 by bob)" in caplog.text
 
 
 def test_access_file_without_an_admin_is_warned_about(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin_with(AccessDocument(bindings=(Binding(("ann",), (), ("user",)),)), daemon)
-    assert "only root on this host may change who may do what" in caplog.text
+    assert "only root on this host may change access rules" in caplog.text
 
 
 @pytest.mark.parametrize(

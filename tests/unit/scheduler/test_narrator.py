@@ -79,8 +79,8 @@ def test_narrator_logs_cards_nodes_and_drains(world: Told, caplog: pytest.LogCap
     assert said(caplog) == [
         "GPU g0 on a1.example: ok -> sick: XID 79",
         "GPU g0 on a1.example: sick -> ok",
-        "node a1.example is drained by ann: new fan, what runs there is ended at its deadline",
-        "node a1.example is not drained any more",
+        "node a1.example is drained by ann: new fan, jobs that still run there are ended at its deadline",
+        "node a1.example is no longer drained",
         "node a1.example (agent a1): lost",
         "node a1.example (agent a1): up",
     ]
@@ -92,8 +92,8 @@ def test_narrator_logs_a_deployment_from_begin_to_end(world: Told, caplog: pytes
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
     world.feed(ev.DeploymentDeleted("d1", "d2", force=True))
     lines = [line for line in said(caplog) if line.startswith("deployment")]
-    assert lines[0].startswith("deployment d1: begins, of /web, step 1 of ")
-    assert lines[-1] == "deployment d1: ended where it was"
+    assert lines[0].startswith("deployment d1: begins for /web, step 1 of ")
+    assert lines[-1] == "deployment d1: ended before its last step"
 
 
 def test_narrator_logs_unknown_tasks_refusals_and_loss_of_the_master(
@@ -105,9 +105,9 @@ def test_narrator_logs_unknown_tasks_refusals_and_loss_of_the_master(
     world.narrator.refused(ev.KillRequested(JobId("x")), NotFound("there is no job x", remedy="look"))
     world.feed(ev.Disconnected())
     assert said(caplog) == [
-        "task stranger.1 runs on a1 and is not known: it is held, see mesos-gpu tasks unknown list",
+        "unknown task stranger.1 runs on a1 and keeps its GPUs: see mesos-gpu tasks unknown list",
         "refused: KillRequested: there is no job x",
-        "disconnected from the master: tasks run on, nothing is launched",
+        "disconnected from the master: tasks continue, nothing is launched until it is connected again",
     ]
 
 
@@ -164,11 +164,15 @@ def test_narrator_logs_a_shared_card_that_is_not_held_in_mesos_as_an_error_in_ti
     narrator.look(state, 501.0, 300.0, 60.0)
     narrator.look(state, 502.0, 300.0, 60.0)
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
-        ("WARNING", "GPU g1: no task holds it in Mesos now; it is shared by j1.1, and takes no more"),
+        (
+            "WARNING",
+            "GPU g1: no cover task holds it in Mesos now; it is used by j1.1, and gets no further shares",
+        ),
         (
             "ERROR",
-            "GPU g1: no task holds it in Mesos for 300 s: others have the GPUs of its node; it is shared by j1.1, "
-            "and takes no more; to start them elsewhere: mesos-gpu gpu drain g1 --reason uncovered --deadline 1s",
+            "GPU g1: no cover task holds it in Mesos for 300 s: other frameworks have the GPUs of its node; it is used "
+            "by j1.1, and gets no further shares; to move them to other GPUs: mesos-gpu gpu drain g1 --reason "
+            "uncovered --deadline 1s",
         ),
-        ("INFO", "GPU g1: its shares are counted in Mesos again"),
+        ("INFO", "GPU g1: its cover task in Mesos holds it again"),
     ]

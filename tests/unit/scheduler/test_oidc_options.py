@@ -114,7 +114,7 @@ def test_oidc_proof_is_asked_beside_the_others() -> None:
     assert list(who.provers) == [Proof.TOKEN, Proof.OIDC, Proof.SOCKET]
     assert isinstance(who.provers[Proof.OIDC], OidcTokens)
     alone = replace(options(), authentication=AuthenticationOptions(auth=(Proof.OIDC,)))
-    with pytest.raises(BadConfiguration, match="nothing without --oidc-issuer"):
+    with pytest.raises(BadConfiguration, match="needs --oidc-issuer"):
         kinds(alone)
 
 

@@ -71,7 +71,7 @@ def test_proof_kinds_are_those_listed_or_else_those_set_up(
 def test_proof_option_without_its_setup_is_refused(kind: Proof, missing: str) -> None:
     with pytest.raises(BadConfiguration) as error:
         kinds(options(auth=(T, kind)))
-    assert f"nothing without {missing}" in error.value.what
+    assert f"which needs {missing}" in error.value.what
 
 
 @pytest.mark.parametrize("auth", [(), (T,)])
@@ -79,7 +79,7 @@ def test_passwords_without_basic_proofs_are_refused(auth: tuple[Proof, ...]) -> 
     """A named file shows that passwords are wanted: with --auth none each caller would have every right."""
     with pytest.raises(BadConfiguration) as error:
         kinds(options(auth=auth, htpasswd=FILE))
-    assert error.value.what == "--htpasswd is for nothing: --auth leaves password out"
+    assert error.value.what == "--htpasswd has no effect: --auth does not list password"
 
 
 def test_local_socket_is_absent_without_proofs_unless_named(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_proxy_on_loopback_is_warned_about(caplog: pytest.LogCaptureFixture) -
     who = who_asks(options(auth=(X,), trusted_proxies=NEAR), Scheduler())  # type: ignore[arg-type]
     assert who is not None
     assert list(who.provers) == [X]
-    assert "also a task, can claim any name" in caplog.text
+    assert "including tasks, can claim any name" in caplog.text
 
 
 def parsed(*words: str) -> AuthenticationOptions:
@@ -132,11 +132,11 @@ def test_proof_options_are_read_from_the_command_line() -> None:
     ("words", "told"),
     [
         (["--auth", "token,passphrase"], "'passphrase' is none of token"),
-        (["--trusted-proxy", "10.0.0.1/8"], "is not an address or a network"),
-        (["--trusted-proxy", "user:no-such-user"], "there is no such user"),
+        (["--trusted-proxy", "10.0.0.1/8"], "is not an address, a network"),
+        (["--trusted-proxy", "user:no-such-user"], "no such user"),
         (["--cert-map", "x"], "is not PATTERN=NAME"),
         (["--open-routes", "jobs"], "is not a list of ping, openapi, metrics"),
-        (["--proxy-user-header", "X User"], "is no name of a header"),
+        (["--proxy-user-header", "X User"], "is not a valid header name"),
     ],
 )
 def test_proof_options_that_contradict_are_refused(words: list[str], told: str) -> None:

@@ -114,7 +114,7 @@ def test_users_share_a_server_of_mps_if_both_operators_say_so(
             (
                 "--gpu-compute-overcommit",
                 text,
-                f"{text!r} is not a number from 1 to 100 with 3 decimals at most",
+                f"{text!r} is not a number from 1 to 100 with at most 3 decimals",
             )
             for text in ("0.5", "nan", "inf", "1e9", "1.0005", "101", "-2", "")
         ),

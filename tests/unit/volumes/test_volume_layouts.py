@@ -241,7 +241,10 @@ def test_files_of_the_driver_that_are_left_out_are_warnings_with_reasons(tmp_pat
     every = {each.path: each.reason for each in made.excluded}
     assert "lies apart" in every["/opt/far/libnvidia-far.so.1"]
     printed = call("plan", "--root", str(tmp_path)).stderr
-    assert f"left out, and of this driver: /usr/lib64/libnvidia-arm.so.{V}: it is for aarch64" in printed
+    assert (
+        f"not included, although it belongs to this driver: /usr/lib64/libnvidia-arm.so.{V}: it is for aarch64"
+        in printed
+    )
 
 
 def test_two_drivers_side_by_side_have_files_of_their_own(tmp_path: Path) -> None:

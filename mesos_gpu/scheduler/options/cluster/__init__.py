@@ -1,1 +1,1 @@
-"""Sections of the command line that several schedulers of one cluster need."""
+"""Options for several schedulers of one cluster."""

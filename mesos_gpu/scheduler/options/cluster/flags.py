@@ -1,5 +1,6 @@
-"""The options of a scheduler by their names, with the defaults that are always the same: two releases are compared by
-them. What an operator gave is in neither.
+"""Names and constant defaults of the scheduler's options, by which two releases are compared.
+
+Values that an operator gave are not included.
 """
 
 from collections.abc import Iterator
@@ -13,11 +14,11 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def flags_of(command: click.Command, context: click.Context | None = None) -> Iterator[Flag]:
-    """All options of a command, by their names.
+    """Yield all options of a command, by name.
 
     Args:
-        command: The scheduler's.
-        context: Of its call; None: it was not called, and nothing was given.
+        command: Command of the scheduler.
+        context: Context of the command's call; None if it was not called, so that no option counts as given.
     """
     for option in sorted(_options(command), key=_name):
         source = context.get_parameter_source(option.name or "") if context is not None else None
@@ -25,7 +26,7 @@ def flags_of(command: click.Command, context: click.Context | None = None) -> It
 
 
 def _options(command: click.Command) -> list[click.Option]:
-    return [each for each in command.params if isinstance(each, click.Option)]
+    return [param for param in command.params if isinstance(param, click.Option)]
 
 
 def _name(option: click.Option) -> str:

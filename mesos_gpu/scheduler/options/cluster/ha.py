@@ -1,4 +1,4 @@
-"""Several schedulers of one cluster: where they meet, and how the others reach this one."""
+"""Options of several schedulers of one cluster: their ZooKeeper path and this scheduler's URL."""
 
 import ssl
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from mesos_gpu.scheduler.options.section import Section
 
 @dataclass(frozen=True, slots=True)
 class HaOptions:
-    """What the options of the same names say. `ha`: None: this scheduler is alone."""
+    """Values of the options with the same names; `ha`: None for a single scheduler."""
 
     ha: Place | None = None
     ha_url: str | None = None
@@ -26,35 +26,35 @@ class HaOptions:
     ha_begin_anew: bool = False
 
     def url(self, host: str, port: int, *, tls: bool) -> str:
-        """Where the others reach this scheduler, without a slash at its end.
+        """Return the URL at which the other schedulers reach this one, without a trailing slash.
 
         Args:
-            host: That it listens on.
-            port: Likewise.
-            tls: Whether it speaks TLS.
+            host: Address that this scheduler listens on.
+            port: Port that this scheduler listens on.
+            tls: Whether this scheduler serves TLS.
 
         Raises:
-            BadConfiguration: Others cannot reach what it listens on, and --ha-url does not say how they do; or that is
-                no such address.
+            BadConfiguration: Others cannot reach the listening address and --ha-url is missing, or --ha-url is no valid
+                address.
         """
         scheme = "https" if tls else "http"
         if self.ha_url is not None:
             return _checked(self.ha_url.rstrip("/"), scheme)
         local = self.ha is not None and all(
-            is_loopback_host(each.rpartition(":")[0]) for each in self.ha.hosts.split(",")
+            is_loopback_host(server.rpartition(":")[0]) for server in self.ha.hosts.split(",")
         )
         if host in ("0.0.0.0", "::", "") or (is_loopback_host(host) and not local):  # nosec B104 # compared with
             raise BadConfiguration(
                 f"--ha: other schedulers cannot reach this one at --host {host or '(every address)'}",
-                remedy="say how they do: --ha-url http://NAME:PORT; and let --host be an address that they reach",
+                remedy="set --host to an address that they reach, and --ha-url http://NAME:PORT if it differs",
             )
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def context(self, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
-        """What other schedulers' certificates are verified by. `certificate`: of this one, which it shows, too.
+        """Return the TLS context for connections to other schedulers; `certificate` of this scheduler is shown to them.
 
         Raises:
-            BadConfiguration: A file cannot be used.
+            BadConfiguration: A file cannot be read or used.
         """
         return client_context(Trust(self.ha_cacert, certificate, key))
 
@@ -67,9 +67,9 @@ def _checked(url: str, scheme: str) -> str:
     except ValueError:
         reachable = False
     if not reachable or parts.scheme not in ("http", "https") or parts.path or parts.query or parts.username:
-        raise BadConfiguration(f"--ha-url {url!r} is no address of a scheduler", remedy=remedy)
+        raise BadConfiguration(f"--ha-url {url!r} is not a valid address of a scheduler", remedy=remedy)
     if parts.scheme != scheme:
-        raise BadConfiguration(f"--ha-url {url}: this scheduler speaks {scheme}", remedy=remedy)
+        raise BadConfiguration(f"--ha-url {url}: this scheduler serves {scheme}", remedy=remedy)
     return url
 
 
@@ -88,25 +88,27 @@ HA: Final = Section(
             envvar="MESOS_GPU_HA",
             callback=_place,
             metavar="zk://USER:PASSWORD@HOST:PORT,…/PATH",
-            help="Be one of several schedulers, of which one leads: where in ZooKeeper they meet; or file://FILE that "
-            "says so. Each has a --state of its own. Default: this one is alone.",
+            help="Run as one of several schedulers, one of which leads: the place in ZooKeeper where they meet, or "
+            "file://FILE "
+            "that contains it. Each needs its own --state. Default: a single scheduler.",
         ),
         click.option(
             "--ha-url",
             envvar="MESOS_GPU_HA_URL",
             metavar="URL",
-            help="URL by which the other schedulers reach this one; default: its own address.",
+            help="URL at which the other schedulers reach this one; default: its listening address.",
         ),
         click.option(
             "--ha-cacert",
             type=parse.FILE,
             envvar="MESOS_GPU_HA_CACERT",
-            help="PEM file of the authorities that their certificates may come from; default: those of this host.",
+            help="PEM file of the authorities trusted for the other schedulers' certificates; default: those of this "
+            "host.",
         ),
         click.option(
             "--ha-begin-anew",
             is_flag=True,
-            help="Begin a log from this state, where ZooKeeper has lost the one that it followed; for one start.",
+            help="Begin a new log from this state, after ZooKeeper lost the old one; for one start only.",
         ),
     ),
 )

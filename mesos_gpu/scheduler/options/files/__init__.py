@@ -1,1 +1,1 @@
-"""What of the scheduler's command line is about files of submitters."""
+"""Options for users' uploads and webhooks."""

@@ -1,4 +1,4 @@
-"""Archives of code that submitters send along with their jobs."""
+"""Options of uploaded code archives."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +31,15 @@ class UploadOptions:
     executor_url: str | None = None
 
     def store(self, state: Path, reserve: Reserve, *, is_copy: bool = False) -> UploadStore:
-        """Return the store of a scheduler.
+        """Return the store of archives of a scheduler.
 
         Args:
             state: Path of the scheduler's state file.
             reserve: Free space that archives leave on their file system.
-            is_copy: Whether it only copies the archives of the leader.
+            is_copy: Whether this scheduler is a standby, which only copies the leader's archives.
 
         Raises:
-            BadConfiguration: Its directory cannot be used.
+            BadConfiguration: The archive directory cannot be used.
         """
         directory = self.uploads_dir or state.parent / "uploads"
         limits = UploadLimits(
@@ -59,7 +59,7 @@ UPLOADS: Final = Section(
             type=parse.DIRECTORY,
             envvar="MESOS_GPU_UPLOADS",
             show_default="uploads, beside the state",
-            help="Directory of the archives that come with jobs, by `mesos-gpu run --upload`.",
+            help="Directory of code archives uploaded with jobs, by `mesos-gpu run --upload`.",
         ),
         click.option(
             "--upload-size",
@@ -68,7 +68,7 @@ UPLOADS: Final = Section(
             show_default=True,
             type=click.IntRange(1),
             metavar="MIB",
-            help="Largest of them that is taken.",
+            help="Maximum size of one archive.",
         ),
         click.option(
             "--user-uploads",
@@ -77,7 +77,7 @@ UPLOADS: Final = Section(
             show_default=True,
             type=click.IntRange(1),
             metavar="MIB",
-            help="Most that is kept of a proved name; what no job needs goes first.",
+            help="Maximum size of all archives of an authenticated user; archives that no job needs are removed first.",
         ),
         click.option(
             "--all-uploads",
@@ -86,13 +86,14 @@ UPLOADS: Final = Section(
             show_default=True,
             type=click.IntRange(1),
             metavar="MIB",
-            help="Most that is kept of all names together; the last quarter is for names with at most --upload-size.",
+            help="Maximum size of all archives; the last quarter is for users with at most --upload-size.",
         ),
         click.option(
             "--executor-url",
             metavar="URL",
-            help="Where executors find the REST interface, for uploads and channels; default: as --webui-url, and for "
-            "channels this host.",
+            help="URL of the REST interface for executors, for uploads and channels; default: --webui-url, and this "
+            "host for "
+            "channels.",
         ),
     ),
 )

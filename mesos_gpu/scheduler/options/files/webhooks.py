@@ -1,4 +1,4 @@
-"""Webhooks: whom they may be sent to."""
+"""Options of webhooks: permitted receivers."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -16,21 +16,21 @@ from mesos_gpu.scheduler.options.section import Section
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """The receivers that there may be, and the authorities that their certificates may come from beside the host's."""
+    """Permitted receivers, and the authorities trusted for their certificates in addition to the host's."""
 
     webhook_to: Receivers = field(default_factory=Receivers)
     webhook_cacert: Path | None = None
 
     def store(self, state: Path) -> HookStore:
-        """The webhooks of a scheduler with that state file.
+        """Return the webhooks of a scheduler with the state file `state`.
 
         Raises:
-            Damaged: Their file cannot be read.
+            Damaged: The file of webhooks cannot be read.
         """
         return HookStore(hooks_of(state))
 
     def sender(self) -> Sender:
-        """What sends to them.
+        """Return the HTTP sender of webhook requests.
 
         Raises:
             BadConfiguration: The file of authorities cannot be used.
@@ -41,7 +41,7 @@ class WebhookOptions:
                 context.load_verify_locations(self.webhook_cacert)
             except OSError as error:
                 raise BadConfiguration(
-                    f"{self.webhook_cacert} cannot be used: {error.strerror or error}",
+                    f"{self.webhook_cacert} cannot be read: {error.strerror or error}",
                     remedy="name a PEM file of certificates with --webhook-cacert",
                 ) from error
         return Sender(self.webhook_to, context)
@@ -62,15 +62,17 @@ WEBHOOKS: Final = Section(
             multiple=True,
             callback=_receivers,
             metavar="HOST[:PORT]",
-            help="Receiver that webhooks may have: a name (*.NAME: those below it), an address or a network "
-            "ADDRESS/BITS; :PORT for another port than 443, :* for any. Loopback and link-local addresses only by "
-            "their numbers. More than once for several; default: none.",
+            help="Permitted receiver of webhooks: a name (*.NAME for all below it), an address, or a network "
+            "ADDRESS/BITS; "
+            ":PORT for another port than 443, :* for any. Loopback and link-local addresses are permitted only as "
+            "numbers. "
+            "May be repeated; default: none.",
         ),
         click.option(
             "--webhook-cacert",
             type=click.Path(path_type=Path, exists=True, dir_okay=False),
             metavar="FILE",
-            help="PEM file of authorities that receivers' certificates may come from, beside those of this host.",
+            help="PEM file of authorities trusted for receivers' certificates, in addition to those of this host.",
         ),
     ),
 )

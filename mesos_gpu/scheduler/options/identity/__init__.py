@@ -1,1 +1,1 @@
-"""Sections about who callers are, by what others say of them."""
+"""Options for identity providers."""

@@ -1,4 +1,4 @@
-"""An OpenID Connect issuer whose tokens prove names."""
+"""Options of an OpenID Connect issuer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from mesos_gpu.scheduler.options.section import Section
 
 @dataclass(frozen=True, slots=True)
 class OidcOptions:
-    """What the options of the same names say; without an issuer, the others say nothing."""
+    """Values of the options with the same names; without an issuer the others have no effect."""
 
     oidc_issuer: str | None = None
     oidc_client_id: str = "mesos-gpu"
@@ -42,10 +42,10 @@ class OidcOptions:
 
     @property
     def client(self) -> Client:
-        """What the issuer knows the scheduler as.
+        """This scheduler's registration at the issuer.
 
         Raises:
-            BadConfiguration: The file of its secret cannot be used.
+            BadConfiguration: The file of the client secret cannot be used.
         """
         secret = self.oidc_client_secret_file
         return Client(
@@ -57,7 +57,7 @@ class OidcOptions:
         )
 
     def prover(self) -> OidcTokens:
-        """What takes tokens of the issuer.
+        """Return the verifier of the issuer's tokens.
 
         Raises:
             BadConfiguration: A file or an address cannot be used.
@@ -83,9 +83,9 @@ def _required(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ..
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE, as hd=example.org")
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE, for example hd=example.org")
         if name in values:
-            raise click.BadParameter(f"{name} is named twice: a claim has one value")
+            raise click.BadParameter(f"claim {name} is given twice; give it one value")
         values[name] = value
     return values
 
@@ -94,7 +94,7 @@ def _scopes(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[st
     words = tuple(dict.fromkeys(text.replace(",", " ").split()))
     if "openid" not in words:
         raise click.BadParameter(
-            f"{text!r} lacks openid, without which there is no token that says who it is"
+            f"{text!r} lacks openid, which is needed for tokens that contain the user's name"
         )
     return words
 
@@ -105,7 +105,7 @@ OIDC: Final = Section(
         click.option(
             "--oidc-issuer",
             metavar="URL",
-            help="OpenID Connect issuer whose tokens are taken, exactly as it calls itself.",
+            help="URL of the OpenID Connect issuer whose tokens are accepted, exactly as in its tokens.",
         ),
         click.option(
             "--oidc-client-id",
@@ -117,57 +117,58 @@ OIDC: Final = Section(
         click.option(
             "--oidc-client-secret-file",
             type=parse.FILE,
-            help="File (0600) with the secret of that client, for logins by a browser; default: it is a public client.",
+            help="File (mode 0600) with the client secret, for browser logins; default: a public client without "
+            "secret.",
         ),
         click.option(
             "--oidc-cli-client-id",
             metavar="ID",
-            help="Public client of `mesos-gpu login`; default: that of --oidc-client-id.",
+            help="Client ID of `mesos-gpu login`, a public client; default: --oidc-client-id.",
         ),
         click.option(
             "--oidc-audience",
             "oidc_audiences",
             multiple=True,
             metavar="NAME",
-            help="Audience that a token must name; may be repeated; default: the clients.",
+            help="Accepted audience of tokens; may be repeated; default: the client IDs.",
         ),
         click.option(
             "--oidc-authorized-party",
             "oidc_authorized_parties",
             multiple=True,
             metavar="ID",
-            help="Further client that tokens may have been issued to (azp); may be repeated.",
+            help="Client ID to which tokens may be issued (claim azp), besides this scheduler's; may be repeated.",
         ),
         click.option(
             "--oidc-cacert",
             type=parse.FILE,
-            help="PEM file of authorities that the issuer's certificate may come from; default: those of this host.",
+            help="PEM file of authorities trusted for the issuer's certificate; default: those of this host.",
         ),
         click.option(
             "--oidc-name-claim",
-            type=click.Choice([each.value for each in NameClaim]),
+            type=click.Choice([choice.value for choice in NameClaim]),
             default=NameClaim.USERNAME.value,
             show_default=True,
-            help="Which claim is the name; email only where the issuer has verified it.",
+            help="Claim with the user's name; email is accepted only if the issuer has verified it.",
         ),
         click.option(
             "--oidc-name-prefix",
             default="",
             metavar="TEXT",
-            help="Prefix of names of the issuer, so that they differ from names of other proofs.",
+            help="Prefix for names from the issuer, to distinguish them from users of other proofs.",
         ),
         click.option(
             "--oidc-groups-claim",
             default="groups",
             show_default=True,
             metavar="NAME",
-            help='Which claim has the groups; "": none has.',
+            help='Claim with the groups of the user; "" for no groups.',
         ),
         click.option(
             "--oidc-groups-prefix",
             default="",
             metavar="TEXT",
-            help="Prefix of groups of the issuer.",
+            help="Prefix for groups from the issuer.",
         ),
         click.option(
             "--oidc-require",
@@ -175,7 +176,7 @@ OIDC: Final = Section(
             multiple=True,
             callback=_required,
             metavar="NAME=VALUE",
-            help="Claim that each token must have, as hd=example.org; may be repeated.",
+            help="Claim that each token must have, for example hd=example.org; may be repeated.",
         ),
         click.option(
             "--oidc-algorithm",
@@ -183,7 +184,7 @@ OIDC: Final = Section(
             multiple=True,
             type=click.Choice(ALGORITHMS),
             default=ALGORITHMS,
-            help="Accepted signature algorithm; may be repeated; default: all with public keys.",
+            help="Accepted signature algorithm; may be repeated; default: all with a public key.",
         ),
         click.option(
             "--oidc-clock-skew-s",
@@ -205,14 +206,14 @@ OIDC: Final = Section(
             show_default=True,
             callback=_scopes,
             metavar="LIST",
-            help="Scopes that logins request; offline_access lets `mesos-gpu login` renew itself.",
+            help="Scopes that logins request; offline_access lets `mesos-gpu login` renew tokens without a browser.",
         ),
         click.option(
             "--oidc-cli-token",
-            type=click.Choice([each.value for each in Shows]),
+            type=click.Choice([choice.value for choice in Shows]),
             default=Shows.ID.value,
             show_default=True,
-            help="Which token `mesos-gpu login` keeps and shows.",
+            help="Token that `mesos-gpu login` stores and sends.",
         ),
     ),
 )

@@ -327,5 +327,5 @@ def test_restore_command_prints_its_result(path: Path, copy: Path) -> None:
     code, said = call("restore", str(copy.with_name("of-several")), "--state", str(path))
     assert code == 0
     assert "start the scheduler" in said
-    assert "name another path in --ha for each" in said
+    assert "give each another path in --ha" in said
     assert ".replaced-" in said

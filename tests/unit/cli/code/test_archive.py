@@ -89,9 +89,7 @@ def test_code_archive_without_files_or_above_the_limit_is_refused(tmp_path: Path
     with pytest.raises(BadDirectory, match="no files"):
         find(tmp_path / "empty")
     root = made(tmp_path / "root", {"x": "x" * 100, "big.bin": os.urandom(40_000).hex()})
-    with pytest.raises(
-        BadDirectory, match=r"2 files would have more than 10\.0 KiB; the largest are big\.bin"
-    ):
+    with pytest.raises(BadDirectory, match=r"2 files would exceed 10\.0 KiB; the largest files are big\.bin"):
         pack(find(root).entries, io.BytesIO(), 10 << 10)
 
 
@@ -108,16 +106,19 @@ def test_code_archive_has_no_owner_time_or_host_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "why"),
     [
-        ("/", "directory / cannot be sent along: it is not one of a program's files"),
-        ("/dev", "directory /dev cannot be sent along: it is not one of a program's files"),
-        ("/proc", "directory /proc cannot be sent along: it is part of /proc, which the kernel makes up"),
+        ("/", "directory / cannot be uploaded: it is not a directory of program files"),
+        ("/dev", "directory /dev cannot be uploaded: it is not a directory of program files"),
+        (
+            "/proc",
+            "directory /proc cannot be uploaded: it is part of /proc, a virtual file system of the kernel",
+        ),
         (
             "/proc/self/",
-            "directory /proc/self cannot be sent along: it is part of /proc, which the kernel makes up",
+            "directory /proc/self cannot be uploaded: it is part of /proc, a virtual file system of the kernel",
         ),
         (
             "/sys/class",
-            "directory /sys/class cannot be sent along: it is part of /sys, which the kernel makes up",
+            "directory /sys/class cannot be uploaded: it is part of /sys, a virtual file system of the kernel",
         ),
     ],
 )
@@ -125,10 +126,10 @@ def test_code_archive_of_a_system_directory_is_refused_by_its_name(named: str, w
     with pytest.raises(BadDirectory) as refused:
         find(Path(named))
     assert refused.value.what == why
-    assert refused.value.remedy.startswith("name the directory that has your program")
+    assert refused.value.remedy.startswith("choose the directory of your program")
 
 
 def test_code_archive_of_a_link_to_the_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "all").symlink_to("/")
-    with pytest.raises(BadDirectory, match="all cannot be sent along"):
+    with pytest.raises(BadDirectory, match="all cannot be uploaded"):
         find(tmp_path / "all")

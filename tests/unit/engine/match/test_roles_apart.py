@@ -149,12 +149,15 @@ def test_reservation_for_another_role_does_not_hold_a_job_back() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("prod/web=r", "prod/web is no top queue; name prod"),
-        ("prod=a/b", "the role a/b is nested, and Mesos has no quota for such ones; name a flat one, as a-b"),
-        ("prod", "is not QUEUE=ROLE, as research=gpu-research"),
+        ("prod/web=r", "prod/web is not a top-level queue; use prod"),
+        (
+            "prod=a/b",
+            "role a/b is nested, and Mesos has no quota for nested roles; use a flat one, for example a-b",
+        ),
+        ("prod", "is not QUEUE=ROLE, for example research=gpu-research"),
         ("prod=*", "is not QUEUE=ROLE"),
         ("prod=-x", "is not QUEUE=ROLE"),
-        ("prod=gpu", "the role gpu is another's already"),
+        ("prod=gpu", "role gpu is already used by another queue or --role"),
         ("dev=gpu-dev", "queue dev has two roles"),
     ],
 )

@@ -150,7 +150,7 @@ def names(text: str) -> list[str]:
 def test_the_command_describes_this_host(node: Path, tmp_path: Path) -> None:
     result = call()
     assert names(result.stdout) == ["GPU-1", "GPU-2", "1", "2", "all"]
-    assert "without the driver volume" in result.stderr
+    assert "there is no driver volume" in result.stderr
     driver_volume(tmp_path / "volumes", "535.183.01")
     result = call()
     assert result.stderr == ""

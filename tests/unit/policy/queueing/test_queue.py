@@ -586,7 +586,7 @@ def test_drained_or_lost_node_is_not_kept() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--queue", "lab"], "'lab' is not NAME=MAX_GPUS, as research=8"),
+        (["--queue", "lab"], "'lab' is not NAME=MAX_GPUS, for example research=8"),
         (["--queue", "Lab=1"], "'Lab=1' is not"),
         (["--queue", "lab=-1"], "'lab=-1' is not"),
         (["--queue", "lab=1", "--queue", "lab=2"], "queue lab has two limits"),

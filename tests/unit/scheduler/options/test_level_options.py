@@ -53,9 +53,9 @@ def test_topology_option_names_levels_without_the_node(
     [
         ("block,,rack", "'' in 'block,,rack' is not the name of a level"),
         ("block rack", "is not the name of a level"),
-        ("rack,rack", "names rack twice; name each level once"),
-        ("host,rack", "host is the node itself; name it last, or leave it out"),
-        ("a,b,c,d,e,f,g,h,i", "has 9 levels; name 8 at most"),
+        ("rack,rack", "contains rack twice; give each level once"),
+        ("host,rack", "host is the node itself; put it last, or leave it out"),
+        ("a,b,c,d,e,f,g,h,i", "has 9 levels; give at most 8"),
     ],
 )
 def test_topology_option_that_is_malformed_is_refused(text: str, words: str) -> None:
@@ -69,7 +69,7 @@ def test_scheduler_refuses_to_start_with_levels_that_are_not_nested() -> None:
     refused = command.unnested_levels(LEVELS, NODES)
     assert isinstance(refused, BadConfiguration)
     assert WORDS in refused.what
-    assert "leave a level out" in refused.remedy
+    assert "correct the agents" in refused.remedy
     assert command.unnested_levels(("rack", "block"), NODES[:2]) is None
     assert command.unnested_levels((), NODES) is None
     assert command.unnested_levels(LEVELS, (*NODES[:2], replace(NODES[2], lost_at=1.0))) is None
@@ -135,8 +135,8 @@ def test_narrator_warns_once_of_a_node_outside_of_the_levels(caplog: pytest.LogC
     state.cluster.set_node(replace(NODES[2], attributes={"block": "b1", "rack": "r1"}))
     narrator.look(state, 2.0, 300.0, 60.0)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", f"node a2: outside of the levels of the fabric: {WORDS}"),
-        ("INFO", "node a2: within the levels of the fabric"),
+        ("WARNING", f"node a2: is outside the levels of --topology: {WORDS}"),
+        ("INFO", "node a2: fits the levels of --topology"),
     ]
 
 
@@ -153,7 +153,7 @@ def test_node_outside_of_the_levels_is_shown_with_its_contradiction() -> None:
 
 
 def test_doctor_warns_of_nodes_outside_of_the_levels() -> None:
-    told = f"1 node is outside of the levels of the fabric: {WORDS}"
+    told = f"1 node is is outside the levels of --topology: {WORDS}"
     status = {"open_to_all": False, "tls": None, "issuer_problem": None, "level_problem": told}
     findings = of_status(Reach("http://127.0.0.1:8080"), cast(Status, status))
     assert [(each.level, each.text) for each in findings if each.check == "levels"] == [(Level.WARN, told)]
