@@ -1,8 +1,8 @@
 """Multiplexing of connections over one byte stream in each direction, as records that both sides send; pure functions.
 
 A record has its kind (1 byte), the connection's number (4, big-endian), the length of the contents (4), and the
-contents. The side that accepts connections numbers them and sends OPEN; the other side connects. For each connection, a side
-sends no more than `WINDOW` bytes without CREDIT, so that a connection that no one reads does not block others.
+contents. The side that accepts connections numbers them and sends OPEN; the other side connects. For each connection,
+a side sends no more than `WINDOW` bytes without CREDIT, so that a connection that no one reads does not block others.
 
 The host side imports this module, so it uses only the standard library.
 """

@@ -45,7 +45,7 @@ class Entry:
     Attributes:
         path: Path as names, relative to the requested path, which is ().
         kind: "file", "dir", "link"; in a listing also "other".
-        mode: Permissions.
+        mode: Permissions as a number.
         size: Size in bytes; approximate for a file that is sent.
         mtime_ns: Time of the last change, nanoseconds since the epoch.
         target: Target of a link.
@@ -91,7 +91,7 @@ class Record:
 
 
 def entry(each: Entry) -> bytes:
-    """Encode an ENTRY."""
+    """Encode an ENTRY record."""
     value: dict[str, Any] = {
         "path": list(map(_bytes, each.path)),
         "kind": each.kind,
@@ -103,23 +103,23 @@ def entry(each: Entry) -> bytes:
 
 
 def data(piece: bytes) -> bytes:
-    """Encode DATA, at most `MAX_DATA` bytes."""
+    """Encode a DATA record of at most `MAX_DATA` bytes."""
     return _record(Mark.DATA, piece)
 
 
 def end() -> bytes:
-    """Encode END."""
+    """Encode an END record."""
     return _record(Mark.END, b"")
 
 
 def said(mark: Mark, each: Said) -> bytes:
-    """Encode a FAULT or LEFT."""
+    """Encode a FAULT or LEFT record."""
     value = {"path": list(map(_bytes, each.path)), "why": _bytes(each.why[:1000])}
     return _record(mark, json.dumps(value).encode())
 
 
 def done(each: Done) -> bytes:
-    """Encode DONE."""
+    """Encode a DONE record."""
     value = {"files": each.files, "bytes": each.bytes, "faults": each.faults}
     return _record(Mark.DONE, json.dumps(value).encode())
 
