@@ -1,7 +1,7 @@
 """JSON of the use of GPUs in a monitor's report: `GpuUse` and `TaskUse`.
 
-It has a version of its own, so that it can change independently of the report. Values that a monitor leaves out, and
-all values in another version, count as unknown. The host side imports this module, so it uses only the standard library.
+It has a version of its own, to change independently of the report. Values that a monitor leaves out, and all values in
+another version, count as unknown. The host side imports this module, so it uses only the standard library.
 """
 
 import math
