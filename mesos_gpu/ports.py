@@ -1,4 +1,4 @@
-"""What the inside asks of the outside, as protocols. Adapters implement them; fakes pass the same suites."""
+"""Protocols of everything outside of the engine. Adapters implement them, and fakes pass the tests of adapters, too."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -19,145 +19,147 @@ from mesos_gpu.policy.accounts.sums import Row
 
 
 class Clock(Protocol):
-    """The time of day."""
+    """Source of the time of day."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the time in seconds since the epoch."""
 
 
 class Store(Protocol):
-    """The scheduler's memory across restarts."""
+    """Storage of the scheduler's state across restarts."""
 
     def load(self) -> Saved:
-        """Everything that was saved, the latest of each subject: jobs by sequence, tasks by launch, what has versions
-        by version, the rest by name."""
+        """Load the latest value of everything saved: jobs by sequence, tasks by launch, versioned values by version,
+        others by name."""
 
     def events(self) -> Sequence[LogEvent]:
-        """The events that are kept, by number."""
+        """Return the stored events, by number."""
 
     def save(self, batch: Iterable[Save]) -> None:
-        """All of it or, after a crash, nothing of it. To forget what is not there is no error; with a job go its tasks.
+        """Save a batch atomically: after a crash all of it is saved or nothing.
+
+        Forgetting something that does not exist is no error; forgetting a job also deletes its tasks.
 
         Raises:
-            NoRoom: It cannot be written now; the same batch may be given again.
+            NoRoom: It cannot be written now; the caller may try the same batch again.
         """
 
     def confirm(self) -> None:
-        """See that nobody else writes there by now: an answer that follows from what is saved is then true.
+        """Verify that no other scheduler has taken over the store, so that answers from the saved state are current.
 
         Raises:
-            NoRoom: It cannot be known now.
-            Conflict: Somebody else does.
+            NoRoom: It cannot be determined now.
+            Conflict: Another scheduler writes to the store.
         """
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
 
 
 class UseRecords(Protocol):
-    """What jobs have used, for reports. From any thread; each call sees one moment of what was saved. Times are in
-    milliseconds since the epoch; spans that are open count up to `now_ms`."""
+    """Records of GPU use, for reports. Thread-safe; each call sees one consistent state. Times are in milliseconds
+    since the epoch; open spans count up to `now_ms`."""
 
     def use(self, days: Sequence[int], now_ms: int, *, waits: bool = False) -> list[list[Row]]:
-        """What was used from each of some days on and before the next, by account; several rows of one are to be added.
+        """Return the use of each period between consecutive days, by account; rows of equal accounts are to be summed.
 
         Args:
-            days: Of UTC since the epoch, rising; the last one ends the time of the one before it.
-            now_ms: Until when open spans count.
-            waits: Whether it is also told how long jobs waited that started then and hold nothing any more.
+            days: Days since the epoch in UTC, rising; the last one only ends the last period.
+            now_ms: End of open spans.
+            waits: Whether to include the waiting time of jobs that started in the period and hold nothing any more.
 
         Raises:
-            Unavailable: It cannot be read now.
+            Unavailable: The records cannot be read now.
         """
 
     def exact_since_ms(self) -> int:
-        """Since when there are records one by one; before, there are only sums by days.
+        """Return the time since which there are single records; before it there are only sums by day.
 
         Raises:
-            Unavailable: It cannot be read now.
+            Unavailable: The records cannot be read now.
         """
 
     def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
-        """The records that have something of a time, by their ends, then those that are open.
+        """Yield the records that overlap a time, by their ends, then those of open spans.
 
         Raises:
-            Unavailable: It cannot be read now.
+            Unavailable: The records cannot be read now.
         """
 
     def past_jobs(
         self, since_ms: int, until_ms: int, before: tuple[int, str] | None = None
     ) -> Iterator[PastJob]:
-        """Jobs that ended in a time, the latest first; of one moment by their ids, backwards.
+        """Yield jobs that ended in a time, the latest first; jobs with equal ends in reverse order of ids.
 
         Args:
-            since_ms: From then on.
-            until_ms: Before that.
-            before: When the last job that is known had ended, and its id: those that follow it; None: all.
+            since_ms: Begin of the time, included.
+            until_ms: End of the time, excluded.
+            before: End and id of the last known job, to continue after it; None for all jobs.
 
         Raises:
-            Unavailable: It cannot be read now.
+            Unavailable: The records cannot be read now.
         """
 
     def held_by(self, jobs: Collection[JobId]) -> Mapping[JobId, Held]:
-        """What jobs have held of GPUs, as far as there are records one by one; who is not among them: nothing.
+        """Return the GPU use of jobs, as far as there are single records; jobs without records are left out.
 
         Raises:
-            Unavailable: It cannot be read now.
+            Unavailable: The records cannot be read now.
         """
 
 
 class SecretStore(Protocol):
-    """Where the values of secrets are. Only the scheduler reads it; no message of an error has any of a value."""
+    """Store of the values of secrets. Only the scheduler reads it; error messages contain no part of a value."""
 
     def see(self) -> None:
-        """See, at the start, that it is fit for secrets.
+        """Check at the start that the store is safe for secrets.
 
         Raises:
-            BadConfiguration: Others may read it, or it is not what it must be. That it cannot be reached is no reason.
+            BadConfiguration: Other users may read it, or it is misconfigured. An unreachable store is no error here.
         """
 
     def read(self, source: str) -> bytes:
-        """The value of a secret as it is now, of a limited size; from any thread, within some seconds.
+        """Return the current value of a secret, of limited size, within some seconds. Thread-safe.
 
         Args:
-            source: As `model.secret.SOURCE` has it.
+            source: Path in the form of `model.secret.SOURCE`.
 
         Raises:
-            MesosGpuError: There is none, it cannot be a secret, or the store cannot be reached.
+            MesosGpuError: The secret does not exist or is invalid, or the store cannot be reached.
         """
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
 
 
 class GpuProbe(Protocol):
-    """The GPUs of this host, as they are now."""
+    """Reader of the GPUs of this host."""
 
     def survey(self) -> Survey:
         """Read all GPUs. A host without GPUs gives an empty survey, not an error.
 
         Raises:
-            MesosGpuError: They cannot be read at all.
+            MesosGpuError: The GPUs cannot be read at all.
         """
 
     def changed(self) -> bool:
-        """Whether it is worth reading again since the last `survey()`; cheap."""
+        """Return whether something may have changed since the last `survey()`; cheap."""
 
     def reset(self, gpu_id: GpuId) -> str:
-        """Reset one card that nothing uses; "" or why not. Not during a `survey()`."""
+        """Reset a GPU that nothing uses; return "" or why it failed. Must not run during a `survey()`."""
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Unload the driver library."""
 
 
 class Driver(Protocol):
-    """Calls to the Mesos master. Each raises `Unavailable` when it could not be delivered."""
+    """Calls to the Mesos master. Each raises `Unavailable` if it could not be delivered."""
 
     def start(self) -> None:
-        """Subscribe, and keep subscribed."""
+        """Subscribe, and stay subscribed."""
 
     def stop(self, *, teardown: bool) -> None:
-        """Leave; `teardown` ends all tasks, else they run on and a later start finds them."""
+        """Disconnect; with `teardown` all tasks are ended, else they keep running and a later start adopts them."""
 
     def accept(
         self,
@@ -168,33 +170,33 @@ class Driver(Protocol):
         reserve: Sequence[Mapping[str, Any]] = (),
         unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """ACCEPT offers of one agent with one LAUNCH of all tasks; what is left is refused for `refuse_s`.
+        """ACCEPT offers of one agent with one LAUNCH of all tasks; the rest is refused for `refuse_s`.
 
         Args:
-            offer_ids: All of one agent.
-            task_infos: As Mesos has them; none: nothing is launched.
-            refuse_s: Seconds.
-            reserve: Resources, as they are when they are reserved; that comes before the launch.
-            unreserve: Resources, as they were offered; that comes before all else.
+            offer_ids: Ids of offers, all of one agent.
+            task_infos: TaskInfo messages; empty to launch nothing.
+            refuse_s: Seconds for which the rest is not offered again.
+            reserve: Resources to reserve before the launch, in their reserved form.
+            unreserve: Resources to unreserve before everything else, as they were offered.
         """
 
     def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
-        """DECLINE."""
+        """DECLINE offers, which are then not offered again for `refuse_s`."""
 
     def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
         """ACKNOWLEDGE one status update."""
 
     def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
-        """KILL."""
+        """KILL one task, with a grace period between SIGTERM and SIGKILL."""
 
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
-        """RECONCILE (task id, agent id) pairs; none: all that Mesos knows."""
+        """RECONCILE (task id, agent id) pairs; without pairs all tasks that Mesos knows."""
 
     def tasks(self) -> Sequence[Listed]:
-        """All tasks of ours that the master knows, ended ones too; from any thread."""
+        """Return all tasks of this framework that the master knows, also ended ones. Thread-safe."""
 
     def roles(self) -> Sequence[Role]:
-        """Tell those of the scheduler's roles that the master knows; from any thread."""
+        """Return those of the scheduler's roles that the master knows. Thread-safe."""
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""
@@ -203,32 +205,35 @@ class Driver(Protocol):
         """SHUTDOWN an executor, with all its tasks."""
 
     def suppress(self, roles: Sequence[str] = ()) -> None:
-        """SUPPRESS offers of some roles; none named: of all."""
+        """SUPPRESS offers of some roles; without roles, of all."""
 
     def revive(self, roles: Sequence[str] = ()) -> None:
-        """REVIVE offers of some roles, none named: of all; clears their filters."""
+        """REVIVE offers of some roles, which clears their filters; without roles, of all."""
 
     def resubscribe(self) -> None:
-        """Give up the subscription and all its offers, and subscribe anew: `Registered` comes again."""
+        """Give up the subscription with all offers, and subscribe again, which causes another `Registered`."""
 
 
 class AuditTrail(Protocol):
-    """The record of who changed what, and of what was refused. From any thread."""
+    """Audit log of changes and refusals. Thread-safe."""
 
     def full(self) -> NoRoom | None:
-        """Why no change may be made now; None: it can be recorded."""
+        """Return why no change may be made now, as it cannot be recorded; None if it can."""
 
     def put(self, record: AuditRecord) -> Future[None] | None:
-        """Keep a record; None: it is one of a flood of refusals, and was counted. The future ends when it is on disk,
-        of a refusal when it is written; it never raises: what could not be kept is counted as lost."""
+        """Write a record; return None if it is one of many refusals, which are only counted.
+
+        The future completes when the record is on disk, that of a refusal when it is written. It never raises: records
+        that cannot be written are counted as lost.
+        """
 
     def search(self, asked: Asked, *, limit: int, cursor: str) -> Found:
-        """The newest records that are asked for, from where the cursor of an earlier answer says; bounded in time.
+        """Return the newest matching records, continuing at the cursor of an earlier answer; bounded in time.
 
         Raises:
-            BadConfiguration: The cursor is none.
+            BadConfiguration: The cursor is invalid.
         """
 
     @property
     def lost(self) -> int:
-        """How many records could not be kept since the start."""
+        """Number of records that could not be written since the start."""

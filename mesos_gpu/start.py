@@ -1,7 +1,7 @@
-"""Where `mesos-gpu` begins: a Ctrl-C ends it without a word while its modules are imported, as nothing is done yet.
+"""Entry point of `mesos-gpu`. While modules are imported, Ctrl-C ends the process silently, as nothing is done yet.
 
-Python's looks for garbage are made rare, and none is made at the end: nearly all that imports make stays, and looking
-takes a fifth of their time.
+Garbage collection is made rare, and suppressed at the end: nearly all objects from imports stay alive, and collections
+would take a fifth of the time of imports.
 """
 
 import atexit
@@ -11,12 +11,12 @@ import signal
 gc.set_threshold(50_000, 10, 10)
 atexit.register(gc.freeze)
 _BEFORE = signal.getsignal(signal.SIGINT)
-if _BEFORE is signal.default_int_handler:  # else whoever started us had it ignored
+if _BEFORE is signal.default_int_handler:  # else the parent process has made us ignore it
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def main() -> None:
-    """Run the command line; a Ctrl-C is a KeyboardInterrupt from here to its end."""
+    """Run the command line, in which Ctrl-C raises KeyboardInterrupt."""
     from mesos_gpu.cli import main as command_line
 
     signal.signal(signal.SIGINT, _BEFORE)

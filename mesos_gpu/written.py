@@ -1,6 +1,6 @@
-"""What modules have that mesos_gpu/install/lean.py has written out; `dataclasses` takes its classes for its own.
+"""Runtime support for modules that mesos_gpu/install/lean.py rewrites; `dataclasses` accepts their classes.
 
-Nothing is imported here before it is asked for: this comes with each executor's start.
+Every executor imports this module at its start, so other modules are only imported when they are needed.
 """
 
 from _collections import _tuplegetter  # type: ignore[import-not-found]
@@ -11,58 +11,67 @@ at = _tuplegetter  # (index, docstring): the descriptor of one field of a named 
 
 
 class Named:
-    """A name for a type: NewType's returns what it is given; annotations join it with others."""
+    """Stand-in for a NewType, and for a type in annotations."""
 
     __slots__ = ()
 
     def __call__(self, value: Any) -> Any:
-        """Nothing changes: the name is for type checkers."""
+        """Return the value unchanged, as a NewType does."""
         return value
 
     def __or__(self, other: object) -> "Named":
-        """`Name | None` is evaluated where a module is imported."""
+        """Return the stand-in itself for `Name | None`, which is evaluated when a module is imported."""
         return self
 
     __ror__ = __or__
 
 
 class Late:
-    """The default of a field that is made anew for each object."""
+    """Default of a field that is created for each object.
+
+    Args:
+        make: Function that creates the value, like dataclasses' default_factory.
+    """
 
     __slots__ = ("make",)
 
     def __init__(self, make: Callable[[], object]) -> None:
-        """`make`: as dataclasses' default_factory."""
         self.make = make
 
 
 class Pattern:
-    """A regular expression that is compiled when it is first used: most are for what few tasks have."""
+    """A regular expression that is compiled when it is first used, as most are needed by few tasks only.
+
+    Args:
+        given: Arguments of `re.compile`, which caches compiled expressions.
+    """
 
     __slots__ = ("_given",)
 
     def __init__(self, *given: Any) -> None:
-        """`given`: as to `re.compile`, which keeps what it has compiled."""
         self._given = given
 
     def __getattr__(self, name: str) -> Any:
-        """What a compiled one has."""
+        """Return an attribute of the compiled expression."""
         import re
 
         return getattr(re.compile(*self._given), name)
 
 
 class Fields:
-    """The descriptor `__dataclass_fields__`: what `dataclasses.fields`, `replace` and `asdict` look for."""
+    """Descriptor for `__dataclass_fields__`, which `dataclasses.fields`, `replace` and `asdict` read.
+
+    Args:
+        untold: Names of fields that the repr of the class leaves out.
+    """
 
     __slots__ = ("_untold",)
 
     def __init__(self, *untold: str) -> None:
-        """`untold`: fields that the class' repr leaves out."""
         self._untold = untold
 
     def __get__(self, instance: object, owner: Any) -> dict[str, Any]:
-        """A `dataclasses.Field` for each name, made from what __init__ takes."""
+        """Return a `dataclasses.Field` by field name, made from the parameters of __init__."""
         import dataclasses
 
         names, defaults = owner.__match_args__, owner.__init__.__defaults__ or ()
@@ -81,7 +90,7 @@ class Fields:
 
 
 def replace(noun: Any, /, **changes: Any) -> Any:
-    """Do what `dataclasses.replace` does."""
+    """Return a copy with changed fields, like `dataclasses.replace`, without importing dataclasses in executors."""
     if not _is_noun(noun.__class__):
         raise TypeError("replace() should be called on dataclass instances")
     given = {name: getattr(noun, name) for name in noun.__match_args__}
@@ -89,12 +98,12 @@ def replace(noun: Any, /, **changes: Any) -> Any:
 
 
 def asdict(noun: Any) -> dict[str, Any]:
-    """Do what `dataclasses.asdict` does, but what is neither of such a class nor a row or mapping is not copied."""
+    """Return the fields as a dict, like `dataclasses.asdict`; only dataclasses and containers are copied."""
     return {name: _plain(getattr(noun, name), asdict) for name in noun.__match_args__}
 
 
 def astuple(noun: Any) -> tuple[Any, ...]:
-    """Do what `dataclasses.astuple` does, but for copies as of `asdict`."""
+    """Return the fields as a tuple, like `dataclasses.astuple`, with copies as in `asdict`."""
     return tuple(_plain(getattr(noun, name), astuple) for name in noun.__match_args__)
 
 
@@ -113,5 +122,5 @@ def _plain(value: Any, of_noun: Callable[[Any], Any]) -> Any:
 
 
 def _is_noun(kind: type) -> bool:
-    """Whether it is a dataclass, or is written out as one."""
+    """Return whether a type is a dataclass, or was rewritten from one."""
     return any("__dataclass_fields__" in each.__dict__ for each in kind.__mro__)

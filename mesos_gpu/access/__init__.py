@@ -1,1 +1,1 @@
-"""Who may do what: pure rules over a caller, a document of roles and bindings, and what a request is about."""
+"""Authorization: pure rules over a caller, a document of roles and bindings, and the subject of a request."""

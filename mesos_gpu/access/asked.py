@@ -1,4 +1,4 @@
-"""Which audit records somebody asks for. Pure."""
+"""Filters of a search in the audit log; pure functions."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from mesos_gpu.model.access.record import AuditRecord, Result
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Filters; one that is empty lets everything through. A text that ends with * is the start of what is meant.
+    """Filters of a search; an empty filter matches everything. A text that ends with * matches by prefix.
 
     Attributes:
-        who: A name.
-        what: A right, or a part of verb and route, as `DELETE` or `/v1/jobs`.
-        on: Kind and id, as `job:train-1a2b3c4d`, or an id alone.
-        since: Seconds since the epoch; the first moment that counts.
-        until: Likewise; the first that does not.
-        result: How it ended.
+        who: Name of the caller.
+        what: Right, or part of method and route, such as `DELETE` or `/v1/jobs`.
+        on: Kind and id of a subject, such as `job:train-1a2b3c4d`, or an id alone.
+        since: First matching time, seconds since the epoch.
+        until: End of the matching times, itself excluded, seconds since the epoch.
+        result: Outcome of the request.
     """
 
     who: str = ""
@@ -26,7 +26,7 @@ class Asked:
     result: Result | None = None
 
     def matches(self, record: AuditRecord) -> bool:
-        """Whether a record is asked for."""
+        """Return whether a record matches all filters."""
         return (
             (self.since is None or record.at >= self.since)
             and (self.until is None or record.at < self.until)
@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found, the newest first, each with its id; `cursor`: where to go on, "" at the end."""
+    """Matching records with their ids, the newest first; `cursor`: place to continue the search, "" at the end."""
 
     records: tuple[tuple[str, AuditRecord], ...]
     cursor: str

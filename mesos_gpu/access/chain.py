@@ -1,7 +1,7 @@
-"""Audit records as lines of a chain: each carries the SHA-256 of the line before it, so what was changed shows. Pure.
+"""Audit records as lines of a chain: each has the SHA-256 of the line before it, which reveals changes; pure functions.
 
-A line is never changed. What a crash left of one stays as it is, and the line after it says `torn`, and carries its
-hash: the writer began anew there.
+Lines are never changed. A line that a crash cut off stays as it is; the line after it is marked `torn` and has its
+hash, and the writer continues from there.
 """
 
 import hashlib
@@ -14,13 +14,13 @@ import msgspec
 
 from mesos_gpu.model.access.record import AuditRecord
 
-GENESIS: Final = "0" * 64  # what the first line of a chain carries
-NO_RECORD: Final = "is no record, nor what a crash left of one"
-MAX_LINE: Final = 32 << 10  # bytes of a line: of bounded texts, each character twelve bytes at most
+GENESIS: Final = "0" * 64  # hash that the first line of a chain has
+NO_RECORD: Final = "is neither a record nor one that a crash cut off"
+MAX_LINE: Final = 32 << 10  # bytes of a line: texts are bounded, and a character takes at most 12 bytes
 
 
 class _Place(msgspec.Struct, omit_defaults=True):
-    """What a line says beside its record."""
+    """Fields of a line besides its record."""
 
     seq: int
     prev: str
@@ -28,25 +28,25 @@ class _Place(msgspec.Struct, omit_defaults=True):
     gone: int = 0
 
 
-_DEFAULTS: Final = tuple((each.name, each.default) for each in fields(AuditRecord))
+_DEFAULTS: Final = tuple((field.name, field.default) for field in fields(AuditRecord))
 _places: Final = msgspec.json.Decoder(_Place)
 _records: Final = msgspec.json.Decoder(AuditRecord)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record in its place."""
+    """A record with its place in the chain."""
 
     seq: int  # from 1, without gaps
-    prev: str  # SHA-256 of the line before, in hexadecimal digits
+    prev: str  # SHA-256 of the line before, hexadecimal
     record: AuditRecord
-    torn: bool = False  # the line before is what a crash left of one
-    gone: int = 0  # the number of the last line that rotation has removed
+    torn: bool = False  # whether the line before was cut off by a crash
+    gone: int = 0  # number of the last line that rotation has removed
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a chain has come: number and hash of its last line."""
+    """End of a chain: number and hash of its last line."""
 
     seq: int = 0
     hash: str = GENESIS
@@ -54,28 +54,28 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A place where a chain is not what was written."""
+    """A place where a chain is damaged or was changed."""
 
-    where: str  # a file and the number of a line in it
+    where: str  # file and number of a line in it
     why: str
 
 
 def digest(line: bytes) -> str:
-    """SHA-256 of a line without its end, in hexadecimal digits."""
+    """Return the SHA-256 of a line without its end, hexadecimal."""
     return hashlib.sha256(line).hexdigest()
 
 
 def encode(entry: Entry) -> bytes:
-    """A line without its end: ASCII without control characters, `MAX_LINE` bytes at most."""
+    """Return a line without its end: ASCII without control characters, at most `MAX_LINE` bytes."""
     record, place = entry.record.bounded(), _Place(entry.seq, entry.prev, entry.torn, entry.gone)
-    told = {name: value for name, default in _DEFAULTS if (value := getattr(record, name)) != default}
-    value = msgspec.to_builtins(place) | told | {"result": record.result.value}
+    texts = {name: value for name, default in _DEFAULTS if (value := getattr(record, name)) != default}
+    value = msgspec.to_builtins(place) | texts | {"result": record.result.value}
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("\x7f", "\\u007f").encode()
 
 
 def decode(line: bytes) -> Entry | None:
-    """An entry; None: the line is none, as one that was torn."""
+    """Return the entry in a line; None if it is no entry, as after a crash."""
     try:
         place, record = _places.decode(line), _records.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -85,22 +85,22 @@ def decode(line: bytes) -> Entry | None:
 
 @dataclass(slots=True)
 class Follower:
-    """Reads a chain line by line, from the oldest that is kept.
+    """Checks a chain line by line, from the oldest existing line on.
 
     Args:
-        mark: How far the chain had come, as something beside it says; None: nothing does.
+        mark: End of the chain according to a record beside it; None without such a record.
     """
 
     mark: Head | None = None
     head: Head = Head()
-    first: int = 0  # the number of the oldest line
+    first: int = 0  # number of the oldest line
     lines: int = 0
-    _rest: list[bytes] = field(default_factory=list)  # lines that are no entries, and where they begin
+    _rest: list[bytes] = field(default_factory=list)  # successive lines that are no entries
     _rest_at: str = ""
     _gone: int = 0
 
     def read(self, where: str, line: bytes) -> Iterator[Flaw]:
-        """Take the next line, and say what is wrong with it, or with the ones before."""
+        """Check the next line; yield flaws of it or of the lines before."""
         self.lines += 1
         entry, own = decode(line), digest(line)
         if entry is None:
@@ -115,7 +115,7 @@ class Follower:
             yield Flaw(where, "is not the line that was written here: the mark has another hash")
 
     def end(self) -> Iterator[Flaw]:
-        """No line follows."""
+        """Check the end of the chain; yield its flaws."""
         if self._rest:
             yield Flaw(self._rest_at, NO_RECORD)
         if self.first > self._gone + 1:
@@ -128,21 +128,24 @@ class Follower:
         if not self.first:
             self.first = entry.seq
             if entry.seq == 1 and entry.prev != GENESIS and not entry.torn:
-                yield Flaw(where, "is the first line, and follows another")
+                yield Flaw(where, "is the first line, but has the hash of another before it")
             if not self._rest:
-                return  # what it follows is gone
+                return  # the line before it was removed by rotation
         elif entry.seq != self.head.seq + 1:
-            yield Flaw(where, f"is number {entry.seq}, and follows number {self.head.seq}")
+            yield Flaw(where, f"is number {entry.seq}, but follows number {self.head.seq}")
         if self._rest and not entry.torn:
             yield Flaw(self._rest_at, NO_RECORD)
         elif entry.torn and not self._rest:
-            yield Flaw(where, "follows what a crash left of a line, and that is not there")
+            yield Flaw(where, "follows a line that a crash cut off, but that line is missing")
         if entry.prev != (digest(b"\n".join(self._rest)) if self._rest else self.head.hash):
-            yield Flaw(where, "does not follow the line before it: that was changed, or one is missing")
+            yield Flaw(
+                where,
+                "does not have the hash of the line before it: that line was changed, or lines are missing",
+            )
 
 
 def flaws(lines: Iterable[bytes], mark: Head | None = None) -> list[Flaw]:
-    """All that is wrong with a chain; lines are numbered from 1."""
+    """Return all flaws of a chain; lines are numbered from 1."""
     follower = Follower(mark)
     within = [flaw for number, line in enumerate(lines, 1) for flaw in follower.read(f"line {number}", line)]
     return [*within, *follower.end()]

@@ -1,7 +1,7 @@
-"""What an issuer's claims must say before they prove a name, and which name and groups they prove. Pure.
+"""Checks of an issuer's claims, and the name and groups that they prove; pure functions.
 
-OpenID Connect Core 1.0, section 3.1.3.7, and RFC 9068, section 4, as far as the scheduler is concerned: the signature
-has been verified before.
+Implements OpenID Connect Core 1.0, section 3.1.3.7, and RFC 9068, section 4, as far as they apply. The caller must have
+verified the signature.
 """
 
 import math
@@ -16,34 +16,34 @@ MAX_GROUPS: Final = 256
 MAX_AUDIENCES: Final = 32
 SKEW_S: Final = 60.0
 MAX_S: Final = 86_400.0
-_SETTINGS: Final = "see what the scheduler's --oidc options ask for"
+_SETTINGS: Final = "compare the token with the scheduler's --oidc options"
 
 Claims = Mapping[str, object]
 
 
 class NameClaim(Enum):
-    """Which claim is the name."""
+    """Claim that has the name."""
 
     USERNAME = "preferred_username"
-    EMAIL = "email"  # if the issuer has verified it
+    EMAIL = "email"  # only if the issuer has verified it
     SUBJECT = "sub"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is asked of claims.
+    """Conditions on claims, and rules to derive name and groups.
 
     Attributes:
-        issuer: `iss`, compared as it is written.
-        audiences: Of which `aud` has one.
-        parties: Clients that tokens may have been issued to (`azp`).
-        name: Which claim is the name.
-        name_prefix: What the name has before it here, so that the issuer can give no name of another proof.
-        groups: Which claim has the groups; "": none.
-        groups_prefix: What each group has before it here.
-        required: Claims and the value that each must have.
-        skew_s: How far the issuer's clock may be from ours.
-        longest_s: How long a token may live, from when it was issued.
+        issuer: Required value of `iss`, compared character by character.
+        audiences: Accepted values of `aud`.
+        parties: Additional clients to which tokens may have been issued (`azp`).
+        name: Claim that has the name.
+        name_prefix: Prefix of resulting names, which keeps them distinct from names of other proofs.
+        groups: Claim that has the groups; "" for no groups.
+        groups_prefix: Prefix of resulting groups.
+        required: Required values of further claims.
+        skew_s: Tolerated difference of the issuer's clock.
+        longest_s: Longest accepted lifetime of a token, from its issue.
     """
 
     issuer: str
@@ -60,12 +60,12 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What claims prove.
+    """Name and groups that claims prove.
 
     Attributes:
-        name: With its prefix.
-        groups: With theirs.
-        until: Seconds since the epoch, with the skew.
+        name: Name with the prefix.
+        groups: Groups with their prefix.
+        until: Time of expiry, including the tolerance, seconds since the epoch.
     """
 
     name: str
@@ -74,10 +74,11 @@ class Proved:
 
 
 def judge(claims: Claims, rules: Rules, now: float) -> Proved:
-    """What claims prove at a time (seconds since the epoch).
+    """Return what claims prove at a time in seconds since the epoch.
 
     Raises:
-        WrongProof: Nothing: the first reason. None is counted as a guess: the issuer has signed them.
+        WrongProof: The claims prove nothing, for the first reason found. It does not count as a guess, as the issuer
+                has signed the claims.
     """
     _check_issuer(claims, rules)
     _check_audience(claims, rules)
@@ -87,7 +88,7 @@ def judge(claims: Claims, rules: Rules, now: float) -> Proved:
 
 
 def claimed(claims: Claims, rules: Rules) -> str:
-    """The name that claims would prove, to be shown where they prove none; "": there is no such."""
+    """Return the name that claims would prove, for display if they are refused; "" without such a name."""
     value = claims.get(rules.name.value)
     return rules.name_prefix + value if isinstance(value, str) else ""
 
@@ -98,29 +99,31 @@ def _wrong(what: str, *, remedy: str = _SETTINGS) -> WrongProof:
 
 def _check_issuer(claims: Claims, rules: Rules) -> None:
     if claims.get("iss") != rules.issuer:
-        raise _wrong("the token is of another issuer")
+        raise _wrong("the token has another issuer (iss)")
 
 
 def _check_audience(claims: Claims, rules: Rules) -> None:
     audiences = _texts(claims.get("aud"), MAX_AUDIENCES)
     if not audiences or rules.audiences.isdisjoint(audiences):
-        raise _wrong("the token is for another audience")
+        raise _wrong("the token is for another audience (aud)")
     party = claims.get("azp")
     if party is None and len(audiences) > 1 and not rules.audiences.issuperset(audiences):
-        raise _wrong("the token is for several audiences, and does not say which it was issued to (azp)")
-    known = rules.audiences | rules.parties
-    if party is not None and not (isinstance(party, str) and party in known):
-        raise _wrong("the token was issued to a client that is not taken here (azp)")
+        raise _wrong(
+            "the token is for several audiences, but does not say which of them it was issued to (azp)"
+        )
+    accepted = rules.audiences | rules.parties
+    if party is not None and not (isinstance(party, str) and party in accepted):
+        raise _wrong("the token was issued to a client that is not accepted here (azp)")
 
 
 def _check_times(claims: Claims, rules: Rules, now: float) -> float:
     issued, expires = _time_of(claims, "iat"), _time_of(claims, "exp")
     begins = _time_of(claims, "nbf") if "nbf" in claims else issued
     if expires - issued > rules.longest_s:
-        raise _wrong(f"the token lives longer than the {rules.longest_s:g} s that are allowed here")
+        raise _wrong(f"the token is valid for longer than the allowed {rules.longest_s:g} s")
     if max(begins, issued) > now + rules.skew_s:
         raise _wrong(
-            "the token is not valid yet", remedy="look at the clocks of the issuer and the scheduler"
+            "the token is not valid yet", remedy="compare the clocks of the issuer and the scheduler"
         )
     until = expires + rules.skew_s
     if now >= until:
@@ -131,16 +134,16 @@ def _check_times(claims: Claims, rules: Rules, now: float) -> float:
 def _time_of(claims: Claims, name: str) -> float:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _wrong(f"the token does not say when, as a number ({name})")
+        raise _wrong(f"the token has no number as time in its claim {name}")
     if not math.isfinite(value) or not 0 <= value < 1e11:
-        raise _wrong(f"the token names a time that cannot be ({name})")
+        raise _wrong(f"the token has an impossible time in its claim {name}")
     return float(value)
 
 
 def _check_required(claims: Claims, rules: Rules) -> None:
     for name, value in rules.required.items():
         if claims.get(name) != value:
-            raise _wrong(f"the token lacks what is asked for in its claim {name}")
+            raise _wrong(f"the token does not have the required value in its claim {name}")
 
 
 def _name_of(claims: Claims, rules: Rules) -> str:
@@ -149,13 +152,13 @@ def _name_of(claims: Claims, rules: Rules) -> str:
     if not isinstance(value, str) or not value:
         raise _wrong(
             f"the token has no name in its claim {claim}",
-            remedy=f"have the issuer put {claim} into the token itself, or name another claim: --oidc-name-claim",
+            remedy=f"have the issuer add {claim} to the token itself, or choose another claim with --oidc-name-claim",
         )
     if rules.name is NameClaim.EMAIL and claims.get("email_verified") is not True:
         raise _wrong("the issuer has not verified the token's email address")
     name = rules.name_prefix + value
     if not may_be_name(value) or not may_be_name(name):
-        raise _wrong(f"what the token has in its claim {claim} cannot be a name here")
+        raise _wrong(f"the token's claim {claim} has no valid name")
     return name
 
 
@@ -166,19 +169,19 @@ def _groups_of(claims: Claims, rules: Rules) -> frozenset[str]:
     if groups is None:
         raise _wrong(
             f"the token's claim {rules.groups} is not a list of up to {MAX_GROUPS} names",
-            remedy="have the issuer list fewer groups, those alone that are used here",
+            remedy="have the issuer list only the groups that are used here",
         )
     named = [rules.groups_prefix + group for group in groups]
-    if not all(may_be_name(each) for each in named):
-        raise _wrong(f"the token's claim {rules.groups} has what cannot be the name of a group")
+    if not all(may_be_name(group) for group in named):
+        raise _wrong(f"the token's claim {rules.groups} has an invalid group name")
     return frozenset(named)
 
 
 def _texts(value: object, most: int) -> list[str] | None:
-    """A text, or a list of up to so many, as a list; None: it is something else."""
+    """Return a text, or a list of at most `most` texts, as a list; None for any other value."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list) or len(value) > most:
         return None
-    texts = [each for each in value if isinstance(each, str)]
+    texts = [item for item in value if isinstance(item, str)]
     return texts if len(texts) == len(value) else None

@@ -1,4 +1,4 @@
-"""Whether somebody may do something, what is missing if not, and who can give it."""
+"""Decisions on rights: whether a caller may do something, which right is missing, and who can grant it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _SHARED_BY: Final = {
     all_rights.JOB_READ: Shared.COMMANDS,
     all_rights.JOB_OUTPUT: Shared.OUTPUT,
 }
-#: An instance of an app is judged as a part of the app.
+#: Rights for apps by which rights for jobs are decided, if the job is an instance of an app.
 OF_INSTANCE: Final[Mapping[Right, Right]] = {
     all_rights.JOB_SEE: all_rights.APP_SEE,
     all_rights.JOB_READ: all_rights.APP_READ,
@@ -42,13 +42,13 @@ OF_INSTANCE: Final[Mapping[Right, Right]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a right is asked for.
+    """Object to which a right is applied.
 
     Attributes:
-        owner: The name whose it is; "": nobody's.
-        queue: Of a job.
-        app: The path of an app, or of the one whose instance a job is; "": of none.
-        name: What else it is told by, as the path of a secret.
+        owner: Name of its owner; "" without owner.
+        queue: Queue of a job.
+        app: Path of an app, or of the app whose instance a job is; "" for others.
+        name: Other identification, such as the path of a secret.
     """
 
     owner: str = ""
@@ -59,15 +59,15 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A right by one line of one role in one binding."""
+    """A right by one line of one role in one binding, limited to own objects, patterns, queues or apps."""
 
     own: bool
-    pattern: str  # "": anything
+    pattern: str  # "" for anything
     queues: tuple[str, ...]
     apps: tuple[str, ...]
 
     def is_for(self, right: Right, subject: Subject | None, name: str) -> bool:
-        """Whether it allows the right for a subject (None: for all of the cluster) to who has that name."""
+        """Return whether it grants the right for a subject (None for the whole cluster) to a name."""
         if right.scope is Scope.VIEW:
             return True
         if subject is None or right.scope is Scope.CLUSTER:
@@ -83,16 +83,16 @@ class Grant:
         return any_fits(self.queues, subject.queue)
 
     def is_for_everything(self, right: Right) -> bool:
-        """Whether it allows the right to whom it is granted, whatever that is asked for."""
+        """Return whether it grants the right for every subject."""
         return right.scope is Scope.VIEW or (not self.own and not self.pattern and self._is_for_all)
 
     def is_wider(self, right: Right, other: "Grant") -> bool:
-        """Whether it allows the right for all that another one does; where that is not certain, no."""
+        """Return whether it grants the right for everything that another grant does; False if that is uncertain."""
         if right.scope is Scope.VIEW:
             return True
-        if right.scope is Scope.TOKEN:  # one's own ones are nobody's business, whatever the queue
+        if right.scope is Scope.TOKEN:  # rights for own tokens do not depend on queues
             if not other.own and not other._is_for_all:
-                return True  # that one gives nothing
+                return True  # the other one grants nothing
             return (self.own and other.own) or (not self.own and self._is_for_all)
         if self.own and not other.own:
             return False
@@ -110,16 +110,18 @@ Grants = Mapping[Right, Sequence[Grant]]
 
 
 class Rights:
-    """What a caller may do by one version of the document."""
+    """Rights of a caller by one version of the access document.
+
+    Decisions are prepared at construction, so that each query is fast.
+    """
 
     def __init__(self, document: AccessDocument, caller: Caller) -> None:
-        """Work it out once; asking is quick."""
         self.document, self.caller = document, caller
-        self.is_open = caller.proof is Proof.OPEN  # nobody is asked who they are: everything is allowed
+        self.is_open = caller.proof is Proof.OPEN  # without authentication everything is allowed
         self._bound = [] if self.is_open else list(_bound(document, caller))
         self._grants = grants_of(self._bound)
         self._narrowed = None if caller.narrowing is None else grants_by(caller.narrowing)
-        #: What was judged so far, by right, whether it is one's own, queue and app; for who judges much of a kind.
+        #: Cache for callers that decide on many subjects: by right, whether own, queue, and app.
         self.judged: dict[tuple[Right, bool, str, str | None], bool] = {}
         self._always = _always(self._grants)
         if self._narrowed is not None:
@@ -127,13 +129,13 @@ class Rights:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Names of its roles, in the order of the bindings."""
+        """Names of the caller's roles, in the order of the bindings."""
         return tuple(dict.fromkeys(role.name for _, role in self._bound))
 
     def held(self) -> list[tuple[Right, Grant]]:
-        """All rights in the order of the catalogue, with each way to have it once; where nobody is asked, all of them.
+        """Return all rights in the order of the catalogue, with each distinct grant; all rights without authentication.
 
-        What its proof is good for narrows them further.
+        The result does not include the subjects to which the caller's proof is restricted.
         """
         grants = grants_of([(Binding(), ADMIN)]) if self.is_open else self._grants
         return [
@@ -144,7 +146,7 @@ class Rights:
         ]
 
     def may(self, right: Right, subject: Subject | None = None) -> bool:
-        """Whether it is allowed for `subject`; None: for all of the cluster."""
+        """Return whether the caller has a right for a subject; None for the whole cluster."""
         if self.is_open:
             return True
         right = _asked(right, subject)
@@ -155,11 +157,11 @@ class Rights:
         return given and (self._narrowed is None or _has(self._narrowed, right, subject, name))
 
     def may_always(self, right: Right) -> bool:
-        """Whether it is allowed for all jobs and apps that there are: none of them has to be asked about."""
+        """Return whether the caller has a right for every job and app, so that none needs to be checked."""
         return self.is_open or {right, OF_INSTANCE.get(right, right)} <= self._always
 
     def may_some(self, right: Right) -> bool:
-        """Whether there may be something that it is allowed for."""
+        """Return whether the caller may have a right for some subject."""
         if self.is_open:
             return True
         if right in OF_INSTANCE and self.may_some(OF_INSTANCE[right]):
@@ -170,12 +172,12 @@ class Rights:
         return given and (self._narrowed is None or bool(self._narrowed.get(right)))
 
     def holds(self, grants: Grants) -> bool:
-        """Whether the caller may do all of that himself; where that is not certain, no."""
+        """Return whether the caller has all rights of some grants; False if that is uncertain."""
         own = [self._grants] if self._narrowed is None else [self._grants, self._narrowed]
-        return self.is_open or all(are_wider(each, grants) for each in own)
+        return self.is_open or all(are_wider(wide, grants) for wide in own)
 
     def limits_over(self, right: Right, asked: Grant) -> Limits:
-        """What a job or an app may ask for by the roles that give `right` for all that `asked` gives it for."""
+        """Return the limits on jobs and apps by those roles that grant `right` for everything that `asked` covers."""
         if self.is_open:
             return ADMIN.limits
         return widest(
@@ -185,7 +187,7 @@ class Rights:
         )
 
     def because(self, right: Right, subject: Subject | None = None) -> list[tuple[Binding, Role]]:
-        """The bindings that give the right, each with its role; none: it is not given, or by what the queue shares."""
+        """Return the bindings that grant a right, each with its role; none if it is not granted, or only by sharing."""
         asked = _asked(right, subject)
         return [
             (binding, role)
@@ -194,19 +196,21 @@ class Rights:
         ]
 
     def missing(self, right: Right, subject: Subject | None = None) -> str:
-        """The right that is missing, in words."""
+        """Return a text that says which right is missing."""
         right = _asked(right, subject)
         what = described(right, subject)
         if not self.caller.is_proved:
-            return f"{what} needs a name, and none is proved"
+            return f"{what} needs a proved name"
         grants = self._grants, self._narrowed
-        has, is_good_for = (each is None or _gives(each, right, subject, self.caller.name) for each in grants)
+        has, is_good_for = (
+            grant is None or _gives(grant, right, subject, self.caller.name) for grant in grants
+        )
         if has and not is_good_for:
-            return f"{self.caller.name} has the right {what}, but this {self.caller.proof.value} is not made for it"
+            return f"{self.caller.name} has the right {what}, but this {self.caller.proof.value} does not allow it"
         return f"{self.caller.name} lacks the right {what}"
 
     def who_can_give(self) -> str:
-        """Who can bind a role that gives more; for a remedy."""
+        """Return a text that says who can grant more rights, to be used as a remedy."""
         if not self.caller.is_proved:
             return "log in (mesos-gpu login), or send a token"
         roles = roles_of(self.document)
@@ -221,17 +225,17 @@ class Rights:
         return f"ask {shown} to bind a role that gives it (mesos-gpu access apply)"
 
     def queues(self, right: Right) -> tuple[str, ...]:
-        """Queues and patterns of them that a right for jobs is given in, to the caller's own."""
+        """Return queues and patterns of queues for which a right on jobs is granted, at least for own jobs."""
         return tuple(dict.fromkeys(queue for grant in self._grants.get(right, ()) for queue in grant.queues))
 
     def limits(self, right: Right, subject: Subject) -> Limits:
-        """What a job or an app that is `subject` may ask for, by the roles that give `right` for it."""
+        """Return the limits on a job or app by the roles that grant `right` for it."""
         return (
             ADMIN.limits if self.is_open else widest(role.limits for _, role in self.because(right, subject))
         )
 
     def _is_shared(self, right: Right, subject: Subject | None) -> bool:
-        """Whether the queue shows it to its members: those who may run jobs in it."""
+        """Return whether a queue shares the job with its members, who are the names that may run jobs in it."""
         shown = _SHARED_BY.get(right)
         if shown is None or subject is None or not subject.queue or subject.app:
             return False
@@ -242,7 +246,7 @@ class Rights:
 
 
 def _told(right: Right, subject: Subject) -> str:
-    """What a right's pattern is held against."""
+    """Return the text that the pattern of a right is matched with."""
     if right.scope is Scope.JOB:
         return subject.queue
     return subject.app if right.scope is Scope.APP else subject.name
@@ -253,7 +257,7 @@ def _asked(right: Right, subject: Subject | None) -> Right:
 
 
 def _bound(document: AccessDocument, caller: Caller) -> Iterator[tuple[Binding, Role]]:
-    """The roles of a caller, each with the binding that gives it."""
+    """Yield the roles of a caller, each with its binding."""
     if caller.local_admin:
         yield Binding(), ADMIN
     if not caller.is_proved:
@@ -266,7 +270,7 @@ def _bound(document: AccessDocument, caller: Caller) -> Iterator[tuple[Binding, 
 
 
 def grants_of(bound: Iterable[tuple[Binding, Role]]) -> Grants:
-    """What roles give in bindings, by right."""
+    """Return the grants of roles in bindings, by right."""
     grants: dict[Right, list[Grant]] = defaultdict(list)
     for binding, role in bound:
         for text in role.rights:
@@ -277,13 +281,13 @@ def grants_of(bound: Iterable[tuple[Binding, Role]]) -> Grants:
 
 
 def grants_by(narrowing: Narrowing) -> Grants:
-    """What a proof is good for, by right."""
+    """Return the grants to which a proof is restricted, by right."""
     binding = Binding(queues=narrowing.queues, apps=narrowing.apps)
     return grants_of([(binding, Role("", narrowing.rights))])
 
 
 def are_wider(wide: Grants, narrow: Grants) -> bool:
-    """Whether the ones allow all that the others do; where that is not certain, no."""
+    """Return whether grants include all that others grant; False if that is uncertain."""
     return all(
         any(mine.is_wider(right, grant) for mine in wide.get(right, ()))
         for right, asked in narrow.items()
@@ -292,9 +296,9 @@ def are_wider(wide: Grants, narrow: Grants) -> bool:
 
 
 def _always(grants: Grants) -> frozenset[Right]:
-    """The rights that are given for everything."""
+    """Return the rights that are granted for everything."""
     return frozenset(
-        right for right, each in grants.items() if any(grant.is_for_everything(right) for grant in each)
+        right for right, granted in grants.items() if any(grant.is_for_everything(right) for grant in granted)
     )
 
 
@@ -306,14 +310,14 @@ def _has(grants: Grants, right: Right, subject: Subject | None, name: str) -> bo
 
 
 def _gives(grants: Grants, right: Right, subject: Subject | None, name: str) -> bool:
-    """Whether the right is given for a subject; None: for something, if it is a right that is for parts."""
+    """Return whether a right is granted for a subject; for None, whether it is granted for any subject."""
     if subject is None and right.scope not in (Scope.CLUSTER, Scope.VIEW):
         return bool(grants.get(right))
     return _has(grants, right, subject, name)
 
 
 def described(right: Right, subject: Subject | None) -> str:
-    """A right and what it is for, as `job:kill in queue research`."""
+    """Return a right with its subject as text, such as `job:kill in queue research`."""
     if subject is None or right.scope in (Scope.CLUSTER, Scope.VIEW):
         return right.name
     if right.scope is Scope.APP:
@@ -333,24 +337,24 @@ def described(right: Right, subject: Subject | None) -> str:
 
 
 def widest(limits: Iterable[Limits]) -> Limits:
-    """The widest value of each field; of no limits, the limits that allow least."""
+    """Return the widest value of each field; without limits, the strictest limits."""
     given = list(limits)
     if not given:
         return Limits(images=(), must_be_preemptible=True)
     return Limits(
-        users=_all(each.users for each in given),
-        images=_all(each.images for each in given),
-        volumes=_all(each.volumes for each in given),
-        highest_priority=max(each.highest_priority for each in given),
-        must_be_preemptible=all(each.must_be_preemptible for each in given),
+        users=_all(limit.users for limit in given),
+        images=_all(limit.images for limit in given),
+        volumes=_all(limit.volumes for limit in given),
+        highest_priority=max(limit.highest_priority for limit in given),
+        must_be_preemptible=all(limit.must_be_preemptible for limit in given),
     )
 
 
 def _all(patterns: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(pattern for each in patterns for pattern in each))
+    return tuple(dict.fromkeys(pattern for group in patterns for pattern in group))
 
 
 def unix_user_of(document: AccessDocument, name: str) -> str | None:
-    """The Unix user that belongs to a name; None: none does. Never root."""
+    """Return the Unix user of a name; None without one. The result is never root."""
     user = document.unix_users.get(name, name)
     return user if USER.fullmatch(user) and user != "root" else None

@@ -1,7 +1,7 @@
-"""Refusals of one origin, the first of each minute whole and the rest counted: nobody can push out records. Pure.
+"""Limits on audit records of refusals: per origin the first of each minute are written, the rest counted; pure.
 
-An origin is a proved name, or the address of who has none. Of all addresses together so many are whole. A table of
-addresses, or of names, that is full counts further ones together.
+An origin is a proved name, or else an address. A limit for all addresses together applies too. If a table of origins is
+full, further origins are counted together.
 """
 
 from collections import Counter
@@ -13,38 +13,38 @@ from mesos_gpu.access.rate import network_of
 from mesos_gpu.model.access.record import AuditRecord, Result
 
 MINUTE_S: Final = 60.0
-FIRST: Final = 20  # of an origin and minute
-FIRST_OF_ALL: Final = 600  # of a minute, of origins without a proved name
+FIRST: Final = 20  # written refusals of one origin per minute
+FIRST_OF_ALL: Final = 600  # written refusals per minute of all origins without a proved name
 MAX_ORIGINS: Final = 1024
-MAX_REASONS: Final = 8  # that an origin's are counted by
+MAX_REASONS: Final = 8  # distinct reasons by which refusals of an origin are counted
 _OTHERS: Final = "others"
 
 
 @dataclass(slots=True)
 class _Minute:
     whole: int = 0
-    last: AuditRecord | None = None  # that was only counted
+    last: AuditRecord | None = None  # latest record that was only counted
     counted: Counter[tuple[int, str]] = field(default_factory=Counter)  # by status and reason
 
 
 @dataclass(slots=True)
 class Floods:
-    """The refusals of the minute in hand. Not for several threads at once."""
+    """Refusals in the current minute. Not thread-safe."""
 
     _until: float = 0.0
     _whole: int = 0
     _origins: tuple[dict[str, _Minute], dict[str, _Minute]] = field(default_factory=lambda: ({}, {}))
 
     def take(self, record: AuditRecord) -> bool:
-        """Whether to write a refusal whole; otherwise it is counted. After `over`."""
+        """Return whether to write a refusal; otherwise it is counted. Call `over` first."""
         origin, origins = origin_of(record), self._origins[record.proved]
         minute = origins.get(origin)
         if minute is None:
             if len(origins) >= MAX_ORIGINS:
                 origin = _OTHERS
             minute = origins.setdefault(origin, _Minute())
-        spared = record.proved or self._whole < FIRST_OF_ALL
-        if minute.whole < FIRST and spared and origin != _OTHERS:
+        may_write = record.proved or self._whole < FIRST_OF_ALL
+        if minute.whole < FIRST and may_write and origin != _OTHERS:
             minute.whole += 1
             self._whole += not record.proved
             return True
@@ -56,7 +56,8 @@ class Floods:
         return False
 
     def over(self, now: float, *, at_once: bool = False) -> Iterator[AuditRecord]:
-        """What was counted until the minute's end, if that has come. `at_once`: nothing more will be taken."""
+        """Yield the counts of the past minute as records, if it is over, or if `at_once` is set because no more
+        follow."""
         if now < self._until and not at_once and now >= self._until - 2 * MINUTE_S:
             return
         (addresses, names), self._origins = self._origins, ({}, {})
@@ -85,7 +86,7 @@ def _sum(last: AuditRecord, status: int, reason: str, count: int) -> AuditRecord
 
 
 def origin_of(record: AuditRecord) -> str:
-    """A proved name; else the host of an address, of IPv6 the network of 64 bits that one client has."""
+    """Return the origin of a record: a proved name, else the address, for IPv6 its network of 64 bits."""
     if record.proved:
         return f"name {record.who}"
     host = record.address.rpartition(":")[0] or record.address

@@ -1,4 +1,4 @@
-"""Who may give rights to others: nobody more than he has, and no document that leaves nobody to mend it."""
+"""Rules for changing the access document: no one grants more than they have, and someone can always change it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,21 +11,21 @@ from mesos_gpu.access.roles import ADMIN, BUILT_IN, roles_of
 from mesos_gpu.model.access.caller import Caller, Narrowing, Proof
 from mesos_gpu.model.access.document import EVERYTHING, AccessDocument, Binding, Limits, Role
 
-#: The rights with which limits of jobs and apps are looked up: of a role without them, its limits allow nothing.
+#: Rights by which limits on jobs and apps are found; limits of a role without them have no effect.
 _LIMITED: Final = (JOB_RUN, APP_WRITE)
 
 Line = tuple[Binding, Role]
 
 
 def has_everything(rights: Rights) -> bool:
-    """Whether there is nothing that the caller may not do."""
+    """Return whether the caller may do everything."""
     return _may_give(rights, Binding(), ADMIN)
 
 
 def overreach(rights: Rights, old: AccessDocument, new: AccessDocument) -> list[tuple[str, str]]:
-    """What a new document would give that the caller has not himself: JSON pointers, and what it is.
+    """Return what a new document would grant beyond the caller's own rights, as JSON pointers with reasons.
 
-    What the old one gives already may stay. Who has not everything leaves `unix_users` and `shares` as they are.
+    Existing grants may stay. Only a caller who may do everything may change `unix_users` and `shares`.
     """
     if has_everything(rights):
         return []
@@ -33,19 +33,19 @@ def overreach(rights: Rights, old: AccessDocument, new: AccessDocument) -> list[
     wrong = [
         (
             f"/bindings/{index}",
-            f"gives {role.name}, which has more than you have yourself for what it is bound to",
+            f"grants the role {role.name}, which has rights that you do not have for its queues and apps",
         )
         for index, (binding, role) in lines_of(new)
         if (binding, role) not in before and not _may_give(rights, binding, role)
     ]
     for field in ("unix_users", "shares"):
         if dict(getattr(new, field)) != dict(getattr(old, field)):
-            wrong.append((f"/{field}", "is for those to change who may do everything"))
+            wrong.append((f"/{field}", "may be changed only by callers with all rights"))
     return wrong
 
 
 def lines_of(document: AccessDocument) -> list[tuple[int, Line]]:
-    """Each role of each binding, with the binding's place; the binding without its other roles."""
+    """Return each role of each binding, with the index of the binding and the binding without other roles."""
     roles = roles_of(document)
     return [
         (index, (replace(binding, roles=()), roles[name]))
@@ -56,8 +56,8 @@ def lines_of(document: AccessDocument) -> list[tuple[int, Line]]:
 
 
 def givers(document: AccessDocument) -> list[int]:
-    """The places of the bindings whose names and groups may change the document; none: only root on the scheduler's
-    host may."""
+    """Return the indexes of the bindings whose names and groups may change the document; without any, only root on the
+    scheduler's host may."""
     return sorted(
         {
             index
@@ -68,7 +68,7 @@ def givers(document: AccessDocument) -> list[int]:
 
 
 def is_narrower(wide: Narrowing | None, narrow: Narrowing) -> bool:
-    """Whether what a proof is good for is no more than what another one is; None: it is good for all."""
+    """Return whether a restriction allows no more than another; None stands for no restriction."""
     return wide is None or are_wider(grants_by(wide), grants_by(narrow))
 
 
@@ -92,7 +92,7 @@ def _may_give(rights: Rights, binding: Binding, role: Role) -> bool:
 
 
 def _is_within(limits: Limits, wide: Limits) -> bool:
-    """Whether limits allow no more than wider ones."""
+    """Return whether limits allow no more than other limits."""
     return (
         all_covered(wide.users, limits.users)
         and all_covered(wide.images, limits.images)
@@ -104,5 +104,6 @@ def _is_within(limits: Limits, wide: Limits) -> bool:
 
 def _are_below(directories: Sequence[str], among: Sequence[str]) -> bool:
     return EVERYTHING in among or all(
-        any(each == top or each.startswith(f"{top.rstrip('/')}/") for top in among) for each in directories
+        any(directory == top or directory.startswith(f"{top.rstrip('/')}/") for top in among)
+        for directory in directories
     )

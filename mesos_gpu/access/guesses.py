@@ -1,15 +1,15 @@
-"""How wrong proofs slow down who sends them: pure; the time is an argument.
+"""Delays after wrong proofs, against guessing of passwords and tokens; pure, as the time is an argument.
 
-After a few wrong ones an address waits, twice as long after each further one; so does a name for which they were, from
-whatever address, but not as long. Who has been right from an address does not wait there for what others do with the
-name.
+After a few wrong proofs an address must wait, twice as long after each further one. A name for which proofs were wrong
+must wait too, from any address, but less long. An address from which a name was proved does not wait for wrong proofs
+that others send for the name.
 
 While a name waits, an address that has not guessed at it lately gets a turn: one turn per name and `TURN_S`, in the
-order in which addresses asked. So the owner of a name, from an address that is new, waits for at most one turn of each
-other address, and not until all others are silent. For turns, all addresses of an IPv6 site are one: who has a site has
-65,536 networks, and would take the turns of a day.
+order of requests. So the owner of a name at a new address waits for at most one turn of each other address, and not
+until all others stop. All addresses of an IPv6 site share turns, as a site has 65,536 networks, which could take all
+turns of a day.
 
-Upper bound of the guesses at one name that are checked in a day, for N addresses: 86,400 / `TURN_S` turns, but at most
+Upper bound of checked guesses at one name in a day, for N addresses: 86,400 / `TURN_S` turns, but at most
 `TURNS` * N in a `TURNS_S`; 86,400 / `MAX_NAME_S` guesses without a turn; `FREE` + 1 guesses from each address from
 which the name was right.
 """
@@ -22,16 +22,16 @@ from typing import Final, Generic, TypeVar
 from mesos_gpu.access.proofs import MAX_NAME
 from mesos_gpu.access.rate import network_of, site_of
 
-FREE: Final = 5  # wrong ones without a wait: people mistype
+FREE: Final = 5  # wrong proofs without delay, as people mistype
 FIRST_S: Final = 1.0
 MAX_ADDRESS_S: Final = 300.0
 MAX_NAME_S: Final = 30.0
-FORGET_S: Final = 900.0  # without a wrong one
+FORGET_S: Final = 900.0  # time without wrong proofs after which earlier ones are forgotten
 TURN_S: Final = 1.0  # seconds between two turns of one name
 TURNS: Final = 5  # turns of an address at a name in a `TURNS_S`, because people mistype
 TURNS_S: Final = 86400.0
 USE_S: Final = 120.0  # seconds after which an unused turn expires
-KNOWN_S: Final = 30 * 86400.0  # that an address is remembered from which a name was right
+KNOWN_S: Final = 30 * 86400.0  # time for which an address with a right proof is remembered
 MAX_KEPT: Final = 10_000  # addresses, names, and pairs of the two that were right
 
 K = TypeVar("K", bound=Hashable)
@@ -39,7 +39,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class _Wrong:
-    """Wrong proofs of an address or for a name. Times: seconds since the epoch."""
+    """Wrong proofs of an address or for a name. Times are seconds since the epoch."""
 
     count: int = 0
     at: float = 0.0
@@ -57,7 +57,7 @@ class _Turns:
 
 
 class _Kept(Generic[K]):
-    """The latest `MAX_KEPT`; who waits longest is forgotten last."""
+    """The latest `MAX_KEPT` keys with wrong proofs; keys that wait longest are dropped last."""
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s
@@ -79,7 +79,8 @@ class _Kept(Generic[K]):
             self._forget_one(now)
 
     def _forget_one(self, now: float) -> None:
-        """Forget, of the oldest few, the one that waits least: new keys cannot wash out at once who waits."""
+        """Drop, of the oldest few keys, the one that waits least, so that new keys cannot displace waiting ones at
+        once."""
         oldest = [key for key, _ in zip(self._each, range(16), strict=False)]
         del self._each[min(oldest, key=lambda key: max(0.0, self._each[key].until - now))]
 
@@ -88,10 +89,9 @@ class _Kept(Generic[K]):
 
 
 class Guesses:
-    """What is remembered of wrong proofs. Not for several threads at once."""
+    """Delays after wrong proofs, by address and name. Not thread-safe."""
 
     def __init__(self) -> None:
-        """Nothing was wrong yet."""
         self._addresses: _Kept[str] = _Kept(MAX_ADDRESS_S)
         self._names: _Kept[str] = _Kept(MAX_NAME_S)
         self._right: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -99,7 +99,7 @@ class Guesses:
         self._next: OrderedDict[str, float] = OrderedDict()  # by name, the earliest begin of the next turn
 
     def wait_s(self, address: str, name: str, now: float) -> float:
-        """How long a further guess has to wait; 0: it may be looked at."""
+        """Return the seconds that a further guess has to wait; 0 if it may be checked."""
         address, name = network_of(address), name[:MAX_NAME]
         if self._was_right(address, name, now):
             return 0.0
@@ -110,8 +110,8 @@ class Guesses:
         return max(self._addresses.wait_s(address, now), of_name)
 
     def ask(self, address: str, name: str, now: float) -> float:
-        """Return the seconds that a guess at a name has to wait, as `wait_s`; give the address a turn if it may have
-        one."""
+        """Return the seconds that a guess at a name has to wait, like `wait_s`, and give the address a turn if
+        possible."""
         key = site_of(address), name[:MAX_NAME]
         waits = self._addresses.wait_s(network_of(address), now)
         if not name or waits or not self.wait_s(address, name, now):
@@ -124,13 +124,13 @@ class Guesses:
             turn.count, turn.is_used = turn.count + 1, False
             self._next[key[1]] = turn.at + TURN_S
         self._turns[key] = turn
-        for each in (self._turns, self._next):
-            if len(each) > MAX_KEPT:
-                each.popitem(last=False)
+        for table in (self._turns, self._next):
+            if len(table) > MAX_KEPT:
+                table.popitem(last=False)
         return self.wait_s(address, name, now)
 
     def look(self, address: str, name: str, now: float) -> float:
-        """Return the seconds that a guess has to wait, as `wait_s`; 0 if it is checked now, which uses its turn."""
+        """Return the seconds that a guess has to wait, like `wait_s`; at 0 it is checked now, which uses its turn."""
         wait_s = self.wait_s(address, name, now)
         turn = self._turns.get((site_of(address), name[:MAX_NAME]))
         if not wait_s and turn is not None:
@@ -138,13 +138,13 @@ class Guesses:
         return wait_s
 
     def wrong(self, address: str, name: str, now: float) -> float:
-        """Count a wrong one; how long the next one has to wait."""
+        """Count a wrong proof, and return the seconds that the next one has to wait."""
         address, name = network_of(address), name[:MAX_NAME]
         self._addresses.add(address, now)
         if name:
             self._names.add(name, now)
         if self._was_right(address, name, now) and self._addresses.wait_s(address, now):
-            del self._right[address, name]  # it guesses now: no better than others
+            del self._right[address, name]  # it guesses now, so it loses its advantage
         return self.wait_s(address, name, now)
 
     def right(self, address: str, name: str, now: float) -> None:
@@ -160,7 +160,7 @@ class Guesses:
             self._right.popitem(last=False)
 
     def __len__(self) -> int:
-        """How much is kept."""
+        """Return the number of stored records."""
         kept = len(self._addresses) + len(self._names) + len(self._right)
         return kept + len(self._turns) + len(self._next)
 

@@ -1,4 +1,4 @@
-"""Names of a certificate or of another's directory as names here: `*@example.org=*` lets ann@example.org be ann."""
+"""Maps of names from certificates or directories to names here: `*@example.org=*` maps ann@example.org to ann."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ _ANYTHING: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class NameMap:
-    """What comes before and behind the one part that may be anything, and the same of the name that it becomes.
+    """A rule that maps names. A part of the name may be variable, and may be kept in the result.
 
     Attributes:
-        before, behind: Of the name as it is.
-        to_before, to_behind: Of the name here; the part between is taken over.
-        keeps: Whether the name here has that part; else it is `to_before` alone.
-        any: Whether the name as it is has such a part; else it is `before` alone.
+        before, behind: Fixed parts of the given name, before and after the variable part.
+        to_before, to_behind: Fixed parts of the resulting name.
+        keeps: Whether the result contains the variable part; else it is `to_before` alone.
+        any: Whether the given name has a variable part; else it is `before` alone.
     """
 
     before: str
@@ -26,7 +26,7 @@ class NameMap:
     keeps: bool
 
     def name_of(self, text: str) -> str | None:
-        """Map a name; None: this is not for it."""
+        """Return the name that a name is mapped to; None if the rule does not match."""
         if not self.any:
             return self.to_before if text == self.before else None
         part = text[len(self.before) : len(text) - len(self.behind)]
@@ -36,23 +36,23 @@ class NameMap:
 
 
 def parse(text: str) -> NameMap:
-    """`PATTERN=NAME`; each may have one `*`, the second only with the first. The last `=` counts.
+    """Parse `PATTERN=NAME`; each may have one `*`, the second only with the first. The last `=` separates them.
 
     Raises:
-        ValueError: Something else.
+        ValueError: The text has another form.
     """
     pattern, equals, name = text.rpartition("=")
     if not equals or not pattern or not name or pattern.count(_ANYTHING) > 1 or name.count(_ANYTHING) > 1:
-        raise ValueError(f"{text!r} is not PATTERN=NAME with one * in each at most, as *@example.org=*")
+        raise ValueError(f"{text!r} is not PATTERN=NAME with at most one * in each, such as *@example.org=*")
     if _ANYTHING in name and _ANYTHING not in pattern:
-        raise ValueError(f"{text!r}: the name has a *, and the pattern has none that it could stand for")
+        raise ValueError(f"{text!r}: the name has a *, but the pattern has none; add one to the pattern")
     before, has_any, behind = pattern.partition(_ANYTHING)
     to_before, keeps, to_behind = name.partition(_ANYTHING)
     return NameMap(before, behind, to_before, to_behind, bool(has_any), bool(keeps))
 
 
 def mapped(maps: Sequence[NameMap], text: str) -> str | None:
-    """What a name is here, by the first that is for it; without any map, itself. None: none is for it."""
+    """Map a name by the first matching rule; None if no rule matches. Without rules the name stays as it is."""
     if not maps:
         return text
-    return next((name for each in maps if (name := each.name_of(text)) is not None), None)
+    return next((name for rule in maps if (name := rule.name_of(text)) is not None), None)

@@ -1,4 +1,4 @@
-"""Patterns of names: `*` stands for anything, in linear time."""
+"""Patterns of names, in which `*` stands for any text, matched in linear time."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -7,7 +7,7 @@ ANYTHING: Final = "*"
 
 
 def fits(pattern: str, text: str) -> bool:
-    """Whether a pattern is for a text; `/shop/*` is also for `/shop` itself."""
+    """Return whether a pattern matches a text; `/shop/*` also matches `/shop`."""
     if pattern in (ANYTHING, text) or (pattern.endswith("/*") and text == pattern[:-2]):
         return True
     return _stretches(pattern, text)
@@ -30,7 +30,7 @@ def _stretches(pattern: str, text: str) -> bool:
 
 
 def any_fits(patterns: Iterable[str], text: str) -> bool:
-    """Whether one of them is for it."""
+    """Return whether one of several patterns matches a text."""
     for pattern in patterns:  # noqa: SIM110 # a generator would take twice as long
         if fits(pattern, text):
             return True
@@ -38,16 +38,16 @@ def any_fits(patterns: Iterable[str], text: str) -> bool:
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Whether a pattern is for all that another one is for; where that is not certain, no."""
+    """Return whether a pattern matches everything that another one matches; False if that is uncertain."""
     if wide in (ANYTHING, narrow):
         return True
     if ANYTHING not in narrow:
         return fits(wide, narrow)
-    # What a star of the narrow one stands for, the star of the wide one that takes it in stands for too.
+    # Each star of the narrow pattern must fall within text that a star of the wide pattern matches.
     return _stretches(wide, narrow) and (not narrow.endswith("/*") or covers(wide, narrow[:-2]))
 
 
 def all_covered(wide: Iterable[str], narrow: Iterable[str]) -> bool:
-    """Whether each pattern of the narrow ones is covered by one of the wide ones."""
+    """Return whether each of the narrow patterns is covered by one of the wide patterns."""
     among = tuple(wide)
-    return all(any(covers(each, pattern) for each in among) for pattern in narrow)
+    return all(any(covers(wide_pattern, pattern) for wide_pattern in among) for pattern in narrow)

@@ -1,4 +1,4 @@
-"""Proofs of a name that a request may show: what its headers say, in which order proofs count, and whose word wins."""
+"""Proofs of identity in a request: parsing of headers, order of proofs, and the address of the client."""
 
 import binascii
 import ipaddress
@@ -10,7 +10,7 @@ from typing import Final
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.access.caller import Caller, Proof
 
-#: The order in which proofs count where an operator names none.
+#: Default order of precedence of proofs.
 ORDER: Final = (
     Proof.TOKEN,
     Proof.PASSWORD,
@@ -20,29 +20,28 @@ ORDER: Final = (
     Proof.SOCKET,
 )
 MAX_NAME: Final = 256  # characters of a name that a proof may give
-_DCOS: Final = "token="  # `Authorization: token=…`, as DC/OS has it, and Marathon's clients for it
-_REMEDY: Final = "log in again (mesos-gpu login), or send a proof that is right"
+_DCOS: Final = "token="  # `Authorization: token=…`, the form of DC/OS and of Marathon clients for it
+_REMEDY: Final = "log in again (mesos-gpu login), or send valid credentials"
 Networks = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
 
 
 class WrongProof(MesosGpuError):
-    """A request shows a proof, and it is wrong: it is refused, whatever else it shows."""
+    """A request has a wrong proof; it is refused whatever other proofs it has.
+
+    Args:
+        reason: Reason in words, such as "the token has expired". It is sent to the caller, so it must contain neither a
+            secret nor help to guess one.
+        claimed: Name that it would prove, for display as unproved only; "" if not known.
+        guessed: Whether it may be a guess at a secret, so that it counts against its address and the name.
+        remedy: Advice to the user.
+        retry_s: Seconds until the next proof is checked, after too many wrong ones; else 0.
+    """
 
     exit_code, http_status = 77, 401
 
     def __init__(
         self, reason: str, claimed: str = "", *, guessed: bool = True, remedy: str = _REMEDY, retry_s: int = 0
     ) -> None:
-        """The reason is told to who asks: no secret, and nothing that helps to guess one, belongs into it.
-
-        Args:
-            reason: What is wrong, as "the token has expired".
-            claimed: The name that it would prove; "": that is not known. It is what the request says: not to be
-                believed, and to be shown only as such.
-            guessed: Whether it may be a guess at a secret: then it counts against its address and the name.
-            remedy: What to do.
-            retry_s: Above 0: there were too many wrong ones, and none is looked at for so many seconds.
-        """
         super().__init__(reason, remedy=remedy)
         self.claimed, self.guessed, self.retry_s = claimed[:MAX_NAME], guessed, retry_s
         if retry_s:
@@ -51,7 +50,7 @@ class WrongProof(MesosGpuError):
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """The header of that name (RFC 9110, section 11.6.2): a scheme in lower case, and what follows it."""
+    """Authorization header (RFC 9110, section 11.6.2): the scheme in lower case, and the rest."""
 
     scheme: str
     value: str = field(repr=False)
@@ -59,77 +58,79 @@ class Authorization:
 
 @dataclass(frozen=True, slots=True)
 class NameAndPassword:
-    """What HTTP basic carries (RFC 7617)."""
+    """Credentials of HTTP basic authentication (RFC 7617)."""
 
     name: str
     password: str = field(repr=False)
 
 
 def authorization(values: Sequence[str]) -> Authorization | None:
-    """Read the header, of which a request has at most one.
+    """Parse the Authorization header, of which a request may have at most one.
 
     Raises:
-        WrongProof: There are several, or it has no such form.
+        WrongProof: There are several headers, or the header is malformed.
     """
     if not values:
         return None
     if len(values) > 1:
-        raise WrongProof("there are several Authorization headers", guessed=False, remedy="send one")
+        raise WrongProof("there are several Authorization headers", guessed=False, remedy="send only one")
     text = values[0].strip()
     if text.lower().startswith(_DCOS):
         text = f"bearer {text[len(_DCOS) :]}"
     scheme, _, value = text.partition(" ")
     value = value.strip()
     if not scheme or not value:
-        raise WrongProof("the Authorization header has no proof in it", guessed=False)
+        raise WrongProof("the Authorization header has no credentials", guessed=False)
     return Authorization(scheme.lower(), value)
 
 
 def basic(value: str) -> NameAndPassword:
-    """What follows `Basic`.
+    """Parse the credentials after `Basic`.
 
     Raises:
-        WrongProof: It is not base64 of UTF-8 with a colon.
+        WrongProof: The text is not base64 of UTF-8 with a colon.
     """
     try:
         name, colon, password = b64decode(value, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         colon = ""
     if not colon:
-        raise WrongProof("the Authorization header is not HTTP basic as RFC 7617 has it", guessed=False)
+        raise WrongProof(
+            "the Authorization header is not valid HTTP basic authentication (RFC 7617)", guessed=False
+        )
     return NameAndPassword(name, password)
 
 
 def may_be_name(text: str) -> bool:
-    """Whether a proof may give this name: something that can be shown, and no longer than names are."""
+    """Return whether a text is acceptable as a proved name: printable, trimmed, and not too long."""
     return 0 < len(text) <= MAX_NAME and text.isprintable() and text == text.strip()
 
 
 def order(text: str) -> tuple[Proof, ...]:
-    """`token,password,…`, each at most once; "none" alone: nobody is asked who they are.
+    """Parse an order of proofs such as `token,password`, each at most once; "none" switches authentication off.
 
     Raises:
-        ValueError: Something else.
+        ValueError: The text has another form.
     """
     words = [word.strip() for word in text.split(",")]
     if words == ["none"]:
         return ()
-    known = {proof.value: proof for proof in ORDER}
+    proofs = {proof.value: proof for proof in ORDER}
     for word in words:
-        if word not in known:
-            raise ValueError(f"{word!r} is none of {', '.join(known)}, and none stands alone")
+        if word not in proofs:
+            raise ValueError(f"{word!r} is not one of {', '.join(proofs)}; none can only be given alone")
     if len(set(words)) < len(words):
         raise ValueError(f"{text!r} names a proof twice")
-    return tuple(known[word] for word in words)
+    return tuple(proofs[word] for word in words)
 
 
 def first(by: Sequence[Proof], callers: Iterable[Caller]) -> Caller | None:
-    """Whose proof comes first in an order; None: there is none."""
+    """Return the caller whose proof comes first in an order; None without callers."""
     return min(callers, key=lambda caller: by.index(caller.proof), default=None)
 
 
 def is_listed(address: str, networks: Networks) -> bool:
-    """Whether an address is of one of the networks; an IPv4 address may be written as IPv6 maps it."""
+    """Return whether an address is in one of the networks; an IPv4 address may be mapped to IPv6."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -140,15 +141,15 @@ def is_listed(address: str, networks: Networks) -> bool:
 
 
 def forwarded_from(peer: str, headers: Sequence[str], trusted: Networks) -> str:
-    """Where a request came from: what X-Forwarded-For says, as far as trusted proxies have written it.
+    """Return the address a request came from: that of X-Forwarded-For as far as trusted proxies have written it.
 
-    Each proxy adds whom it got the request from, at the right; from there hops are believed as long as who wrote
-    them is trusted. What a client wrote itself stands left of that.
+    Each proxy appends the address of its peer at the right. From there, entries are trusted as long as their writer is;
+    entries that the client wrote itself stand left of these.
 
     Args:
-        peer: The address at the other end of the connection; "": a trusted proxy on a Unix socket.
-        headers: All headers of that name, in their order.
-        trusted: Addresses of proxies.
+        peer: Address of the peer of the connection; "" for a trusted proxy on a Unix socket.
+        headers: X-Forwarded-For headers, in their order.
+        trusted: Addresses of trusted proxies.
     """
     hops = [hop.strip() for header in headers for hop in header.split(",")]
     sender = peer

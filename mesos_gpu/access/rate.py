@@ -1,4 +1,4 @@
-"""How much one key may ask for: so many requests a second, and so many at once. The clock is an argument."""
+"""Request limits per key: requests per second, and requests at once; the time is an argument."""
 
 import ipaddress
 from collections import OrderedDict
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-MAX_KEYS: Final = 10_000  # that are remembered; the one that was seen longest ago is forgotten first
-_NETWORK_BITS: Final = 64  # of an IPv6 address: who has one has all of its network
-_SITE_BITS: Final = 48  # of an IPv6 address: what a subscriber may get (RFC 6177)
+MAX_KEYS: Final = 10_000  # stored keys; the least recently used one is dropped first
+_NETWORK_BITS: Final = 64  # prefix of an IPv6 address that one client controls
+_SITE_BITS: Final = 48  # prefix of an IPv6 address that a subscriber may get (RFC 6177)
 W = TypeVar("W", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a name may ask for, or an address that no name is known of; 0: any.
+    """Request limits of a name, or of an address without a proved name; 0 for no limit.
 
     Attributes:
-        rate_per_s: Requests in a second, in the long run.
+        rate_per_s: Requests per second in the long run.
         burst: Requests at once, after a pause.
-        concurrency: Requests that are being answered.
-        streams: Requests that wait for something to happen.
+        concurrency: Requests in progress.
+        streams: Requests that wait for events.
         unnamed_rate_per_s: Requests per second of one address without a proved name, if names are required.
         unnamed_burst: Requests of one address without a proved name at once, after a pause.
         connections: Open connections of one address on which the server waits for the client.
@@ -37,21 +37,26 @@ class Limits:
 
 
 class Buckets:
-    """A bucket of tokens for each key: it fills with `rate_per_s`, and holds `burst`."""
+    """A token bucket for each key, which refills with `rate_per_s` up to `burst`.
+
+    Args:
+        rate_per_s: Tokens per second; 0 for no limit.
+        burst: Capacity of a bucket.
+        most_keys: Number of stored keys.
+    """
 
     def __init__(self, rate_per_s: float, burst: int, most_keys: int = MAX_KEYS) -> None:
-        """All are full. `rate_per_s` 0: they never get empty."""
         self._rate_per_s, self._burst, self._most_keys = rate_per_s, float(max(burst, 1)), most_keys
         self._levels: OrderedDict[str, tuple[float, float]] = (
             OrderedDict()
-        )  # tokens, and when there were so many
+        )  # tokens, and the time of that count
 
     def __len__(self) -> int:
-        """How many keys are remembered."""
+        """Return the number of stored keys."""
         return len(self._levels)
 
     def take(self, key: str, now: float) -> float:
-        """Take a token. 0.0: there was one; else none is taken, and there is one in so many seconds."""
+        """Take a token and return 0; or take none and return the seconds until there is one."""
         if not self._rate_per_s:
             return 0.0
         tokens, at = self._levels.pop(key, (self._burst, now))
@@ -64,20 +69,24 @@ class Buckets:
 
 
 class Tally:
-    """How many requests of each key are being answered. It remembers those alone."""
+    """Number of requests in progress by key.
+
+    Args:
+        most: Limit for one key; 0 for no limit.
+        most_of_all: Limit for all keys together; 0 for no limit.
+    """
 
     def __init__(self, most: int, most_of_all: int = 0) -> None:
-        """`most` of a key at once, `most_of_all` of all keys; 0: any."""
         self._most, self._most_of_all = most, most_of_all
         self._counts: dict[str, int] = {}
         self._all = 0
 
     def __len__(self) -> int:
-        """How many keys have some."""
+        """Return the number of keys with requests in progress."""
         return len(self._counts)
 
     def enter(self, key: str) -> bool:
-        """Count one more, unless there are as many as there may be."""
+        """Count one more request, and return True; return False at the limit."""
         count = self._counts.get(key, 0)
         if (self._most and count >= self._most) or (self._most_of_all and self._all >= self._most_of_all):
             return False
@@ -86,7 +95,7 @@ class Tally:
         return True
 
     def leave(self, key: str) -> None:
-        """Take back what `enter` counted."""
+        """Subtract a request that `enter` has counted."""
         self._all -= 1
         self._counts[key] -= 1
         if not self._counts[key]:
@@ -155,13 +164,13 @@ class Waiters(Generic[W]):
 
 @lru_cache(4096)
 def network_of(address: str) -> str:
-    """What an address is counted as: itself, or of IPv6 the network; what is no address is as it is."""
+    """Return the address or IPv6 network that an address is counted as; other texts are returned unchanged."""
     return _prefix_of(address, _NETWORK_BITS)
 
 
 @lru_cache(4096)
 def site_of(address: str) -> str:
-    """Return the IPv6 site of an address, or of a network as of `network_of`; otherwise as `network_of`."""
+    """Return the IPv6 site of an address or of a network from `network_of`; else the result of `network_of`."""
     return _prefix_of(address.partition("/")[0], _SITE_BITS)
 
 

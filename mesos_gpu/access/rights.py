@@ -1,7 +1,7 @@
-"""All rights that there are.
+"""Catalogue of all rights.
 
-A right is written `KIND:VERB`, as `job:kill`. In a role it may end in `:own` (only what is one's own), or in a pattern
-of what it is good for, as `app:write:/shop/*` and `secret:use:team/*`; `job:*` is all of a kind, `*` is everything.
+A right is written `KIND:VERB`, such as `job:kill`. In a role it may end with `:own` (only own objects), or a pattern of
+objects, such as `app:write:/shop/*` and `secret:use:team/*`; `job:*` is all rights of a kind, `*` is all rights.
 """
 
 from collections.abc import Mapping
@@ -13,20 +13,21 @@ OWN: Final = "own"
 
 
 class Scope(Enum):
-    """What a right is asked for, and by what a binding narrows it."""
+    """Kind of object that a right is for, which decides how bindings narrow it."""
 
-    JOB = "job"  # a job: by its queue and its owner
-    APP = "app"  # an app: by its path and its owner
-    TOKEN = "token"  # by the name that it proves
+    JOB = "job"  # a job, by its queue and owner
+    APP = "app"  # an app, by its path and owner
+    TOKEN = "token"  # a token, by the name that it proves
     NAME = "name"  # a path with slashes
-    QUEUE = "queue"  # a queue: by its path
-    VIEW = "view"  # of the cluster, which any binding that has it gives
-    CLUSTER = "cluster"  # all of it: only bindings and proofs for all queues and all apps give it
+    QUEUE = "queue"  # a queue, by its path
+    VIEW = "view"  # a view of the cluster, granted by any binding that has the right
+    CLUSTER = "cluster"  # the whole cluster, granted only by bindings and proofs for all queues and all apps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Right:
-    """A right, and in words what it allows. There is one object of each: looked up by itself, at every judgement."""
+    """A right with a description. Each right is a single object, compared by identity, as decisions look it up
+    often."""
 
     name: str
     scope: Scope
@@ -34,12 +35,12 @@ class Right:
 
     @property
     def has_own(self) -> bool:
-        """Whether `:own` may be said of it."""
+        """Whether the right may be restricted by `:own`."""
         return self.scope in (Scope.JOB, Scope.APP, Scope.TOKEN)
 
     @property
     def has_pattern(self) -> bool:
-        """Whether a pattern may be said of it."""
+        """Whether the right may be restricted by a pattern."""
         return self.scope in (Scope.APP, Scope.NAME, Scope.JOB)
 
 
@@ -51,12 +52,12 @@ JOB_ENV: Final = Right("job:env", _JOB, "see the values of jobs' environments")
 JOB_OUTPUT: Final = Right("job:output", _JOB, "read what jobs print")
 JOB_KILL: Final = Right("job:kill", _JOB, "end jobs")
 JOB_RESIZE: Final = Right("job:resize", _JOB, "change the shares of running jobs")
-JOB_CHECKPOINT: Final = Right("job:checkpoint", _JOB, "tell of running jobs that their work is kept")
-JOB_KEEP: Final = Right("job:keep", _JOB, "keep jobs from being ended for idle GPUs, for a while")
+JOB_CHECKPOINT: Final = Right("job:checkpoint", _JOB, "report checkpoints of running jobs")
+JOB_KEEP: Final = Right("job:keep", _JOB, "protect jobs from being ended for idle GPUs, for a while")
 JOB_CONTROL: Final = Right(
-    "job:control", _JOB, "run jobs that reach the control plane, where the operator lets them"
+    "job:control", _JOB, "run jobs that reach control ports of the cluster, if the operator allows it"
 )
-JOB_EXEC: Final = Right("job:exec", _JOB, "run commands in jobs, as they run, and copy their files")
+JOB_EXEC: Final = Right("job:exec", _JOB, "run commands in running jobs, and copy their files")
 APP_SEE: Final = Right("app:see", _APP, "see apps: their names, owners, states, resources")
 APP_READ: Final = Right("app:read", _APP, "see what apps run: commands, images, volumes, labels, messages")
 APP_ENV: Final = Right("app:env", _APP, "see the values of apps' environments")
@@ -64,53 +65,53 @@ APP_OUTPUT: Final = Right("app:output", _APP, "read what apps print")
 APP_WRITE: Final = Right(
     "app:write", _APP, "create, change, scale, restart and delete apps, and end their tasks"
 )
-APP_EXEC: Final = Right("app:exec", _APP, "run commands in apps, as they run, and copy their files")
+APP_EXEC: Final = Right("app:exec", _APP, "run commands in running apps, and copy their files")
 APP_CONTROL: Final = Right(
-    "app:control", _APP, "run apps that reach the control plane, where the operator lets them"
+    "app:control", _APP, "run apps that reach control ports of the cluster, if the operator allows it"
 )
 SERVICE_SEE: Final = Right("service:see", _VIEW, "see services and how their traffic is split")
-SERVICE_WRITE: Final = Right("service:write", _APP, "change services whose apps these are")
+SERVICE_WRITE: Final = Right("service:write", _APP, "change services of the apps")
 GPU_SEE: Final = Right("gpu:see", _VIEW, "see GPUs, and which job holds each")
 GPU_DRAIN: Final = Right("gpu:drain", _CLUSTER, "take GPUs out of scheduling, and back")
 GPU_RESET: Final = Right("gpu:reset", _CLUSTER, "reset GPUs")
 NODE_SEE: Final = Right("node:see", _VIEW, "see nodes")
 NODE_DRAIN: Final = Right("node:drain", _CLUSTER, "take nodes out of scheduling, and back")
-TASK_SEE: Final = Right("task:see", _CLUSTER, "see tasks that the state does not know")
-TASK_WRITE: Final = Right("task:write", _CLUSTER, "adopt or end tasks that the state does not know")
-QUEUE_SEE: Final = Right(
-    "queue:see", Scope.QUEUE, "see queues: what they are guaranteed, their limits and use"
+TASK_SEE: Final = Right("task:see", _CLUSTER, "see tasks that the scheduler's state does not know")
+TASK_WRITE: Final = Right(
+    "task:write", _CLUSTER, "adopt or end tasks that the scheduler's state does not know"
 )
+QUEUE_SEE: Final = Right("queue:see", Scope.QUEUE, "see queues: their guarantees, limits and use")
 QUEUE_WRITE: Final = Right("queue:write", _CLUSTER, "change queues")
-PLAN_SEE: Final = Right("plan:see", _VIEW, "ask for plans of moves")
+PLAN_SEE: Final = Right("plan:see", _VIEW, "compute plans of moves")
 CLUSTER_SEE: Final = Right("cluster:see", _VIEW, "see the state of the scheduler")
-CLUSTER_LEAD: Final = Right("cluster:lead", _CLUSTER, "have another scheduler lead")
+CLUSTER_LEAD: Final = Right("cluster:lead", _CLUSTER, "make another scheduler the leader")
 METRICS_SEE: Final = Right("metrics:see", _VIEW, "read metrics")
 ACCESS_SEE: Final = Right("access:see", _CLUSTER, "read roles and bindings, and what a name may do")
 ACCESS_WRITE: Final = Right("access:write", _CLUSTER, "change roles and bindings")
 TOKEN_SEE: Final = Right("token:see", Scope.TOKEN, "list tokens")
-TOKEN_CREATE: Final = Right("token:create", Scope.TOKEN, "make tokens")
-TOKEN_REVOKE: Final = Right("token:revoke", Scope.TOKEN, "end tokens")
+TOKEN_CREATE: Final = Right("token:create", Scope.TOKEN, "create tokens")
+TOKEN_REVOKE: Final = Right("token:revoke", Scope.TOKEN, "revoke tokens")
 AUDIT_SEE: Final = Right("audit:see", _CLUSTER, "read the audit log")
 BOOKING_SEE: Final = Right("booking:see", Scope.QUEUE, "see bookings of queues")
 BOOKING_WRITE: Final = Right("booking:write", Scope.QUEUE, "book GPUs for queues, move and cancel bookings")
-WEBHOOK_SEE: Final = Right("webhook:see", _CLUSTER, "see webhooks, and what could not be sent")
-WEBHOOK_WRITE: Final = Right("webhook:write", _CLUSTER, "make, change, try and remove webhooks")
-SECRET_USE: Final = Right("secret:use", Scope.NAME, "give secrets to jobs and apps")
+WEBHOOK_SEE: Final = Right("webhook:see", _CLUSTER, "see webhooks, and events that could not be sent")
+WEBHOOK_WRITE: Final = Right("webhook:write", _CLUSTER, "create, change, test and delete webhooks")
+SECRET_USE: Final = Right("secret:use", Scope.NAME, "use secrets in jobs and apps")
 
-#: All of them, in the order in which they stand above.
-RIGHTS: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Right))
+#: All rights, in the order of their definitions above.
+RIGHTS: Final = tuple(right for right in tuple(globals().values()) if isinstance(right, Right))
 BY_NAME: Final[Mapping[str, Right]] = {right.name: right for right in RIGHTS}
 KINDS: Final = frozenset(name.partition(":")[0] for name in BY_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A right as a role gives it.
+    """Rights in one line of a role, with their restriction.
 
     Attributes:
-        rights: Those that the text names.
-        own: Whether only for what is one's own.
-        pattern: What it is good for; "": everything.
+        rights: Rights that the line names.
+        own: Whether only own objects are included.
+        pattern: Pattern of objects; "" for all.
     """
 
     rights: frozenset[Right]
@@ -119,17 +120,17 @@ class Granted:
 
 
 def parse(text: str) -> Granted:
-    """What a role's text gives.
+    """Parse one line of a role's rights.
 
     Raises:
-        ValueError: There is no such right, or it can't be narrowed like that; names what can be written.
+        ValueError: The right does not exist, or cannot be restricted like that; the message says what is possible.
     """
     if text == "*":
         return Granted(frozenset(RIGHTS))
     kind, _, rest = text.partition(":")
     verb, _, narrowed = rest.partition(":")
     if kind not in KINDS:
-        raise ValueError(f"{text!r}: there is no {kind!r} in rights, but {', '.join(sorted(KINDS))}")
+        raise ValueError(f"{text!r}: no right has the kind {kind!r}; use one of {', '.join(sorted(KINDS))}")
     rights = frozenset(
         right
         for right in RIGHTS
@@ -137,11 +138,11 @@ def parse(text: str) -> Granted:
     )
     if not rights:
         verbs = ", ".join(name for name in BY_NAME if name.startswith(f"{kind}:"))
-        raise ValueError(f"{text!r}: there is no such right, but {verbs}")
+        raise ValueError(f"{text!r}: there is no such right; use one of {verbs}")
     if narrowed == OWN and all(right.has_own for right in rights):
         return Granted(rights, own=True)
     if narrowed not in ("", OWN) and ":" not in narrowed and all(right.has_pattern for right in rights):
         return Granted(rights, pattern=narrowed)
     if narrowed or text.count(":") > 1:
-        raise ValueError(f"{text!r}: {kind}:{verb} can't be narrowed by {narrowed!r}; leave that out")
+        raise ValueError(f"{text!r}: {kind}:{verb} cannot be restricted by {narrowed!r}; leave that out")
     return Granted(rights)

@@ -1,4 +1,4 @@
-"""The roles that are always there."""
+"""Built-in roles, which always exist."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,5 +32,5 @@ BUILT_IN: Final[Mapping[str, Role]] = {role.name: role for role in (VIEWER, USER
 
 
 def roles_of(document: AccessDocument) -> Mapping[str, Role]:
-    """All roles by name: those that are always there cannot be redefined."""
+    """Return all roles by name, including built-in roles, which cannot be redefined."""
     return {**{role.name: role for role in document.roles}, **BUILT_IN}

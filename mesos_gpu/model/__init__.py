@@ -1,1 +1,1 @@
-"""Nouns: what the platform speaks about. No behaviour that reads a clock or a file."""
+"""Domain types of the platform: data and pure functions, which read no clock and no file."""

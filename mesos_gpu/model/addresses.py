@@ -1,10 +1,10 @@
-"""Which hosts are this machine alone."""
+"""Recognition of loopback addresses and host names."""
 
 import ipaddress
 
 
 def is_loopback_address(text: str) -> bool:
-    """Whether it is an address of loopback, also one of IPv4 that is written as one of IPv6; no name is."""
+    """Return whether a text is a loopback address, also an IPv4 one written as IPv6; False for every name."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -14,5 +14,5 @@ def is_loopback_address(text: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether it is an address of loopback, or the name that every host has for itself."""
+    """Return whether a host is a loopback address or `localhost`."""
     return host == "localhost" or is_loopback_address(host)

@@ -1,4 +1,4 @@
-"""The states of a job, by themselves: the command line reads them in answers without the rest of a job."""
+"""The states of a job, in a module of their own so that the command line can import them without `Job`."""
 
 from enum import Enum
 from typing import Final
@@ -18,7 +18,7 @@ class JobState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether the state is final."""
         return self in _ENDED
 
 

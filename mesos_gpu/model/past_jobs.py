@@ -1,4 +1,4 @@
-"""What is remembered of jobs that have ended, when the scheduler has forgotten them."""
+"""Records of ended jobs that the scheduler no longer holds in its live state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,25 +10,26 @@ from mesos_gpu.model.jobs.quota import owner_of
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """A job that has ended. What it ran is not in it: a command may hold what nobody shall read for years.
+    """An ended job. Its command is left out: it may hold secrets, and these records are kept for years.
 
     Attributes:
-        id: Its own.
-        name: That its request has.
-        owner: The proved name of who submitted it; "": nobody was asked.
-        user: Whom it is put down to, as `owner_of` says.
-        queue: That it was in.
-        app: Of an app's instance: its app; else "".
-        job_class: Of its queues; "": none.
-        state: How it ended.
-        submitted_at, started_at, ended_at: Seconds since the epoch; of its latest attempt, None: it never ran.
-        exit_code: As a shell gives it; None: there is none.
-        attempts: How often it ran.
-        tasks: How many it had.
-        gpu_milli: Thousandths of GPUs of each of them, as limits count them.
-        hosts: Where it ran last.
-        labels: Its own.
-        message: The last thing that happened to it, for people.
+        id: Id of the job.
+        name: Name in its request.
+        owner: Proved name of its submitter; "" if the scheduler did not authenticate.
+        user: User that its use is accounted to, as returned by `owner_of`.
+        queue: Path of its queue.
+        app: Id of the app of which the job was an instance; "" if none.
+        job_class: Name of its job class; "" if none.
+        state: State in which it ended.
+        submitted_at, started_at, ended_at: Seconds since the epoch; `started_at` is that of the latest attempt, None if
+            the job never ran.
+        exit_code: Exit code as a shell reports it; None if it has none.
+        attempts: Number of attempts used.
+        tasks: Number of tasks.
+        gpu_milli: GPUs per task in thousandths, as limits count them.
+        hosts: Hosts of the last launch.
+        labels: Labels of the job.
+        message: Last message about the job, for people.
     """
 
     id: JobId
@@ -53,13 +54,13 @@ class PastJob:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a job has held of GPUs, by its records. Amounts are thousandths of GPUs, times milliseconds.
+    """GPU use of one job, from its usage records. Amounts are thousandths of GPUs times milliseconds.
 
     Attributes:
-        gpu: Of GPUs.
-        lost: Of that, of work that was lost with its task.
-        idle: Of that, of GPUs that did nothing.
-        models: Of the GPUs, by name.
+        gpu: GPU time held.
+        lost: Part of `gpu` whose work was lost with its task.
+        idle: Part of `gpu` in which the GPUs did nothing.
+        models: Names of the GPU models.
     """
 
     gpu: int = 0
@@ -69,7 +70,13 @@ class Held:
 
 
 def past(job: Job, hosts: tuple[str, ...], now: float) -> PastJob:
-    """What is remembered of a job that has ended. `now`: when that is seen, seconds since the epoch."""
+    """Return the record to keep of an ended job.
+
+    Args:
+        job: The ended job.
+        hosts: Hosts of its last launch.
+        now: End time to record if the job has none, seconds since the epoch.
+    """
     spec = job.spec
     app = spec.app if job.app_version is not None else None
     return PastJob(

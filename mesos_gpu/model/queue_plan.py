@@ -1,4 +1,4 @@
-"""What a change of the tree of queues would do, as others see it. Amounts are thousandths of cost."""
+"""Preview of a change of the queue tree, for users. Amounts are thousandths of cost."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,18 +9,18 @@ from mesos_gpu.model.jobs.why import RoomToCome
 
 @dataclass(frozen=True, slots=True)
 class PlannedQueue:
-    """A queue in a pool, before a change and after it.
+    """Figures of a queue in one pool, before and after a change.
 
     Attributes:
-        path: Of the queue.
-        pool: Whose GPUs are divided.
-        guarantee_before: What it is guaranteed now; None: it is not there.
-        guarantee: What it would be; None: it would not be there.
-        due_before: What it is due now; None: it is not there.
-        due: What it would be due for what its jobs hold and wait for; None: it would not be there.
-        if_asked: Of a queue that is new and takes jobs, what it would be due if all new ones asked for everything.
-        held: What its jobs hold, and those of all queues below it.
-        pending: What its jobs wait for that could run there.
+        path: Path of the queue.
+        pool: Pool whose GPUs are divided.
+        guarantee_before: Guarantee now; None if the queue does not exist.
+        guarantee: Guarantee after the change; None if the queue would not exist.
+        due_before: Fair share now; None if the queue does not exist.
+        due: Fair share after the change, for what its jobs hold and wait for; None if the queue would not exist.
+        if_asked: Fair share of a new queue that takes jobs, if all new queues had unlimited demand; else None.
+        held: Amount held by jobs of the queue and of all queues below it.
+        pending: Demand of waiting jobs that could run in the pool.
     """
 
     path: str
@@ -35,21 +35,21 @@ class PlannedQueue:
 
     @property
     def gains(self) -> int:
-        """What it is due more than before; less: below 0."""
+        """Increase of the fair share; negative if it falls."""
         return (self.due or 0) - (self.due_before or 0)
 
     @property
     def gives_back(self) -> int:
-        """What of that which its jobs hold others would be due."""
+        """Amount that its jobs hold beyond the fair share after the change."""
         return 0 if self.due is None else max(0, self.held - self.due)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedReclaim:
-    """Room that would be made for a job that waits."""
+    """Capacity that reclaim would free for a waiting job."""
 
     taker: JobId
-    queue: str  # of that
+    queue: str  # of `taker`
     room: RoomToCome
 
 
@@ -63,7 +63,7 @@ class PlannedKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedBlock:
-    """Work that may start now, and that a change would let wait or refuse.
+    """Work that may start now, and that a change would delay or refuse.
 
     Attributes:
         kind: Kind of the work.
@@ -81,13 +81,13 @@ class PlannedBlock:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """What a change would do.
+    """Effects of a change of the queue tree.
 
     Attributes:
-        queues: All queues, by path and pool.
+        queues: Figures of all queues, by path and pool.
         borrowers: Running jobs that would no longer be within a guarantee.
-        reclaims: Who would be stopped for whom, if those for whom no room is left gave back what they hold at once.
-        blocks: Work that may start now and would wait or be refused.
+        reclaims: Reclaims that would follow for waiting jobs, if jobs without guaranteed capacity were ended at once.
+        blocks: Work that may start now and would wait or be refused after the change.
     """
 
     queues: tuple[PlannedQueue, ...]

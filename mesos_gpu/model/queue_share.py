@@ -1,29 +1,29 @@
-"""What queues are due, as others see it. Amounts are thousandths of cost, past use such times seconds."""
+"""Fair shares of queues, for users. Amounts are thousandths of cost; past use is such an amount times seconds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """What a queue is due of a pool, and the steps that it follows from.
+    """Fair share of a queue in one pool, with the steps of its computation.
 
     Attributes:
-        path: Of the queue.
-        pool: Whose GPUs are divided.
-        guarantee: What it is guaranteed.
-        limit: The most that it may hold; None: no limit.
-        held: What its jobs hold, and those of all queues below it.
-        pending: What its jobs wait for that could run there.
-        use: What it has used of late.
-        given: What the queue above it divides among its children.
-        floor: What it gets of its guarantee: as much as it wants, and less where all guarantees are more than `given`.
-        kept: What is kept idle for it, by its lend limit.
-        rest: What was left over when the turn of its band came.
-        weight: Its weight in that division, after its past use.
-        weights: Of all of its band.
-        borrowed: What it gets of `rest`.
-        due: What it is due in all.
-        lent: What of its guarantee queues beside it hold.
+        path: Path of the queue.
+        pool: Pool whose GPUs are divided.
+        guarantee: Guarantee of the queue.
+        limit: Upper limit of what it may hold; None if it has none.
+        held: Amount held by jobs of the queue and of all queues below it.
+        pending: Demand of waiting jobs that could run in the pool.
+        use: Decayed past use.
+        given: Amount that the parent queue divides among its children.
+        floor: Part of the guarantee that the queue gets: its demand at most, less where guarantees exceed `given`.
+        kept: Amount kept idle for the queue by its lend limit.
+        rest: Amount left over when the queue's band was served.
+        weight: Weight in the division of `rest`, lowered by past use.
+        weights: Sum of the weights of all queues of its band.
+        borrowed: Part of `rest` that the queue gets.
+        due: Fair share in total.
+        lent: Part of the guarantee that sibling queues hold.
     """
 
     path: str
@@ -45,25 +45,25 @@ class QueueShare:
 
     @property
     def over(self) -> int:
-        """What it holds beyond its guarantee."""
+        """Amount held beyond the guarantee."""
         return max(0, self.held - self.guarantee)
 
     @property
     def idle(self) -> int:
-        """What of its guarantee it does not hold."""
+        """Part of the guarantee that the queue does not hold."""
         return max(0, self.guarantee - self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class UserShare:
-    """A user of a leaf beside its other users.
+    """Use and rank of one user of a leaf queue.
 
     Attributes:
-        user: Whose; "": of jobs that name nobody.
-        shares: His.
-        use: What he has used of late.
-        held: What is charged to him now.
-        rank: His place, from 0; equals share one.
+        user: Name of the user; "" for jobs without a user.
+        shares: Number of shares of the user.
+        use: Decayed past use of the user.
+        held: Amount charged to the user now.
+        rank: Position in the order of users, from 0; equal users have equal ranks.
     """
 
     user: str
@@ -75,12 +75,12 @@ class UserShare:
 
 @dataclass(frozen=True, slots=True)
 class PathShare:
-    """Everything that a queue's share follows from.
+    """Fair share of a queue, with that of the queues above it and of its users.
 
     Attributes:
-        path: Of the queue.
-        steps: By pool, the queues above it and itself, the top one first.
-        users: Of a leaf: who is remembered or waits, the first in rank first.
+        path: Path of the queue.
+        steps: Shares by pool, of the ancestors and the queue itself, the root's child first.
+        users: Users of a leaf that have past use or waiting jobs, in the order of rank.
     """
 
     path: str

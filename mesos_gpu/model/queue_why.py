@@ -1,4 +1,4 @@
-"""Why the jobs of a queue wait, as others see it. Amounts are thousandths of cost where nothing else is said."""
+"""Explanation why jobs of a queue wait. Amounts are thousandths of cost unless stated otherwise."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from mesos_gpu.model.queue_share import QueueShare
 
 @dataclass(frozen=True, slots=True)
 class QueuePool:
-    """What a queue has of a pool, with all below it.
+    """Figures of a queue and all queues below it in one pool.
 
     Attributes:
-        share: What it is guaranteed, due, holds, lends and waits for.
-        seated: What its jobs hold within guarantees: nobody outside of their queue stops these.
+        share: Guarantee, fair share, held and lent amounts, and demand.
+        seated: Amount that its jobs hold within guarantees; jobs of other queues do not preempt these.
     """
 
     share: QueueShare
@@ -22,15 +22,15 @@ class QueuePool:
 
 @dataclass(frozen=True, slots=True)
 class WaitGroup:
-    """Jobs that wait for the same kind of thing.
+    """Waiting jobs with one kind of reason.
 
     Attributes:
-        reason: A stage of the funnel; `gpus`: for room on nodes; `pace`: for their turn on nodes with room;
-            `retry`: for their next launch; `secrets`.
-        jobs: How many.
-        gpus_milli: Thousandths of GPUs that they ask for.
-        first: Of them, in the line.
-        words: Why that one waits; "": for room, its own explanation says more.
+        reason: A stage of the admission checks; `gpus` for capacity on nodes; `pace` for their turn on nodes with free
+            capacity; `retry` for their next launch; `secrets`.
+        jobs: Number of jobs.
+        gpus_milli: GPUs that they request, in thousandths.
+        first: First of the jobs in queue order.
+        words: Reason why `first` waits; "" if it waits for capacity, as its own explanation has more.
     """
 
     reason: str
@@ -48,4 +48,4 @@ class QueueWhy:
     summary: str  # one sentence
     pools: tuple[QueuePool, ...]
     waits: tuple[WaitGroup, ...]  # in the order of their first jobs
-    first: Why | None  # of the first of its jobs in the line; None: none waits
+    first: Why | None  # of its first waiting job; None if no job waits

@@ -1,6 +1,6 @@
-"""Amounts of what Mesos counts: the one place that knows which there are, how they round, and what Mesos calls them.
+"""Amounts of Mesos resources. This module alone defines their kinds, rounding and Mesos names.
 
-A further amount takes a row of AMOUNTS, an argument and a property here, and a field of `JobSpec` of the same name.
+To add a kind, add a row of AMOUNTS, an argument and a property here, and a field of `JobSpec` of that name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,26 +9,26 @@ from functools import lru_cache
 from operator import add, attrgetter, ge, sub
 from typing import Any, Final
 
-#: How many tasks fit, by what none of them asks for.
+#: Result of `Resources.times` for a task that requests nothing.
 UNLIMITED: Final = 1 << 30
 _PER_UNIT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A kind of amount."""
+    """A kind of resource, with its names in code, in Mesos and in messages."""
 
-    name: str  # as `Resources` and `JobSpec` have it, with its unit
-    mesos: str  # the name of Mesos' scalar
+    name: str  # name of the field of `Resources` and `JobSpec`, with the unit
+    mesos: str  # name of the Mesos scalar
     words: str  # after a number: "lacks 3 MiB of memory"
-    noun: str  # after a number where all nodes are spoken of: "only 3 CPUs are free in all"
-    of_request: str  # after a number where all that a request asks for is listed; "": it is not named there
-    always: bool = False  # named there even if it is 0
-    least: int = 0  # that a job asks for
-    divisible: bool = False  # whether a job may ask for a part of one
+    noun: str  # after a number in messages about all nodes: "only 3 CPUs are free in all"
+    of_request: str  # after a number in lists of a request's resources; "" to leave it out
+    always: bool = False  # listed there even if it is 0
+    least: int = 0  # lowest value that a job may request
+    divisible: bool = False  # whether a job may request fractions
 
 
-#: In the order in which snapshots of the state have them; new ones come last.
+#: In the order of snapshots of the state: append new kinds at the end.
 AMOUNTS: Final = (
     Amount("cpus", "cpus", "cpus", "CPUs", "cpus", always=True, divisible=True),
     Amount("mem_mib", "mem", "MiB of memory", "MiB of memory", "MiB", always=True, least=1),
@@ -41,19 +41,19 @@ _AMOUNTS_OF: Final = attrgetter(*(amount.name for amount in AMOUNTS))
 
 
 def thousandths(value: float) -> int:
-    """A scalar as Mesos keeps it: to three decimals (Value::Scalar in src/common/values.cpp)."""
+    """Return a scalar in thousandths, rounded to 3 decimals as Mesos does (Value::Scalar, src/common/values.cpp)."""
     return round(round(value, 3) * _PER_UNIT)
 
 
 def units(value: int) -> float:
-    """The scalar of so many thousandths."""
+    """Return thousandths as a scalar."""
     return value / _PER_UNIT
 
 
 class Resources:
-    """Amounts, exact to a thousandth. They may be negative: what is kept for others can exceed what is free now.
+    """Amounts of each resource, exact to a thousandth.
 
-    GPUs are counted as Mesos does, which does not say which they are.
+    Amounts may be negative: reserved amounts can exceed free ones. GPUs are a count without ids, as in Mesos offers.
     """
 
     __slots__ = ("_milli",)
@@ -62,90 +62,89 @@ class Resources:
     def __init__(
         self, *, cpus: float = 0.0, mem_mib: float = 0.0, gpus: float = 0.0, disk_mib: float = 0.0
     ) -> None:
-        """Amounts in their units."""
         self._milli = tuple(map(thousandths, (cpus, mem_mib, gpus, disk_mib)))
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Resources":
-        """Make them of amounts in the order of AMOUNTS, as `list` gives them; missing ones at the end are 0."""
+        """Return resources from amounts in the order of AMOUNTS, as iteration gives them; absent last ones are 0."""
         amounts = [thousandths(value) for value in values]
         return _made((*amounts, *[0] * (len(AMOUNTS) - len(amounts))))
 
     @classmethod
     def of_milli(cls, milli: Iterable[int]) -> "Resources":
-        """Make them of thousandths, all of them in the order of AMOUNTS."""
+        """Return resources from thousandths of every kind, in the order of AMOUNTS."""
         return _made(tuple(milli))
 
     @classmethod
     def of_spec(cls, spec: Any) -> "Resources":
-        """From whatever has a field for each amount."""
+        """Return the resources of an object that has a field for each kind, such as a `JobSpec`."""
         return _known(_AMOUNTS_OF(spec))
 
     @classmethod
     def of_mesos(cls, scalars: Iterable[tuple[str, float]]) -> "Resources":
-        """The sums of scalars by Mesos' names; those of other names are left out."""
+        """Return the sums of scalars by Mesos name; scalars with other names are ignored."""
         sums = [0] * len(AMOUNTS)
         for name, value in scalars:
             i = _OF_MESOS.get(name)
             if i is not None:
-                sums[i] += round(value * _PER_UNIT)  # Mesos gives no more decimals
+                sums[i] += round(value * _PER_UNIT)  # Mesos sends at most three decimals
         return _made(tuple(sums))
 
     def mesos_milli(self) -> dict[str, int]:
-        """Thousandths by Mesos' names, those that are above 0."""
+        """Return thousandths by Mesos name, only of amounts above 0."""
         return {name: value for name, value in zip(_OF_MESOS, self._milli, strict=True) if value > 0}
 
     def __iter__(self) -> Iterator[float]:
-        """In the order of AMOUNTS."""
+        """Iterate over the amounts in the order of AMOUNTS."""
         return map(units, self._milli)
 
     def items(self) -> Iterator[tuple[Amount, float]]:
-        """Each amount that is not 0."""
+        """Iterate over the kinds whose amount is not 0, with their amounts."""
         return ((amount, value) for amount, value in zip(AMOUNTS, self, strict=True) if value)
 
     def each(self) -> Iterator[tuple[Amount, "Resources"]]:
-        """Each amount that is not 0, and nothing beside it."""
+        """Iterate over the kinds whose amount is not 0, each with resources that hold this amount alone."""
         for i, (amount, value) in enumerate(zip(AMOUNTS, self._milli, strict=True)):
             if value:
                 yield amount, _made((*[0] * i, value, *[0] * (len(AMOUNTS) - i - 1)))
 
     @property
     def cpus(self) -> float:
-        """Processors."""
+        """CPUs, as Mesos counts them."""
         return self._milli[_CPUS] / _PER_UNIT
 
     @property
     def cpu_milli(self) -> int:
-        """Thousandths of processors."""
+        """CPUs in thousandths."""
         return self._milli[_CPUS]
 
     @property
     def mem_mib(self) -> float:
-        """Memory of hosts."""
+        """Memory of the host in MiB."""
         return self._milli[_MEM] / _PER_UNIT
 
     @property
     def gpus(self) -> int:
-        """GPUs, as Mesos counts them: whole ones."""
+        """Number of whole GPUs."""
         return self._milli[_GPUS] // _PER_UNIT
 
     @property
     def disk_mib(self) -> float:
-        """File system, for sandboxes."""
+        """Disk space for sandboxes in MiB."""
         return self._milli[_DISK] / _PER_UNIT
 
     @property
     def milli(self) -> tuple[int, ...]:
-        """Thousandths, in the order of AMOUNTS."""
+        """All amounts in thousandths, in the order of AMOUNTS."""
         return self._milli
 
     @property
     def unindexed(self) -> tuple[int, ...]:
-        """Thousandths of the amounts that the arrays of placement have no column for."""
+        """Thousandths of the kinds for which the arrays of placement have no column."""
         return self._milli[_DISK:]
 
     def __add__(self, other: "Resources") -> "Resources":
-        if other is NOTHING:  # most often, where no card is shared
+        if other is NOTHING:  # the common case: no card is shared
             return self
         return _made(tuple(map(add, self._milli, other._milli)))
 
@@ -155,53 +154,53 @@ class Resources:
         return _made(tuple(map(sub, self._milli, other._milli)))
 
     def scaled(self, count: int) -> "Resources":
-        """So many times as much."""
+        """Return these amounts times `count`."""
         if not count:
             return NOTHING
         return _made(tuple([value * count for value in self._milli]))
 
     def halves(self) -> tuple["Resources", "Resources"]:
-        """Two that are together as much."""
+        """Return two resources whose sum is these amounts, the first the larger if a half is not whole."""
         half = _made(tuple([value // 2 for value in self._milli]))
         return self - half, half
 
     def with_gpus(self, gpus: int) -> "Resources":
-        """With that count of GPUs instead."""
+        """Return these amounts with another number of GPUs."""
         return _made((*self._milli[:_GPUS], gpus * _PER_UNIT, *self._milli[_GPUS + 1 :]))
 
     def with_cpu_milli(self, milli: int) -> "Resources":
-        """Return these amounts with so many thousandths of processors instead."""
+        """Return these amounts with another amount of CPUs, in thousandths."""
         return _made((milli, *self._milli[1:]))
 
     def least(self, other: "Resources") -> "Resources":
-        """The smaller of each amount."""
+        """Return the smaller of each amount."""
         return _made(tuple(map(min, self._milli, other._milli)))
 
     def most(self, other: "Resources") -> "Resources":
-        """The larger of each amount."""
+        """Return the larger of each amount."""
         return _made(tuple(map(max, self._milli, other._milli)))
 
     @classmethod
     def largest(cls, every: Iterable["Resources"]) -> "Resources":
-        """The most of each amount; NOTHING if there are none."""
+        """Return the largest of each amount; NOTHING for no resources."""
         return _made(tuple(map(max, zip(*[each._milli for each in every], strict=True))) or NOTHING._milli)
 
     def covers(self, need: "Resources") -> bool:
-        """Whether there is enough of each amount. One that is negative is not: more of it is kept than there is."""
+        """Return whether each amount is at least that of `need`. Also False if an amount is negative and needs 0."""
         return all(map(ge, self._milli, need._milli))
 
     def times(self, need: "Resources") -> int:
-        """How often that fits in, by the amounts that it asks for; UNLIMITED if it asks for nothing."""
+        """Return how many times `need` fits, by the kinds that it requests; UNLIMITED if it requests nothing."""
         fit = [have // want for have, want in zip(self._milli, need._milli, strict=True) if want > 0]
         return max(min(fit), 0) if fit else UNLIMITED
 
     def lacking(self, need: "Resources") -> "Resources":
-        """How much more is asked for than there is, by amount."""
+        """Return by kind how much `need` exceeds these amounts."""
         pairs = zip(self._milli, need._milli, strict=True)
         return _made(tuple([want - have if want and want > have else 0 for have, want in pairs]))
 
     def __bool__(self) -> bool:
-        """Whether any amount is not 0."""
+        """Return whether any amount is not 0."""
         return any(self._milli)
 
     def __eq__(self, other: object) -> bool:
@@ -211,19 +210,19 @@ class Resources:
         return hash(self._milli)
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{amount.name}={value:g}" for amount, value in self.items())
-        return f"Resources({said})"
+        amounts = ", ".join(f"{amount.name}={value:g}" for amount, value in self.items())
+        return f"Resources({amounts})"
 
 
 def _made(milli: tuple[int, ...]) -> Resources:
-    made = object.__new__(Resources)
-    made._milli = milli
-    return made
+    resources = object.__new__(Resources)
+    resources._milli = milli
+    return resources
 
 
 @lru_cache(maxsize=4096)
 def _known(values: tuple[float, ...]) -> Resources:
-    """Many tasks have the same: a thousand are looked at in a match."""
+    """Return cached resources: the tasks that one match looks at often have equal ones."""
     return Resources.of(values)
 
 
@@ -231,8 +230,8 @@ NOTHING: Final = Resources()
 
 
 def total(every: Iterable[Resources]) -> Resources:
-    """The sum."""
+    """Return the sum of resources."""
     amounts = NOTHING
-    for each in every:
-        amounts = amounts + each if amounts is not NOTHING else each
+    for resources in every:
+        amounts = amounts + resources if amounts is not NOTHING else resources
     return amounts

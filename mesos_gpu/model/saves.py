@@ -1,7 +1,7 @@
-"""What is to be written to the store, as data, and how each noun that is saved is told from others.
+"""Effects on the store, as data, and the declarations of all types whose values are saved.
 
-`NOUNS` declares them. Stores (their tables, what they load, what they forget), the state that is restored, the order of
-effects and what a turn of the engine saves follow from it.
+`NOUNS` declares these types. Stores (their tables, what they load and delete), the restored state, the order of effects
+and what a turn of the engine saves are derived from it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -33,41 +33,40 @@ Key = tuple[Any, ...]
 
 
 class Save:
-    """An effect on the store. One of a noun has it, or its key, in its first fields."""
+    """Base of all effects on the store. An effect for a saved type has the value, or its key, in its first fields."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SaveFramework(Save):
-    """Remember the framework id: a restart must be a failover, not a new framework. "": Mesos has removed it, and the
-    next start is a new one."""
+    """Save the framework id, so that a restart is a failover. "" after Mesos removed it, so that a new one is made."""
 
     framework_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SaveTrust(Save):
-    """The master's tasks were looked through: nothing that a state that may be old does not know is launched again."""
+    """Mark the state as trusted, after the master's tasks were compared with it: none is launched twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveJob(Save):
-    """Insert or replace."""
+    """Insert or replace a job."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class SaveTask(Save):
-    """Insert or replace."""
+    """Insert or replace a task."""
 
     task: Task
 
 
 @dataclass(frozen=True, slots=True)
 class SaveNode(Save):
-    """Insert or replace."""
+    """Insert or replace a node."""
 
     node: Node
 
@@ -81,7 +80,7 @@ class ForgetJob(Save):
 
 @dataclass(frozen=True, slots=True)
 class ForgetTask(Save):
-    """Delete the record of a monitor that ended."""
+    """Delete the task of a monitor that ended."""
 
     task_id: TaskId
 
@@ -95,14 +94,14 @@ class ForgetNode(Save):
 
 @dataclass(frozen=True, slots=True)
 class SaveDrain(Save):
-    """Insert or replace."""
+    """Insert or replace a drain."""
 
     drain: Drain
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetDrain(Save):
-    """Delete: it is over."""
+    """Delete a drain that is over."""
 
     target: Target
     name: str
@@ -110,28 +109,28 @@ class ForgetDrain(Save):
 
 @dataclass(frozen=True, slots=True)
 class SaveCard(Save):
-    """Insert or replace."""
+    """Insert or replace the record of a GPU."""
 
     card: Card
 
 
 @dataclass(frozen=True, slots=True)
 class SaveServices(Save):
-    """Replace all that is wanted of apps."""
+    """Replace the tree of apps and the times of its changes."""
 
     services: AppCatalog
 
 
 @dataclass(frozen=True, slots=True)
 class SaveAppVersion(Save):
-    """Insert or replace."""
+    """Insert or replace a version of an app."""
 
     found: AppVersion
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetAppVersion(Save):
-    """Delete: there are enough later ones, or the app is gone."""
+    """Delete a version of an app that has enough later ones, or whose app was deleted."""
 
     app_id: str
     version: float
@@ -139,85 +138,85 @@ class ForgetAppVersion(Save):
 
 @dataclass(frozen=True, slots=True)
 class SaveRootVersion(Save):
-    """Insert or replace."""
+    """Insert or replace a version of the tree of groups."""
 
     found: RootVersion
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetRootVersion(Save):
-    """Delete: there are enough later ones."""
+    """Delete a version of the tree of groups that has enough later ones."""
 
     version: float
 
 
 @dataclass(frozen=True, slots=True)
 class SaveDeployment(Save):
-    """Insert or replace."""
+    """Insert or replace a deployment."""
 
     deployment: Deployment
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetDeployment(Save):
-    """Delete: it is over."""
+    """Delete a deployment that is over."""
 
     id: str
-    done: bool  # or it was ended before it was through
+    done: bool  # False if it was stopped before it was complete
 
 
 @dataclass(frozen=True, slots=True)
 class SaveSplit(Save):
-    """Insert or replace."""
+    """Insert or replace a traffic split."""
 
     split: TrafficSplit
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetSplit(Save):
-    """Delete: a user does not want that service any more."""
+    """Delete a traffic split that a user has removed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SaveAccess(Save):
-    """Insert or replace."""
+    """Insert or replace a version of the access document."""
 
     document: AccessDocument
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetAccess(Save):
-    """Delete: there are enough later ones."""
+    """Delete a version of the access document that has enough later ones."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class SaveQueues(Save):
-    """Insert or replace."""
+    """Insert or replace a version of the queue document."""
 
     document: QueueDocument
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetQueues(Save):
-    """Delete: there are enough later ones."""
+    """Delete a version of the queue document that has enough later ones."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class SavePastUse(Save):
-    """Insert or replace."""
+    """Insert or replace the decayed past use of a user in a queue."""
 
     use: PastUse
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetPastUse(Save):
-    """Delete: nothing of it is left, or its queue is gone."""
+    """Delete past use that has decayed to nothing or whose queue was deleted."""
 
     queue: str
     user: str
@@ -225,42 +224,42 @@ class ForgetPastUse(Save):
 
 @dataclass(frozen=True, slots=True)
 class SaveSpan(Save):
-    """Insert or replace."""
+    """Insert or replace an open span of use."""
 
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class SaveSpanWork(Save):
-    """Insert or replace."""
+    """Insert or replace the measured GPU work of an open span."""
 
     work: SpanWork
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetSpanWork(Save):
-    """Delete: it is in the record of its span."""
+    """Delete the measured work of a span that is closed, as the record of the span contains it."""
 
     task_id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetSpan(Save):
-    """Delete: the task holds nothing more."""
+    """Delete an open span whose task holds nothing more."""
 
     task_id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
 class SaveBudgetUse(Save):
-    """Insert or replace."""
+    """Insert or replace the use of a budget in one period."""
 
     use: BudgetUse
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetBudgetUse(Save):
-    """Delete: there are enough later periods, or the budget is gone."""
+    """Delete the use of a budget period that has enough later ones, or whose budget was deleted."""
 
     queue: str
     user: str
@@ -269,126 +268,127 @@ class ForgetBudgetUse(Save):
 
 @dataclass(frozen=True, slots=True)
 class KeepRecord(Save):
-    """Write a span that is over, once: what is written already stays. No part of the state, reports read it."""
+    """Append the record of a closed span, once; an existing record stays as it is. Only reports read it, not the
+    engine."""
 
     record: Closed
 
 
 @dataclass(frozen=True, slots=True)
 class FoldRecords(Save):
-    """Delete records that ended before a time; the sums of their days stay."""
+    """Delete records of spans that ended before a time, and keep their sums by day."""
 
     before_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class KeepJob(Save):
-    """Write what is remembered of a job that has ended when it is forgotten. No part of the state, its history."""
+    """Append the record of an ended job to the history when the job is dropped from the live state."""
 
     job: PastJob
 
 
 @dataclass(frozen=True, slots=True)
 class KeepEvent(Save):
-    """Write an event, once. No part of the state: whoever listens reads it, also after a restart."""
+    """Append an event, once. Listeners read events, also after a restart; the engine does not."""
 
     event: LogEvent
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetEvents(Save):
-    """Delete events up to a number: there are enough later ones."""
+    """Delete events up to a number, as there are enough later ones."""
 
     up_to: int
 
 
 @dataclass(frozen=True, slots=True)
 class KeepHooks(Save):
-    """Replace what is kept of webhooks. No part of the engine's state: who sends to them reads it at the start."""
+    """Replace the configuration of webhooks. The sender reads it at its start; the engine does not."""
 
     hooks: KeptHooks
 
 
 @dataclass(frozen=True, slots=True)
 class KeepSent(Save):
-    """Replace what is kept of how far events were sent to webhooks."""
+    """Replace the record of how far events were sent to webhooks."""
 
     sent: Sent
 
 
 @dataclass(frozen=True, slots=True)
 class SaveToken(Save):
-    """Insert or replace."""
+    """Insert or replace an access token."""
 
     token: Token
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetToken(Save):
-    """Delete: it was revoked, or expired long ago."""
+    """Delete a token that was revoked, or that expired long ago."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SaveArray(Save):
-    """Insert or replace."""
+    """Insert or replace a job array."""
 
     array: JobArray
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetArray(Save):
-    """Delete an array that ended long ago; its members go as jobs do."""
+    """Delete an array that ended long ago; its members are deleted as other jobs are."""
 
     array_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class SaveIdleness(Save):
-    """Insert or replace."""
+    """Insert or replace the idleness of a job."""
 
     idleness: Idleness
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetIdleness(Save):
-    """Delete: it is at work, and nobody keeps it from anything."""
+    """Delete the idleness of a job that works and is not kept from being ended."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class SaveBooking(Save):
-    """Insert or replace."""
+    """Insert or replace a booking."""
 
     booking: Booking
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetBooking(Save):
-    """Delete: it ended long ago."""
+    """Delete a booking that ended long ago."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SaveVolume(Save):
-    """Insert or replace."""
+    """Insert or replace a named volume."""
 
     volume: PersistentVolume
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetVolume(Save):
-    """Delete: its directory was removed."""
+    """Delete a named volume whose directory was removed."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """All that a store holds: jobs by their sequence, tasks by their launch."""
+    """Everything that a store holds, as it is loaded at the start."""
 
     framework_id: str | None
     jobs: tuple[Job, ...]
@@ -404,8 +404,8 @@ class Saved:
     access_versions: tuple[AccessDocument, ...] = ()  # by version
     queue_versions: tuple[QueueDocument, ...] = ()  # by version
     past_uses: tuple[PastUse, ...] = ()  # by queue and user
-    spans: tuple[Span, ...] = ()  # that are open, by task
-    span_works: tuple[SpanWork, ...] = ()  # of these
+    spans: tuple[Span, ...] = ()  # open spans, by task
+    span_works: tuple[SpanWork, ...] = ()  # measured work of the open spans
     budget_uses: tuple[BudgetUse, ...] = ()  # by queue, user and period
     tokens: tuple[Token, ...] = ()  # by id
     hooks: KeptHooks | None = None
@@ -415,26 +415,26 @@ class Saved:
     bookings: tuple[Booking, ...] = ()  # by id
     volumes: tuple[PersistentVolume, ...] = ()  # by id
     doubtful: bool = (
-        False  # it may be older than what runs: nothing is launched before the master's tasks are known
+        False  # may be older than what runs; nothing is launched until the master's tasks are known
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """A type whose values are saved.
+    """Declaration of a type whose values are saved.
 
     Attributes:
-        kind: The type.
-        name: What one is called in messages.
-        plural: Field of `Saved`, and of the part of the engine's state that owns it.
-        save: The effect that inserts or replaces one.
-        forget: The effect that deletes one by its key; None: none is ever forgotten.
-        columns: What stores search by: a column's name and the attribute that is in it, as "app.id".
-        key: The columns that tell one from another; (): there is one, and it is always there.
-        order: The columns that they are loaded in the order of.
-        table: Of SQLite, or the fact that has the only one; "": as `plural`.
-        owner: The type of which each is a part, and goes with it; None: it stands alone.
-        owned_by: The column with the owner's key.
+        kind: The saved type.
+        name: Name of one value in messages.
+        plural: Field of `Saved`, and of the part of the engine's state that owns the values.
+        save: Effect that inserts or replaces a value.
+        forget: Effect that deletes a value by its key; None if values are never deleted.
+        columns: Searchable columns of stores: column name to attribute path, such as "app.id".
+        key: Columns of the primary key; () if there is exactly one value, which always exists.
+        order: Columns by which values are sorted when loaded.
+        table: Table in SQLite, or name of the fact that holds the only value; "" to use `plural`.
+        owner: Type of the owner, with which values are deleted; None if they have no owner.
+        owned_by: Column with the key of the owner.
     """
 
     kind: type[Any]
@@ -524,7 +524,7 @@ SAVES: Final[tuple[type[Save], ...]] = (
     ForgetEvents,
     KeepHooks,
     KeepSent,
-)  # all that there are
+)  # every kind of effect on the store
 
 
 def _getter(paths: Iterable[str]) -> Callable[[Any], Key]:
@@ -533,7 +533,7 @@ def _getter(paths: Iterable[str]) -> Callable[[Any], Key]:
 
 
 def _names(effect: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(effect))
+    return tuple(field.name for field in fields(effect))
 
 
 _VALUE: Final = {noun.save: attrgetter(_names(noun.save)[0]) for noun in NOUNS}
@@ -559,39 +559,39 @@ _SUBJECT: Final = {kind: kind.__name__ for kind in SAVES} | {
 
 
 def value_of(save: Save) -> Any:
-    """The value that a save of a noun inserts or replaces."""
+    """Return the value that a save effect inserts or replaces."""
     return _VALUE[type(save)](save)
 
 
 def columns_of(save: Save) -> Key:
-    """What stores search the value of a save by, in the order of its noun's columns."""
+    """Return the values of the searchable columns for a save effect, in the order of the declared columns."""
     return _COLUMNS[SAVED_BY[type(save)].kind](value_of(save))
 
 
 def key_of(value: Any) -> Key:
-    """What tells a value of a noun from others; (): there is one."""
+    """Return the key of a saved value; () for a type with exactly one value."""
     return _KEY[type(value)](value)
 
 
 def dict_key(key: Key) -> Any:
-    """A key as dicts of values have it: its only part, or the whole."""
+    """Return a key as dicts of values use it: a single part alone, several parts as a tuple."""
     return key[0] if len(key) == 1 else key
 
 
 def about(save: Save) -> Key:
-    """The key of what is saved or forgotten; (): there is one."""
+    """Return the key of the value that an effect saves or deletes; () for a type with exactly one value."""
     getter = _ABOUT.get(type(save))
     return () if getter is None else getter(save)
 
 
 def subject(save: Save) -> tuple[str, str]:
-    """What a save is about, in words: of several saves of one subject only the latest matters."""
+    """Return the type name and key, as texts, that an effect is about. Only the last effect on a subject matters."""
     words = [str(part.value) if isinstance(part, Enum) else str(part) for part in about(save)]
     return _SUBJECT[type(save)], " ".join(words)
 
 
 def latest_of(effects: Iterable[Any]) -> Collection[Save]:
-    """The saves among effects, of several of one subject the latest, which is as late as that."""
+    """Return the last save of each subject among effects, ordered by the position of these last saves."""
     latest: dict[tuple[str, Key], Save] = {}
     for effect in effects:
         if (name := _SUBJECT.get(type(effect))) is not None:

@@ -1,21 +1,21 @@
-"""The part of a queue's guarantee that a job has while it runs."""
+"""Guaranteed admission of a running job: the part of a queue's guarantee that it occupies."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Room that a queue is guaranteed, taken by a job's GPUs, wherever these are: nobody stops a job that has one.
+    """Part of a queue's guarantee that a job's GPUs occupy, on whichever nodes. Other queues do not preempt such a job.
 
-    A queue that is guaranteed shapes has a cell for each of their nodes; one that is guaranteed a number of GPUs has
-    one cell of them all. The tasks of a job have their places in cells as if the queue were alone on such nodes.
+    A guarantee of shapes has one cell for each node of a shape; a guarantee of a number of GPUs is one cell. Tasks are
+    assigned to cells as if the queue were alone on such nodes.
 
     Attributes:
-        queue: The path of the queue whose guarantee it is: the job's, or one above it.
-        pool: Whose nodes are meant.
-        cells: The number of the cell of each of its tasks, by rank.
-        milli: What each task takes of its cell, thousandths of cost.
-        since: When it was taken, seconds since the epoch.
+        queue: Path of the queue that has the guarantee: the job's queue or one above it.
+        pool: Pool of the guarantee.
+        cells: Number of the cell of each task, by rank.
+        milli: Amount that each task takes of its cell, thousandths of cost.
+        since: Time of the admission, seconds since the epoch.
     """
 
     queue: str

@@ -1,4 +1,4 @@
-"""The service that a job has attained: the GPU time of its launches that have ended."""
+"""Attained service of a job: the GPU time of its launches that have ended."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a queue that orders by attained service keeps of a job.
+    """Attained service of one job, for queues that order jobs by it.
 
     Attributes:
-        milli_ms: Thousandths of GPUs times milliseconds, of all its launches that have ended.
-        waits_since: When it went back to its queue, seconds since the epoch; None: it waits since its submission.
-        lifted: It had waited so long that it started anew.
+        milli_ms: Thousandths of GPUs times milliseconds, summed over its ended launches.
+        waits_since: Time of its last return to the queue, seconds since the epoch; None if it waits since submission.
+        lifted: Whether its attained service was reset because it had waited too long.
     """
 
     milli_ms: int = 0

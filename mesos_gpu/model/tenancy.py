@@ -1,8 +1,8 @@
-"""The tree of queues: who is guaranteed what, who may borrow, who gives back first, and how much may be asked for.
+"""The queue tree: guarantees, borrowing, reclaim, and limits of queues and users.
 
-Amounts are whole thousandths of cost: a GPU of a model counts as 1000 times its cost (`QueueDocument.gpu_cost`, 1 where
-none is given), a share of it as its part of that. Fields that `asks` declares may be written in the document; what
-reads, checks, writes and shows them goes through `QUEUE_FIELDS`, `LIMIT_FIELDS` and so on.
+Amounts are whole thousandths of cost: a GPU of a model counts as 1000 times its cost (`QueueDocument.gpu_cost`, 1 by
+default), a share of a GPU proportionally. Fields declared with `asks` may be written in the queue document; the code
+that reads, checks, writes and shows them is driven by `QUEUE_FIELDS`, `LIMIT_FIELDS` and so on.
 """
 
 import re
@@ -36,9 +36,9 @@ from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
 from mesos_gpu.model.nodes.gpu_names import means, most_specific
 from mesos_gpu.model.secret import SOURCE, SOURCE_FORM
 
-ROOT: Final = ""  # the path of what all queues are below
-DEFAULT_POOL: Final = "default"  # the nodes that are in no other
-EVERYBODY: Final = "*"  # a user that is not named
+ROOT: Final = ""  # path of the root of the queue tree
+DEFAULT_POOL: Final = "default"  # nodes that match no other pool
+EVERYBODY: Final = "*"  # all users that are not named
 MAX_GPUS: Final = 1_000_000
 MAX_S: Final = 1e9
 NAME_FORM: Final = "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric"
@@ -56,7 +56,7 @@ _PATTERN_FORM: Final = "a queue or a pattern of queues, as research or research/
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """GPUs that are of use only together: so many nodes, each with so many free ones."""
+    """GPUs that are useful only together: a number of nodes with a number of free GPUs each."""
 
     nodes: int
     gpus: int
@@ -64,88 +64,88 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What a queue is owed of a pool."""
+    """Guarantee of a queue in one pool."""
 
-    milli: int = 0  # thousandths of cost; of shapes, all of them together
-    shapes: tuple[Shape, ...] = ()  # none: any GPUs will do
+    milli: int = 0  # thousandths of cost; the sum over all shapes
+    shapes: tuple[Shape, ...] = ()  # empty if any GPUs will do
 
 
 class Reclaim(Enum):
-    """Whose jobs may be stopped for a queue that is owed their GPUs."""
+    """Jobs that may be stopped when a queue reclaims its guarantee."""
 
-    ANY = "any"  # of every borrower
-    LOWER = "lower"  # of those whose effective priority is lower
-    NEVER = "never"  # it waits until they end
+    ANY = "any"  # jobs of every borrower
+    LOWER = "lower"  # borrowers with a lower effective priority
+    NEVER = "never"  # no jobs: the queue waits until they end
 
 
 class Stop(Enum):
-    """Whether a queue is served."""
+    """Restriction of what a queue may start or run."""
 
     NONE = "none"
-    HOLD = "hold"  # nothing starts; what runs goes on
-    DRAIN = "drain"  # and what runs is ended, with notice, and waits
+    HOLD = "hold"  # no job starts; running jobs continue
+    DRAIN = "drain"  # no job starts; running jobs are ended with notice and requeued
 
 
 class LineOrder(Enum):
-    """The order of a queue's jobs."""
+    """Order of the waiting jobs of a queue."""
 
     PRIORITY = "priority"  # effective priority, then first come, first served
-    LAS = "las"  # least attained service, in levels; who runs gives way to who has had less
+    LAS = "las"  # least attained service, in levels; running jobs yield to jobs with less
 
 
 class Fairness(Enum):
-    """What is compared when queues are."""
+    """Quantity by which the shares of queues are compared."""
 
     GPUS = "gpus"
-    DRF = "drf"  # of GPUs, CPUs and memory, the one of which a queue has the largest part
+    DRF = "drf"  # dominant resource fairness over GPUs, CPUs and memory
 
 
 class OnEmpty(Enum):
-    """What happens when a budget is used up."""
+    """Action when a budget is used up."""
 
     WARN = "warn"
     BORROW = "borrow"  # jobs run as borrowers, after all others, and are reclaimed first
     NO_START = "no_start"
-    STOP = "stop"  # and what runs is ended, with notice
+    STOP = "stop"  # no job starts; running jobs are ended with notice
 
 
 class IdlePolicy(Enum):
-    """What becomes of a job whose GPUs do nothing."""
+    """Action against a job whose GPUs are idle."""
 
-    REPORT = "report"  # it is reported, and nothing else
-    PRESSURE = "pressure"  # it is warned, and ended when somebody waits whom its GPUs would serve
-    ALWAYS = "always"  # it is warned and ended, whoever waits
+    REPORT = "report"  # the job is only reported
+    PRESSURE = "pressure"  # the job is warned, and ended when a waiting job could use its GPUs
+    ALWAYS = "always"  # the job is warned, and ended in any case
 
 
 class Period(Enum):
-    """For how long a budget is. It begins at midnight, local time of its zone."""
+    """Length of a budget period, which begins at midnight, local time of its zone."""
 
     DAY = "day"
-    WEEK = "week"  # on Monday
+    WEEK = "week"  # begins on Monday
     MONTH = "month"
     QUARTER = "quarter"
     YEAR = "year"
-    ONCE = "once"  # from a day to another
+    ONCE = "once"  # between two given days
 
 
 class PerPool(Kind):
-    """An amount of each pool, in GPUs of cost 1; one number: of every pool together with none of its own."""
+    """An amount of GPUs of cost 1 by pool, or one number for every pool without an amount of its own."""
 
 
 class Guarantees(PerPool):
-    """An amount of each pool, as a number of GPUs or a list of shapes."""
+    """A guarantee by pool: a number of GPUs, or a list of shapes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MinRuntime:
-    """How long a job runs before it may be stopped, seconds, from its start."""
+    """Minimum run time of a job before it may be preempted, in seconds from its start."""
 
-    reclaim_s: float = 0.0  # for somebody within his guarantee
-    rebalance_s: float = MAX_S  # for somebody above his; by default that stops nobody
+    reclaim_s: float = 0.0  # for a queue within its guarantee
+    rebalance_s: float = MAX_S  # for a queue above its guarantee; by default it preempts no job
 
 
 class Runtimes(Kind):
-    """A `MinRuntime`: {reclaim, rebalance}, in seconds."""
+    """A `MinRuntime` as an object {reclaim, rebalance}, in seconds."""
 
 
 class GpuHours(Kind):
@@ -153,110 +153,114 @@ class GpuHours(Kind):
 
 
 class Percents(Kind):
-    """Rising percentages."""
+    """A list of rising percentages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names(Kind):
-    """A list of names or patterns, each of which `pattern` must match; `form` says it in words, after "must be"."""
+    """A list of names or patterns that match `pattern`; `form` describes it in messages, after "must be"."""
 
     pattern: re.Pattern[str]
     form: str
 
 
 class Weights(Kind):
-    """An object of whole numbers by the names of users; "*": all others."""
+    """An object of whole numbers by user name; "*" for all other users together."""
 
 
 class LimitsByUser(Kind):
-    """An object of limits by the names of users; "*": each of the others."""
+    """An object of limits by user name; "*" for each other user."""
 
 
 class IdleRules(Kind):
-    """What becomes of GPUs that do nothing: an `Idle`."""
+    """An `Idle` object: rules for jobs whose GPUs are idle."""
 
 
 class Budgets(Kind):
-    """A budget."""
+    """A `Budget` object."""
 
 
 class BudgetsByUser(Kind):
-    """An object of budgets by the names of users; "*": each of the others."""
+    """An object of budgets by user name; "*" for each other user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """GPU hours of cost that may be used in a period.
+    """GPU hours, weighted by cost, that may be used in a period.
 
     Attributes:
         milli_s: The amount, in thousandths of cost times seconds.
-        period: How long it lasts; then there is a new one.
-        begins, ends: Of one that is there once: days as 2026-11-22, local ones, the last not included.
-        zone: Of IANA's database, as Europe/Vienna.
-        carry_over_percent: How much of what is left is added to the next period's.
-        warn_at: Percent of it at which somebody is told, rising.
-        on_empty: What happens then.
-        safe: Whether only what surely stays inside may start, by its time limit.
+        period: Length of the period, after which a new one begins.
+        begins, ends: First local day, and the day after the last, of a budget with period `once`, such as 2026-11-22.
+        zone: Time zone of the IANA database, such as Europe/Vienna.
+        carry_over_percent: Percentage of the remainder that is added to the next period.
+        warn_at: Percentages of use at which a warning is sent, rising.
+        on_empty: Action when the budget is used up.
+        safe: Whether only jobs may start whose time limit proves that they stay within the budget.
     """
 
     milli_s: int = field(metadata=asks_first(GpuHours(), key="gpu_hours"))
     period: Period = asks(Period.MONTH, OneOf(Period))
-    begins: str = asks("", DAY, key="from", about="of `once`: its first day, local time")
-    ends: str = asks("", DAY, key="to", about="of `once`: the day after its last")
+    begins: str = asks("", DAY, key="from", about="first day of the period `once`, local time")
+    ends: str = asks("", DAY, key="to", about="day after the last of the period `once`")
     zone: str = asks("UTC", ZONE)
-    carry_over_percent: int = asks(0, Whole(0, 100), about="of what is left, that the next period has too")
-    warn_at: tuple[int, ...] = asks((50, 80, 100), Percents(), about="of it, at which somebody is told")
+    carry_over_percent: int = asks(
+        0, Whole(0, 100), about="percentage of the remainder that is added to the next period"
+    )
+    warn_at: tuple[int, ...] = asks(
+        (50, 80, 100), Percents(), about="percentages of use at which a warning is sent"
+    )
     on_empty: OnEmpty = asks(OnEmpty.WARN, OneOf(OnEmpty))
-    safe: bool = asks(False, Flag(), about="only what ends inside it by its time limit starts")
+    safe: bool = asks(False, Flag(), about="start only jobs whose time limit keeps them within the budget")
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """What becomes of jobs that hold GPUs and do nothing with them. Times are of idleness, as far as it is known: while
-    nobody can say what the GPUs do, they stand.
+    """Rules for jobs that hold GPUs without using them. Durations count idle time as far as it is measured: they stand
+    still while the use of the GPUs is unknown.
 
     Attributes:
-        warn_after_s: After so long a job is warned.
-        return_after_s: After so long it is ended, with notice before.
-        busy_share: A job is idle while none of its GPUs is at work for more than this part of the time. From twice as
-            much on, it counts as at work; of what is between, half counts as idle.
-        resume_s: So long in total must it be back at work until its idleness is forgotten; idle time takes from that.
-        start_grace_s: So long after its start nothing counts.
-        policy: What is done.
-        exempt_labels: Jobs with one of these labels are reported, and nothing else.
-        max_keep_s: For so long, from when it is asked, may a job be kept from being ended.
-        requeue: Whether an ended job goes back to its queue.
-        apps: Whether apps' instances are treated as other jobs; else they are reported, and nothing else.
+        warn_after_s: Idle time after which a job is warned.
+        return_after_s: Idle time after which a job is ended, with prior notice.
+        busy_share: Highest part of a time window for which any GPU of an idle job works. A window with at least twice
+            as much work counts as work; a window in between counts half as idle.
+        resume_s: Total time of work after which idle time is forgotten; idle time is subtracted from it.
+        start_grace_s: Time after the start of a job in which nothing counts.
+        policy: Action against idle jobs.
+        exempt_labels: Labels of jobs that are only reported.
+        max_keep_s: Longest time, from the request on, for which a job may be protected from being ended.
+        requeue: Whether an ended job returns to its queue.
+        apps: Whether the rules also apply to instances of apps; else they are only reported.
     """
 
-    warn_after_s: float = asks(1800.0, Seconds(1, MAX_S), about="of idleness, then a job is warned")
+    warn_after_s: float = asks(1800.0, Seconds(1, MAX_S), about="idle time after which a job is warned")
     return_after_s: float = asks(
-        3600.0, Seconds(1, MAX_S), about="of idleness, then it is ended, with notice before"
+        3600.0, Seconds(1, MAX_S), about="idle time after which a job is ended, with prior notice"
     )
     busy_share: float = asks(
         0.05,
         Number(0.001, 0.5),
-        about="idle is who is at work for no more than this part of the time, on none of its GPUs",
+        about="a window is idle if each GPU of the job works for at most this part of it",
     )
     resume_s: float = asks(
         120.0, Seconds(1, MAX_S),
-        about="of work, at twice `busy_share` or more, until idleness is forgotten; idle time takes from it",
+        about="work, at twice `busy_share` or more, after which idle time is forgotten; idle time is subtracted",
     )  # fmt: skip
     start_grace_s: float = asks(
-        600.0, Seconds(0, MAX_S), about="after a job's start, in which nothing counts"
+        600.0, Seconds(0, MAX_S), about="time after the start of a job in which nothing counts"
     )
     policy: IdlePolicy = asks(IdlePolicy.REPORT, OneOf(IdlePolicy))
     exempt_labels: tuple[str, ...] = asks(
-        (), Names(_LABEL, _LABEL_FORM), about="jobs with one of these labels are reported only"
+        (), Names(_LABEL, _LABEL_FORM), about="jobs with one of these labels are only reported"
     )
     max_keep_s: float = asks(
         28800.0,
         Seconds(0, MAX_S),
-        about="the longest that a job is kept from that, from when it is asked",
+        about="longest time, from the request on, for which a job may be kept from being ended",
     )
-    requeue: bool = asks(False, Flag(), about="whether an ended job goes back to its queue")
+    requeue: bool = asks(False, Flag(), about="whether an ended job returns to its queue")
     apps: bool = asks(
-        False, Flag(), about="whether apps' instances are treated so, too; else they are reported only"
+        False, Flag(), about="whether the rules apply to instances of apps; else these are only reported"
     )
 
 
@@ -265,15 +269,15 @@ IDLE_FIELDS: Final = declared(Idle, ())
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a queue, a user, or a user in a queue may have at once, and the most that one job may ask for.
+    """Upper limits of a queue, a user, or a user in a queue, and of one job.
 
-    None: no limit of its own; those of queues above hold as well.
+    None if there is no own limit; limits of the queues above apply in any case.
     """
 
-    max_running: int | None = asks(None, Whole(0, 10**9), about="jobs that hold anything")
-    max_submitted: int | None = asks(None, Whole(0, 10**9), about="jobs that wait or run")
+    max_running: int | None = asks(None, Whole(0, 10**9), about="jobs that hold resources")
+    max_submitted: int | None = asks(None, Whole(0, 10**9), about="jobs that wait or run, in sum")
     max_gpus: float | None = asks(None, Number(0, MAX_GPUS), about="GPUs held, by cost, of all pools")
-    max_gpus_per_job: float | None = asks(None, Number(0, MAX_GPUS), about="GPUs of all its tasks")
+    max_gpus_per_job: float | None = asks(None, Number(0, MAX_GPUS), about="GPUs of all tasks of one job")
     max_timeout_s: float | None = asks(
         None, Seconds(0, MAX_S, "a positive number of seconds, at most 1e9", above=True),
         about="the longest time limit; a job without one is refused",
@@ -302,17 +306,17 @@ class HoursOfWeek(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """Hours of the week in which some figures of a queue are others. What is left open is as it is outside of them; of
-    a figure by pool, the pools that are not named.
+    """Hours of the week in which some figures of a queue differ. Omitted figures, and omitted pools of a figure by
+    pool, are as outside of these hours.
 
     Attributes:
-        begins, ends: Times of day, of the clock of `zone`; they go over midnight if `ends` is not after `begins`.
-        days: Those on which they begin.
+        begins, ends: Times of day in `zone`; the hours pass midnight unless `ends` is later than `begins`.
+        days: Days on which the hours begin.
     """
 
     begins: str = field(metadata=asks_first(Text(_CLOCK, "a time of day, as 22:00"), key="from"))
     ends: str = field(metadata=asks_first(Text(_CLOCK_OR_END, "a time of day, as 06:00, or 24:00"), key="to"))
-    days: tuple[Weekday, ...] = asks(tuple(Weekday), SomeOf(Weekday), about="on which they begin")
+    days: tuple[Weekday, ...] = asks(tuple(Weekday), SomeOf(Weekday), about="days on which the hours begin")
     zone: str = asks("UTC", ZONE)
     guarantee_gpus: Mapping[str, Guarantee] = asks({}, Guarantees())
     borrow_limit_gpus: Mapping[str, int] = asks({}, PerPool())
@@ -323,7 +327,7 @@ class Hours:
 
 
 HOURS_FIELDS: Final = declared(Hours, ())
-#: The fields of a queue that its hours may change.
+#: Fields of a queue that may differ by hours.
 HOURS_FIGURES: Final = (
     "guarantee_gpus", "borrow_limit_gpus", "lend_limit_gpus", "limit_gpus", "weight", "band",
 )  # fmt: skip
@@ -331,48 +335,57 @@ HOURS_FIGURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """A queue, as it is written. None: as the queue above it, and the root as `ROOT_SPEC`."""
+    """A queue as written in the document. None if the value is inherited: from the parent, at the root from
+    `ROOT_SPEC`."""
 
-    guarantee_gpus: Mapping[str, Guarantee] = asks({}, Guarantees(), about="what it is owed")
-    borrow_limit_gpus: Mapping[str, int] = asks({}, PerPool(), about="the most beyond that")
+    guarantee_gpus: Mapping[str, Guarantee] = asks({}, Guarantees(), about="what the queue is guaranteed")
+    borrow_limit_gpus: Mapping[str, int] = asks(
+        {}, PerPool(), about="the most that it may hold beyond its guarantee"
+    )
     lend_limit_gpus: Mapping[str, int] = asks(
-        {}, PerPool(), about="the most of it that others may have while it is idle"
+        {}, PerPool(), about="the most of its guarantee that other queues may use while it is idle"
     )
     limit_gpus: Mapping[str, int] = asks({}, PerPool(), about="the most that it may hold")
     pools: tuple[str, ...] | None = asks(
-        None, Names(NAME, NAME_FORM), about="those that its jobs may use, the first choice first"
+        None, Names(NAME, NAME_FORM), about="pools that its jobs may use, the first choice first"
     )
     overflow_after_s: float | None = asks(
-        None, Seconds(0, MAX_S), about="so long a job waits before it may use the next of its pools"
+        None, Seconds(0, MAX_S), about="time that a job waits before it may use the next of its pools"
     )
-    hours: tuple[Hours, ...] = asks((), HoursOfWeek(), about="when some figures are others")
-    weight: int = asks(1, Whole(0, 1_000_000), about="its part of what is left over")
-    band: int = asks(0, Whole(-1000, 1000), about="of higher bands, queues get what is left over first")
-    reclaim: Reclaim | None = asks(None, OneOf(Reclaim), about="whose jobs are stopped for what it is owed")
-    fence: bool = asks(False, Flag(), about="nobody outside of it stops its jobs, nor it theirs")
+    hours: tuple[Hours, ...] = asks((), HoursOfWeek(), about="hours of the week in which some figures differ")
+    weight: int = asks(
+        1, Whole(0, 1_000_000), about="its weight in the division of what guarantees leave over"
+    )
+    band: int = asks(0, Whole(-1000, 1000), about="queues of higher bands get what is left over first")
+    reclaim: Reclaim | None = asks(
+        None, OneOf(Reclaim), about="whose jobs may be preempted for its guarantee"
+    )
+    fence: bool = asks(False, Flag(), about="no preemption between its jobs and jobs outside of it")
     min_runtime_s: MinRuntime | None = asks(None, Runtimes())
     patience: float | None = asks(
         None,
         Number(0, 1000),
-        about="GPU seconds of waiting that weigh as one of lost work; 0: none is waited for",
+        about="GPU seconds of waiting that weigh as much as one of lost work; 0 to preempt without waiting",
     )
     stop: Stop = asks(Stop.NONE, OneOf(Stop))
     order: LineOrder | None = asks(None, OneOf(LineOrder))
-    notice_s: float | None = asks(None, Seconds(0, 86400), about="between a notice and SIGTERM")
+    notice_s: float | None = asks(None, Seconds(0, 86400), about="time between a notice and SIGTERM")
     borrow_for_s: float | None = asks(
-        None, Seconds(0, MAX_S), about="jobs that are not preemptible borrow if they end within it"
+        None, Seconds(0, MAX_S), about="jobs that are not preemptible may borrow if they end within this time"
     )
     starve_after_s: float | None = asks(
-        None, Seconds(1, MAX_S), about="then its first job has a reservation whatever its share"
+        None,
+        Seconds(1, MAX_S),
+        about="time after which its first job gets a reservation whatever the fair share",
     )
-    limits: Limits = field(default=NO_LIMITS)  # of all its jobs together
+    limits: Limits = field(default=NO_LIMITS)  # for all its jobs together
     users: Mapping[str, Limits] = asks({}, LimitsByUser())
     user_shares: Mapping[str, int] = asks({}, Weights())
     default_timeout_s: float | None = asks(None, Seconds(0, MAX_S, above=True))
     default_priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
     budget: Budget | None = asks(None, Budgets())
     user_budgets: Mapping[str, Budget] = asks({}, BudgetsByUser())
-    idle: Idle | None = asks(None, IdleRules(), about="what becomes of jobs whose GPUs do nothing")
+    idle: Idle | None = asks(None, IdleRules(), about="rules for jobs whose GPUs are idle")
     image_secret: str | None = asks(
         None,
         SecretPath(SOURCE, SOURCE_FORM),
@@ -386,7 +399,7 @@ LIMIT_FIELDS: Final = declared(Limits, ())
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a queue that leaves them open takes from the one above it, and the root has."""
+    """Values that queues inherit if they leave them open, with the defaults of the root."""
 
     reclaim: Reclaim = Reclaim.ANY
     min_runtime_s: MinRuntime = MinRuntime()
@@ -397,7 +410,7 @@ class Resolved:
     starve_after_s: float = 86400.0
     default_timeout_s: float | None = None
     default_priority: int = 0
-    pools: tuple[str, ...] | None = None  # every one that is not dedicated, in no order
+    pools: tuple[str, ...] | None = None  # None for all pools that are not dedicated, without order
     overflow_after_s: float = 0.0
     idle: Idle = Idle()
     image_secret: str | None = None
@@ -405,52 +418,57 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """A kind of work, which jobs name.
+    """A kind of work that jobs can name in their request.
 
     Attributes:
-        name: Of it.
-        priority: Of its jobs that ask for none.
-        preemptible: Whether its jobs may be stopped for others; None: as each says.
-        charge_percent: What its jobs cost in use and budgets, of what others cost.
-        max_timeout_s: The longest time limit; None: any.
-        pools: Those that its jobs may use; empty: all.
-        queues: Those whose jobs may name it, as patterns; empty: all.
-        idle: What becomes of its jobs when their GPUs do nothing; None: as their queue says.
+        name: Name of the class.
+        priority: Priority of jobs that request none; None to use the queue's default.
+        preemptible: Whether jobs of the class may be preempted; None if each job says.
+        charge_percent: Percentage of the normal cost that is charged as use and to budgets.
+        max_timeout_s: Longest permitted time limit; None if there is no limit.
+        pools: Pools that jobs of the class may use; empty for all.
+        queues: Patterns of queues whose jobs may name the class; empty for all.
+        idle: Rules for jobs whose GPUs are idle; None for those of the queue.
     """
 
     name: str
     priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
-    preemptible: bool | None = asks(None, Flag(), about="whether its jobs may be stopped for others")
-    charge_percent: int = asks(100, Whole(0, 10_000), about="what its jobs cost, of what others cost")
-    max_timeout_s: float | None = asks(None, Seconds(0, MAX_S, above=True), about="the longest time limit")
-    pools: tuple[str, ...] = asks((), Names(NAME, NAME_FORM), about="those that its jobs may use")
-    queues: tuple[str, ...] = asks((), Names(_PATTERN, _PATTERN_FORM), about="those whose jobs may name it")
-    idle: Idle | None = asks(None, IdleRules(), about="what becomes of its jobs when their GPUs do nothing")
+    preemptible: bool | None = asks(None, Flag(), about="whether its jobs may be preempted")
+    charge_percent: int = asks(
+        100, Whole(0, 10_000), about="percentage of the normal cost that its jobs are charged"
+    )
+    max_timeout_s: float | None = asks(
+        None, Seconds(0, MAX_S, above=True), about="longest time limit that its jobs may request"
+    )
+    pools: tuple[str, ...] = asks((), Names(NAME, NAME_FORM), about="pools that its jobs may use")
+    queues: tuple[str, ...] = asks((), Names(_PATTERN, _PATTERN_FORM), about="queues whose jobs may name it")
+    idle: Idle | None = asks(None, IdleRules(), about="rules for its jobs whose GPUs are idle")
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Nodes that are shared out together. A node is in the first pool, by name, all of whose conditions hold.
+    """A set of nodes in which guarantees and limits count. A node is in the first pool, by name, whose conditions it
+    meets.
 
     Attributes:
-        name: Of it.
-        models: Names of models; a node of it has GPUs that these mean alone (`nodes.gpu_names`); empty: any.
-        attributes: What its agent's attributes are, by name.
-        constraints: What its agent is like, of those constraints of jobs that look at the agent alone.
-        dedicated: Whether only queues that name it in their `pools` use it.
+        name: Name of the pool.
+        models: Names of GPU models (`nodes.gpu_names`), to one of which each GPU of a node belongs; empty for any.
+        attributes: Required attributes of the agent, by name.
+        constraints: Constraints on the agent, of the kinds that look at the agent alone.
+        dedicated: Whether only queues that list the pool in their `pools` may use it.
     """
 
     name: str
     models: tuple[str, ...] = asks(
-        (), Models(), about="names of GPU models, as A100: a node of it has GPUs that these mean alone"
+        (), Models(), about="names of GPU models, such as A100; each GPU of a node must be of one of them"
     )
     attributes: Mapping[str, str] = asks(
-        {}, Strings(LABEL_KEY, "NUL"), about="what its agent's attributes are, by name"
+        {}, Strings(LABEL_KEY, "NUL"), about="required attributes of agents, by name"
     )
     constraints: tuple[Constraint, ...] = asks(
-        (), Constraints(), about="what its agent is like: IS, LIKE, UNLIKE, or CLUSTER with a value"
+        (), Constraints(), about="constraints on agents: IS, LIKE, UNLIKE, or CLUSTER with a value"
     )
-    dedicated: bool = asks(False, Flag(), about="only queues that name it use it")
+    dedicated: bool = asks(False, Flag(), about="only queues that list the pool may use it")
 
 
 BUDGET_FIELDS: Final = declared(Budget, ())
@@ -460,25 +478,25 @@ POOL_FIELDS: Final = declared(Pool, ())
 
 @dataclass(frozen=True, slots=True)
 class QueueDocument:
-    """A version of the tree.
+    """A version of the queue tree.
 
     Attributes:
-        version: Grows by one with each change; 0: nobody has written one yet.
-        at: When it was written, seconds since the epoch.
-        by: Who wrote it.
-        comment: Why.
-        queues: By path, as research/vision; those above a queue are in it, too.
-        pools: Beside the default one.
-        gpu_cost: What a GPU costs beside others, by names of models (`nodes.gpu_names`): of several that mean it the
-            most specific counts; 1 where none does.
-        classes: By name.
-        users: The limits of each user in all queues together; "*": of each that is not named.
-        fairness: What is compared.
-        half_life_s: After so long half of what was used is forgotten.
-        history_percent: How much past use lowers a weight over what is guaranteed.
-        overbook: Whether the guarantees may be more than there is; then they are scaled.
-        reclaim_at: From then on jobs for which this version leaves no room in a guarantee are stopped for others as
-            those that borrow, seconds since the epoch; None: those that ran already are not stopped for it.
+        version: Number that grows by one with each change; 0 if no document was written yet.
+        at: Time of the change, seconds since the epoch.
+        by: Author of the change.
+        comment: Comment of the author.
+        queues: Queues by path, such as research/vision, including all ancestors.
+        pools: Pools besides the default one.
+        gpu_cost: Relative cost of a GPU by model name (`nodes.gpu_names`); the most specific matching name counts, and
+            1 without a match.
+        classes: Job classes, ordered by name.
+        users: Limits of each user over all queues together; "*" for each user that is not named.
+        fairness: Quantity by which queues are compared.
+        half_life_s: Time after which half of past use is forgotten.
+        history_percent: Strength with which past use lowers a weight.
+        overbook: Whether guarantees may exceed what exists; they are then scaled down.
+        reclaim_at: Time from which running jobs that lose their guaranteed capacity by this version may be preempted
+            like borrowers, seconds since the epoch; None if running jobs are not preempted for the change.
     """
 
     version: int = 0
@@ -498,11 +516,11 @@ class QueueDocument:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the document says nothing: it then has the effect of no document."""
+        """Whether the document has no content, and so the effect of no document."""
         return replace(self, version=0, at=0.0, by="", comment="", reclaim_at=None) == NO_QUEUES
 
     def cost_of(self, model: str) -> int:
-        """Return what a GPU of a model costs beside others."""
+        """Return the relative cost of a GPU of a model."""
         if not self.gpu_cost:
             return 1
         if (cost := self.gpu_cost.get(model)) is not None:
@@ -511,17 +529,21 @@ class QueueDocument:
         return 1 if name is None else self.gpu_cost[name]
 
     def most_cost_of(self, names: Iterable[str]) -> int:
-        """Return the most that a GPU costs of which only names are known that may mean it; no names: that of any."""
-        asked = tuple(names)
-        entries = [cost for entry, cost in self.gpu_cost.items() if any(means(name, entry) for name in asked)]
-        return max([*entries, *map(self.cost_of, asked)] if asked else self.gpu_cost.values(), default=1)
+        """Return the highest cost of a GPU that one of some model names may mean; without names, of any GPU."""
+        model_names = tuple(names)
+        entries = [
+            cost for entry, cost in self.gpu_cost.items() if any(means(name, entry) for name in model_names)
+        ]
+        return max(
+            [*entries, *map(self.cost_of, model_names)] if model_names else self.gpu_cost.values(), default=1
+        )
 
 
 NO_QUEUES: Final = QueueDocument()
 
 
 def find_zone(name: str) -> ZoneInfo | None:
-    """Return the time zone with a name of the IANA database; None if there is none.
+    """Return the time zone with a name of the IANA database; None if it does not exist.
 
     The database is a directory, so some unknown names raise OSError in `ZoneInfo`: ENAMETOOLONG if longer than 255
     characters, EISDIR for "Europe". These count as unknown.

@@ -1,4 +1,4 @@
-"""What jobs have used: a record for each span of a grant, which is never changed once it is written.
+"""Use of GPUs by jobs: one record for each span of a grant, never changed once it is written.
 
 Times are whole milliseconds since the epoch. Amounts are thousandths of GPUs, or of cost (`QueueDocument.gpu_cost`),
 times milliseconds, so that sums of them are exact.
@@ -17,65 +17,65 @@ NEVER_MS: Final = 1 << 53  # after all times
 
 
 class SpanEnd(Enum):
-    """Why a span ended."""
+    """Reason why a span ended."""
 
     FINISHED = "finished"
-    FAILED = "failed"  # by its own doing
-    KILLED = "killed"  # somebody asked for it
-    LOST = "lost"  # by the infrastructure, or given up as unreachable
-    RECLAIM = "reclaim"  # somebody was owed its GPUs
-    PREEMPTION = "preemption"  # a job of higher priority took its place
+    FAILED = "failed"  # the fault of the job
+    KILLED = "killed"  # ended on request
+    LOST = "lost"  # failed by the infrastructure, or given up as unreachable
+    RECLAIM = "reclaim"  # preempted for a guarantee
+    PREEMPTION = "preemption"  # preempted for a job of higher priority
     TIME_LIMIT = "time_limit"
     BUDGET = "budget"
     DRAIN = "drain"
     IDLE = "idle"
     CALENDAR = "calendar"
-    EVICTED = "evicted"  # the scheduler ended it for another reason, and it is queued again
-    RESIZED = "resized"  # it goes on with another amount
-    SEAT = "seat"  # it goes on, and became a borrower, or ceased to be one
-    RULES = "rules"  # it goes on, and another version of the queues counts it in another way
-    RUNNING = "running"  # it has not ended yet
+    EVICTED = "evicted"  # ended by the scheduler for another reason, and requeued
+    RESIZED = "resized"  # continues with another amount
+    SEAT = "seat"  # continues, as a borrower or no longer as one
+    RULES = "rules"  # continues, counted differently by a new version of the queues
+    RUNNING = "running"  # not ended yet
 
     @property
     def goes_on(self) -> bool:
-        """Whether its task holds GPUs after it."""
+        """Whether the task still holds GPUs after the span."""
         return self in (SpanEnd.RESIZED, SpanEnd.SEAT, SpanEnd.RULES, SpanEnd.RUNNING)
 
 
 class Account(NamedTuple):
-    """Whom use is put down to. Texts; "": none."""
+    """Account to which use is charged. Fields are texts, "" if it has none."""
 
-    owner: str  # a proved name, or with a ? at its end the UNIX user, which nobody has proved
+    owner: str  # a proved name, or the UNIX user with a ? appended if it is unproved
     queue: str
     job_class: str
     app: str
-    model: str  # of GPUs
+    model: str  # GPU model
     pool: str
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a task holds of GPUs of one model."""
+    """GPUs of one model that a task holds."""
 
     model: str
     gpu_milli: int  # thousandths of GPUs
-    cost_milli: int  # the same times what one costs
+    cost_milli: int  # `gpu_milli` times the relative cost of one GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a task holds since a moment, while nothing of it changes.
+    """GPUs that a task holds from a time on, until anything about them changes.
 
     Attributes:
-        task_id: The launch that holds it.
-        job_id: Whose launch that is.
-        owner, queue, job_class, app, pool: As of `Account`.
-        parts: By model, in the order of their names.
-        borrowed: Whether it is beyond what its queue is guaranteed.
-        charge_percent: How much of its cost its class is charged for.
-        begins_ms: Since when.
-        wait_ms: How long the job had waited, in the first span of its first task; else 0.
-        wanted_milli: Thousandths of GPUs that it waited for; 0 where `wait_ms` says nothing.
+        task_id: Id of the launch that holds the GPUs.
+        job_id: Id of the job of the launch.
+        owner, queue, job_class, app, pool: Fields of `Account`.
+        parts: GPUs by model, sorted by model name.
+        borrowed: Whether they are beyond the guarantee of the queue.
+        charge_percent: Percentage of the cost that the job class is charged.
+        begins_ms: Begin of the span.
+        wait_ms: Time that the job waited, in the first span of its first task; else 0.
+        wanted_milli: Thousandths of GPUs that it waited for; 0 if `wait_ms` does not apply.
     """
 
     task_id: TaskId
@@ -94,28 +94,28 @@ class Span:
 
     @property
     def cost_milli(self) -> int:
-        """Thousandths of cost that it holds."""
+        """Held cost in thousandths."""
         return sum(part.cost_milli for part in self.parts)
 
     @property
     def charged_milli(self) -> int:
-        """Thousandths of cost that budgets pay."""
+        """Held cost in thousandths that is charged to budgets."""
         return sum(charged(part.cost_milli, self.charge_percent) for part in self.parts)
 
     def account(self, part: Part) -> Account:
-        """Whom a part of it is put down to."""
+        """Return the account of one part of the span."""
         return Account(self.owner, self.queue, self.job_class, self.app, part.model, self.pool)
 
 
 class Did(NamedTuple):
-    """What GPUs of one model did for a task in a day. What is in neither of both nobody knows.
+    """Measured work of GPUs of one model for a task during one day. Time in neither sum was not measured.
 
     Attributes:
-        day: Of UTC since the epoch.
-        model: As of `Part`.
-        busy: In which a kernel ran, thousandths of GPUs times milliseconds.
-        idle: In which none did.
-        wanted: Of `idle`, while jobs waited for as many GPUs.
+        day: Days since the epoch, UTC.
+        model: Model of the GPUs.
+        busy: Time in which a kernel ran, thousandths of GPUs times milliseconds.
+        idle: Time in which no kernel ran, in that unit.
+        wanted: Part of `idle` during which jobs waited for as many GPUs.
     """
 
     day: int
@@ -126,7 +126,7 @@ class Did(NamedTuple):
 
 
 class CardCount(NamedTuple):
-    """What a monitor has counted of a task on one of its cards, as far as it is summed up."""
+    """Counters of a monitor for a task on one card, up to which they have been summed."""
 
     gpu_id: GpuId
     work: Work
@@ -134,13 +134,13 @@ class CardCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpanWork:
-    """What the GPUs of an open span did so far, as of the monitor's report that was summed up last.
+    """Measured work of the GPUs of an open span, up to the last monitor report that was summed.
 
     Attributes:
-        task_id: Whose span.
-        folded_ms: When it was summed up.
-        cards: Up to which counts, by card.
-        did: What came to that, by day and model.
+        task_id: Task of the span.
+        folded_ms: Time of the last summation.
+        cards: Counters by card, up to which the work has been summed.
+        did: Sums by day and model.
     """
 
     task_id: TaskId
@@ -151,15 +151,15 @@ class SpanWork:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A span that is over: the record.
+    """Record of a closed span.
 
     Attributes:
-        span: What was held.
-        ends_ms: Until when; not before it began.
-        lost_ms: The last so many of it were work that was lost with the task.
-        refunded_ms: The last so many of it no budget pays.
-        reason: Why it ended.
-        did: What its GPUs did, by day and model.
+        span: Span that is closed.
+        ends_ms: End of the span, not before its begin.
+        lost_ms: Length of the last part, whose work was lost with the task.
+        refunded_ms: Length of the last part that no budget is charged for.
+        reason: Reason for the end.
+        did: Measured work of its GPUs, by day and model.
     """
 
     span: Span
@@ -171,24 +171,24 @@ class Closed:
 
 
 def charged(cost_milli: int, percent: int) -> int:
-    """What a class is charged of a cost."""
+    """Return the part of a cost that a job class is charged, in thousandths."""
     return cost_milli * percent // 100
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """What is used of a budget in one of its periods. Amounts are thousandths of cost times milliseconds.
+    """Use of a budget in one period. Amounts are thousandths of cost times milliseconds.
 
     Attributes:
-        queue: The path of the queue whose budget it is, for itself and all below it.
-        user: Whose jobs pay; "*": all.
-        index: Of the period; it grows by one with each.
-        begins_ms, ends_ms: What counts: from the one on, and before the other.
-        terms: The budget's period and zone: with others, periods are counted anew.
-        used: By spans that are over, refunds taken off. Those that are open come on top.
-        granted: What somebody gave beside the amount; negative: what somebody set aside.
-        carried: What was left of the period before.
-        told_percent: The highest of its thresholds that was reached.
+        queue: Path of the queue of the budget, which counts the queue and all below it.
+        user: User whose jobs are charged; "*" for all users.
+        index: Number of the period, which grows by one with each.
+        begins_ms, ends_ms: Bounds of the period, the end not included.
+        terms: Period and time zone of the budget; when they change, numbering of periods restarts.
+        used: Use of closed spans after refunds; open spans are added when it is read.
+        granted: Amount that a user added to the budget; negative if set aside.
+        carried: Remainder carried over from the previous period.
+        told_percent: Highest warning threshold that was reached.
     """
 
     queue: str

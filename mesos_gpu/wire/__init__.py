@@ -1,1 +1,1 @@
-"""Bytes and JSON to nouns and back. Pure."""
+"""Conversion of domain types to and from bytes and JSON; pure functions."""

@@ -1,33 +1,36 @@
-"""JSON that somebody sent, within limits: what is beyond them costs no more than to see it. Pure.
+"""Parsing of JSON from others, within limits that bound the cost of hostile input; pure functions.
 
-Executors import it, too: the standard library only.
+Executors import it, so it uses only the standard library.
 """
 
 import json
 import re
 from typing import Any, Final, NoReturn
 
-MAX_DEPTH: Final = 64  # of objects and lists in each other
-MAX_VALUES: Final = 100_000  # of a document, however deep
-MAX_APP_VALUES: Final = 16 * MAX_VALUES  # of a document of apps and groups, of 16 times the bytes
+MAX_DEPTH: Final = 64  # nesting of objects and lists
+MAX_VALUES: Final = 100_000  # of a document, at any depth
+MAX_APP_VALUES: Final = (
+    16 * MAX_VALUES
+)  # of a document of apps and groups, which may have 16 times as many bytes
 MAX_ITEMS: Final = 10_000  # of one object or list
 MAX_KEY: Final = 4096  # characters of a field's name
-MAX_TEXT: Final = 1 << 17  # characters of a string: as much as Linux takes as one argument (MAX_ARG_STRLEN)
+MAX_TEXT: Final = 1 << 17  # characters of a string: the limit of Linux for one argument (MAX_ARG_STRLEN)
 MAX_DIGITS: Final = 100  # of an integer
-_INFINITY: Final = float("inf")  # `math` would cost each executor's start
+_INFINITY: Final = float("inf")  # importing `math` would slow the start of executors
 _LARGEST: Final = 10**MAX_DIGITS
-MAX_AMOUNT: Final = 1 << 53  # of whole numbers that hosts report: a float holds them exactly
-_Path = tuple["_Path", str | int] | None  # the way to a value, its end first
-_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair; it may be alone
-_LONE: Final = re.compile(r"[\ud800-\udfff]")  # what is left when pairs have become characters
+MAX_AMOUNT: Final = 1 << 53  # of whole numbers that hosts report; floats are exact up to it
+_Path = tuple["_Path", str | int] | None  # keys from a value up to the root
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped half of a surrogate pair, possibly alone
+_LONE: Final = re.compile(r"[\ud800-\udfff]")  # halves that remain when pairs have become characters
 
 
 def parsed(text: str | bytes) -> Any:
-    """What another program of ours, an engine, a registry or a file says: of any size that was read, but nothing that
-    breaks who goes on with it. Half of a surrogate pair, which is no character, stands there as its escape.
+    """Parse JSON from our own programs, an engine, a registry or a file, without limits of size.
+
+    The result is safe to process further: an unpaired surrogate, which is no character, is replaced by its escape.
 
     Raises:
-        ValueError: It is no JSON (RFC 8259), nested too deeply, or has a number that is not finite.
+        ValueError: The text is not JSON (RFC 8259), is nested too deeply, or has a number that is not finite.
     """
     text = text if isinstance(text, str) else text.decode()
     value = _loaded(text)
@@ -35,20 +38,20 @@ def parsed(text: str | bytes) -> Any:
 
 
 def decoded(body: bytes, most_values: int = MAX_VALUES) -> Any:
-    """Return a body's value.
+    """Parse the JSON body of a request, within limits.
 
     Args:
         body: JSON in UTF-8.
-        most_values: Largest number of values in it, however deep.
+        most_values: Largest number of values in it, at any depth.
 
     Raises:
-        ValueError: It is no JSON (RFC 8259), has a field twice, or is beyond a limit; the message says where.
+        ValueError: The body is not JSON (RFC 8259), has a field twice, or exceeds a limit; the message says where.
     """
     text = body.decode()
     value = _loaded(text, object_pairs_hook=_once, parse_int=_whole)
     _look_through(value, most_values)
     if _HALF.search(text) and _LONE.search(json.dumps(value, ensure_ascii=False)):
-        raise ValueError("it has half of a surrogate pair, which is no character")
+        raise ValueError("it has an unpaired surrogate, which is not a character; remove it")
     return value
 
 
@@ -64,7 +67,7 @@ def _shown(half: re.Match[str]) -> str:
 
 
 def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
@@ -75,16 +78,18 @@ def _finite(digits: str) -> float:
 
 
 def _whole(digits: str) -> int:
-    if len(digits) > 1000:  # those take long to read; of others it is said where they are
+    if (
+        len(digits) > 1000
+    ):  # converting these would take long; shorter ones are reported later, with their place
         raise ValueError(f"{digits[:40]}... is out of range")
     return int(digits)
 
 
 def _look_through(value: Any, most_values: int) -> None:
-    """Look at every value, without recursion.
+    """Check every value against the limits, without recursion.
 
     Raises:
-        ValueError: One is beyond a limit, or there are too many.
+        ValueError: A value exceeds a limit, or there are too many values.
     """
     level: list[tuple[Any, _Path]] = [(value, None)]
     seen = 0
@@ -114,27 +119,27 @@ def _look_at_keys(value: dict[str, Any], path: _Path) -> None:
     longest = max(map(len, value), default=0)
     if longest > MAX_KEY:
         raise ValueError(
-            f"{_pointer(path)} has a field whose name has {longest} characters; at most {MAX_KEY}"
+            f"{_pointer(path)} has a field whose name has {longest} characters, more than {MAX_KEY}"
         )
 
 
 def _check(count: int, most: int, unit: str, path: _Path) -> None:
     if count > most:
-        raise ValueError(f"{_pointer(path)} has {count} {unit}; at most {most}")
+        raise ValueError(f"{_pointer(path)} has {count} {unit}, more than {most}")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object whose fields are all there once: of two, another reader could take the other."""
+    """Return an object; a repeated field is an error, as another reader might use the other value."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"field {twice[:60]!r} is there twice")
+        raise ValueError(f"field {twice[:60]!r} appears twice")
     return fields
 
 
 def _pointer(path: _Path) -> str:
-    """Write the way to a value as a JSON pointer (RFC 6901), cut to what fits in a sentence."""
+    """Return keys as a JSON pointer (RFC 6901), cut to 100 characters."""
     steps: list[str] = []
     while path is not None:
         path, step = path

@@ -1,4 +1,4 @@
-"""Constraints as Marathon writes them, `["rack", "GROUP_BY", "3"]`, and levels of a fabric. Pure."""
+"""Constraints as in Marathon, `["rack", "GROUP_BY", "3"]`, and levels of a network fabric; pure functions."""
 
 import re
 from typing import Final
@@ -8,33 +8,33 @@ from mesos_gpu.model.jobs.fields import LEVEL, LEVEL_FORM
 from mesos_gpu.model.jobs.pattern import problem_of
 
 MAX_WORD: Final = 256
-MAX_CONSTRAINTS: Final = 16  # of a job or an app
+MAX_CONSTRAINTS: Final = 16  # constraints of a job or an app
 _FORM: Final = "must be [field, operator] or [field, operator, value]"
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _PLAIN: Final = re.compile(
     r"[a-zA-Z0-9_/.-]*"
-)  # what Marathon lets IS compare with: text or a number, no set
+)  # values that Marathon permits for IS: text or a number, no set
 _UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 
 
 def constraint_of(value: object) -> Constraint | str:
-    """The constraint, or what is wrong with it. Numbers are taken as their text; operators in any case."""
+    """Return the constraint, or the problem as text. Numbers are converted to text; operators may have any case."""
     words = value if isinstance(value, list) else []
     if len(words) not in (2, 3) or not all(_is_word(word) for word in words):
         return f"{_FORM}, of strings up to {MAX_WORD} characters"
     field, name, *rest = map(str, words)
     if not field:
-        return f"{_FORM}, and the field is empty: name hostname, @region, @zone or an attribute"
+        return f"{_FORM}, but the field is empty: set hostname, @region, @zone or the name of an attribute"
     operator = Operator.__members__.get(name.upper())
     if operator is None:
-        return f"has no operator {name}; there are {', '.join(Operator.__members__)}"
+        return f"has the unknown operator {name}; use one of {', '.join(Operator.__members__)}"
     problem = _problem(operator, rest[0] if rest else None)
     return problem or Constraint(field, operator, rest[0] if rest else "")
 
 
 def topology_of(value: object) -> Topology | str:
-    """Return the level of a request, `{"required": "rack"}` or `{"preferred": "rack"}`; else the fault in words."""
-    given = {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else {}
+    """Return the level of a request, `{"required": "rack"}` or `{"preferred": "rack"}`, or the problem as text."""
+    given = {key: name for key, name in value.items() if name is not None} if isinstance(value, dict) else {}
     ((key, level),) = given.items() if len(given) == 1 else (("", ""),)
     if key not in ("required", "preferred"):
         return 'must be {"required": LEVEL} or {"preferred": LEVEL}'
@@ -44,7 +44,7 @@ def topology_of(value: object) -> Topology | str:
 
 
 def topology_to_json(topology: Topology) -> dict[str, str]:
-    """Write the level of a request as `topology_of` reads it."""
+    """Return a level in the form that `topology_of` parses."""
     return {topology.key: topology.level}
 
 
@@ -57,16 +57,16 @@ def _is_word(word: object) -> bool:
 def _problem(operator: Operator, value: str | None) -> str:
     match operator:
         case Operator.UNIQUE if value is not None:
-            return "UNIQUE takes no value: leave it out"
+            return "UNIQUE has no value; leave it out"
         case Operator.MAX_PER if not _is_count(value):
-            return 'MAX_PER needs how many jobs a value may have, from 1 on, as "2"'
+            return 'MAX_PER needs the number of jobs per value, 1 or more, as "2"'
         case Operator.GROUP_BY if value is not None and not _is_count(value):
-            return 'GROUP_BY takes how many values there are, from 1 on, as "3", or nothing'
+            return 'GROUP_BY needs the number of values, 1 or more, as "3", or no value'
         case Operator.LIKE | Operator.UNLIKE:
-            why = problem_of(value) if value else "there is none"
+            why = problem_of(value) if value else "the value is missing"
             return f"{operator.value} needs a regular expression, as rack-[1-3]: {why}" if why else ""
         case Operator.IS if not _PLAIN.fullmatch(value or ""):
-            return "IS compares with a text or a number, of a-z, A-Z, 0-9 and _/.-: use LIKE"
+            return "IS needs a text or number of a-z, A-Z, 0-9 and _/.-; use LIKE for others"
         case _:
             return ""
 

@@ -1,6 +1,6 @@
-"""BLAKE2 (RFC 7693), for seals and for digests that name things. Lean: executors import it."""
+"""BLAKE2 (RFC 7693), for seals and for digests of names. Executors import it, so it avoids loading OpenSSL."""
 
-try:  # what hashlib has this from, without the OpenSSL that hashlib loads
+try:  # the module behind hashlib.blake2b, without the OpenSSL that hashlib loads
     from _blake2 import blake2b
 except ImportError:
     from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""A job as the `mesos-gpu run` command line that submits it. Pure."""
+"""The `mesos-gpu run` command line that submits a given job; pure functions."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ from mesos_gpu.wire.mounts import option_of, size_text
 _RUN: Final = "mesos-gpu run"
 _BY_FILE: Final = "write it in a file for mesos-gpu submit"
 _REASONS: Final[Mapping[str, str]] = {
-    "upload": "the job names its code by a digest alone: name the directory of the code with --upload DIR"
+    "upload": "the job has only a digest of its code; give the directory of the code with --upload DIR"
 }
 _WHAT_RUNS: Final = ("command", "argv")
 _STANDARD: Final = write(JobSpec(name="-"))
@@ -50,9 +50,9 @@ def command_of(spec: JobSpec, *, show_env: bool) -> JobCommand:
             each value from the variable of that name in the shell; the shell refuses the line if it lacks one.
     """
     words, left_out = [_RUN], dict[str, str]()
-    asked = dict(_asked(spec, write(spec, show_env=show_env)))
+    requested = dict(_asked(spec, write(spec, show_env=show_env)))
     for field in FIELDS:
-        key, value = field.key, asked.get(field.key)
+        key, value = field.key, requested.get(field.key)
         if value is None or key in _WHAT_RUNS:
             continue
         if field.option is None:
@@ -69,11 +69,11 @@ def command_of(spec: JobSpec, *, show_env: bool) -> JobCommand:
         words.append(f"--shell -- {shlex.quote(spec.command)}")
     elif spec.argv:
         words.append(f"-- {shlex.join(spec.argv)}")
-    return JobCommand(" ".join(words), left_out, asked)
+    return JobCommand(" ".join(words), left_out, requested)
 
 
 def _asked(spec: JobSpec, written: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that a request must have to get these values."""
+    """Yield the fields that a request must set to get the values of a job."""
     for field in FIELDS:
         key, value = field.key, written[field.key]
         standard = _STANDARD[key]
@@ -95,7 +95,7 @@ def _number(value: float) -> str:
 
 
 def _pairs(name: re.Pattern[str]) -> Callable[[Mapping[str, str]], Iterable[str | None]]:
-    """Return a function that writes pairs of names and values as words; None for a name that does not match."""
+    """Return a function that writes names and values as NAME=VALUE; it gives None for a name that does not match."""
 
     def words(pairs: Mapping[str, str]) -> Iterable[str | None]:
         return (f"{key}={value}" if name.fullmatch(key) else None for key, value in pairs.items())
@@ -115,11 +115,11 @@ def _secrets(secrets: Mapping[str, Mapping[str, str | None]]) -> Iterator[str]:
 
 
 def _artifacts(artifacts: Iterable[Mapping[str, Any]]) -> Iterator[str | None]:
-    for each in artifacts:
-        yield each["uri"] if {key: each[key] for key in _FETCHED} == _FETCHED else None
+    for artifact in artifacts:
+        yield artifact["uri"] if {key: artifact[key] for key in _FETCHED} == _FETCHED else None
 
 
-#: Values of the options for a field of a kind, or None for one that an option cannot hold. Flags lack values.
+#: Option values by kind of field, with None for a value that an option cannot hold. Flags have no values.
 _TEXTS: Final[Mapping[type[Kind], Callable[[Any], Iterable[str | None]]]] = {
     of.Text: lambda text: [text],
     of.Image: lambda image: [image],
@@ -134,7 +134,7 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], Iterable[str | None]]]] = {
     of.Strings: _pairs(_LABEL),
     of.Variables: _pairs(_VARIABLE),
     of.Constraints: _constraints,
-    of.Level: lambda level: [":".join(each) for each in level.items()],
+    of.Level: lambda level: [":".join(level_part) for level_part in level.items()],
     of.Ports: lambda ports: map(str, ports),
     of.Artifacts: _artifacts,
     of.Mounts: lambda volumes: map(option_of, volumes),

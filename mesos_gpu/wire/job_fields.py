@@ -1,4 +1,4 @@
-"""JSON of a job's fields to values and back, by the kinds with which `JobSpec` declares them. Pure."""
+"""Conversion of job fields from and to JSON, by the kinds with which `JobSpec` declares them; pure functions."""
 
 import re
 from collections.abc import Mapping
@@ -45,15 +45,17 @@ _TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
 
 
 def read(check: Check) -> dict[str, Any]:
-    """The values of all fields, by their names in `JobSpec`, with defaults for what is not given."""
+    """Return the values of all fields by their names in `JobSpec`, with defaults for absent ones."""
     values = read_fields(check, FIELDS, _READERS)
     values["gpus"], values["gpu_milli"] = cards_of(values["gpus"])
     return values
 
 
 def write(spec: JobSpec, *, show_env: bool = True) -> dict[str, Any]:
-    """Write a job's fields as a request has them: null is what does not apply. Without `show_env` the values of its
-    environment, which may be secrets, are hidden."""
+    """Return the fields of a job as JSON of a request, with null for fields that do not apply.
+
+    Without `show_env` the values of its environment are hidden, as they may be secrets.
+    """
     written = dict(zip(KNOWN, _VALUES(spec), strict=True))
     for key, as_json in _WRITTEN:
         if written[key] is not None:
@@ -72,7 +74,7 @@ def write(spec: JobSpec, *, show_env: bool = True) -> dict[str, Any]:
 
 
 def _gpus(check: Check, field: Field) -> int:
-    """Thousandths of GPUs."""
+    """Return the requested thousandths of GPUs."""
     kind, got = field.kind, check.given[field.key]
     assert isinstance(kind, of.Gpus)
     asked = gpu_milli(got, kind)
@@ -94,7 +96,7 @@ def _image(check: Check, field: Field) -> str | None:
 def _command(check: Check, field: Field) -> str | None:
     got = check.given[field.key]
     if "argv" in check.given:
-        return None  # one of them is too much, which is told
+        return None  # command and argv exclude each other, which `wire.jobs` reports
     if not is_command(got):
         check.problem(field.key, f"must be a non-empty string without NUL, got {show(got)}")
         return None
@@ -104,7 +106,7 @@ def _command(check: Check, field: Field) -> str | None:
 def _argv(check: Check, field: Field) -> tuple[str, ...]:
     got = check.given[field.key]
     if "command" in check.given:
-        return ()  # one of them is too much, which is told
+        return ()  # command and argv exclude each other, which `wire.jobs` reports
     words = got if isinstance(got, list) else []
     if not words or not all(is_text(word) for word in words) or not words[0]:
         reason = "must be a list of strings without NUL, the first not empty"
@@ -119,7 +121,7 @@ def _args(check: Check, field: Field) -> tuple[str, ...]:
         check.problem(field.key, f"must be a list of strings without NUL, got {show(got)}")
         return ()
     if got and ("image" not in check.given or {"command", "argv"} & check.given.keys()):
-        why = "is for the entrypoint of an image; it needs image, and neither command nor argv"
+        why = "are arguments for the entrypoint of an image; set image, and neither command nor argv"
         check.problem(field.key, why)
     return tuple(got)
 
@@ -130,21 +132,21 @@ def _constraints(check: Check, field: Field) -> tuple[Constraint, ...]:
         form = f"a list of at most {MAX_CONSTRAINTS} constraints"
         check.problem(key, f'must be {form}, as [["hostname", "UNIQUE"]], got {show(got)}')
         return ()
-    made = []
+    constraints = []
     for i, item in enumerate(got):
         constraint = constraint_of(item)
         if isinstance(constraint, str):
             check.problem(f"{key}/{i}", f"{constraint}; got {show(item)}")
         elif constraint.compares and "app" not in check.given and _has_one_task(check):
-            why = f"{show(item)} compares the jobs of an app, and this job has none: set app, or tasks"
+            why = f"{show(item)} compares the jobs of an app, but this job has no app; set app, or tasks"
             check.problem(f"{key}/{i}", why)
         else:
-            made.append(constraint)
-    return tuple(made)
+            constraints.append(constraint)
+    return tuple(constraints)
 
 
 def _has_one_task(check: Check) -> bool:
-    """Whether the request is not for a gang, each of whose members has a port."""
+    """Return whether the request is for a single task; tasks of a gang get one port each."""
     return bool(check.given.get("tasks", 1) == 1)
 
 
@@ -156,9 +158,11 @@ def _ports(check: Check, field: Field) -> tuple[PortWish, ...]:
         return ()
     fixed = [port for port in got if port]
     if len(set(fixed)) < len(fixed):
-        check.problem(key, f"names a port twice: {show(got)}")
+        check.problem(key, f"must not have a port twice, got {show(got)}; remove one")
     if got and not _has_one_task(check):
-        check.problem(key, "is for jobs of one task; each of several has one port, as PORT")
+        check.problem(
+            key, "is only for jobs of one task; leave it out, as each task of a gang gets a port in PORT"
+        )
     return tuple(PortWish(None, port, port) for port in got)
 
 
@@ -198,28 +202,28 @@ def _mounts(check: Check, field: Field) -> tuple[Mount, ...]:
     if not isinstance(got, list) or len(got) > MAX_MOUNTS:
         check.problem(key, f"must be a list of at most {MAX_MOUNTS} volumes, got {show(got)}")
         return ()
-    made = {
+    mounts = {
         i: mount for i, item in enumerate(got) if (mount := _mount(check, f"{key}/{i}", item)) is not None
     }
-    places = [*made]
-    for i, why in unfit([*made.values()]):
+    places = [*mounts]
+    for i, why in unfit([*mounts.values()]):
         check.problem(f"{key}/{places[i]}", why)
     names = set[str]()
-    for i, mount in made.items():
+    for i, mount in mounts.items():
         if mount.volume and mount.volume in names:
-            check.problem(f"{key}/{i}/name", f"{show(mount.volume)} is named twice; leave one of them out")
+            check.problem(f"{key}/{i}/name", f"{show(mount.volume)} appears twice; leave one of them out")
         if mount.volume and not _has_one_task(check):
             why = (
-                f"the volume {mount.volume} is on one node, and a job of several tasks may use several nodes; set "
+                f"the volume {mount.volume} is on one node, but a job of several tasks may use several nodes; set "
                 "tasks to 1, or name a path of the hosts as HOST:PATH"
             )
             check.problem(f"{key}/{i}", why)
         names.add(mount.volume)
-    return tuple(made.values())
+    return tuple(mounts.values())
 
 
 def _mount(outer: Check, path: str, value: object) -> Mount | None:
-    """Read a path of a host or a named volume; None if something is wrong with it, which is reported."""
+    """Parse a path of a host or a named volume; None if it has problems, which are reported to `outer`."""
     if isinstance(value, dict):
         check = Check(value, NAMED_KNOWN)
         named = named_mount(check)
@@ -243,10 +247,10 @@ def _level(check: Check, field: Field) -> Topology | None:
 
 def _secrets(check: Check, field: Field) -> tuple[Secret, ...]:
     key, env = field.key, check.given.get("env")
-    made, problems = secrets_from_json(check.given[key], env if isinstance(env, dict) else {})
+    secrets, problems = secrets_from_json(check.given[key], env if isinstance(env, dict) else {})
     for name, why in problems:
         check.problem(f"{key}/{escaped(name)}" if name else key, why)
-    return made
+    return secrets
 
 
 def _health_checks(check: Check, field: Field) -> tuple[HealthCheck, ...]:
@@ -270,11 +274,11 @@ def _health_check(outer: Check, path: str, value: object, own_port: bool) -> Hea
     fits["port"] = not fits["command"]
     for key in fits:
         if key in check.given and not fits[key] and "protocol" not in check.failed:
-            check.problem(key, f"is not for {protocol.value}")
+            check.problem(key, f"is not used with protocol {protocol.value}; leave it out")
     if fits["command"] and "protocol" not in check.failed and not is_command(check.given.get("command")):
         check.problem("command", "must be a non-empty string without NUL, for /bin/sh -c")
     if fits["port"] and "port" not in check.given and not own_port:
-        why = f"is needed for {protocol.value}: the port of this host that the task listens on"
+        why = f"is needed for {protocol.value}: set the port of the host on which the task listens"
         check.problem("port", why)
     made = _timed(check, protocol, fits)
     outer.take(path, check)
@@ -331,13 +335,13 @@ _WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     of.Command: None,
     of.Argv: _list_or_none,
     of.Args: _list_or_none,
-    of.Constraints: lambda constraints: [each.as_list() for each in constraints],
+    of.Constraints: lambda constraints: [constraint.as_list() for constraint in constraints],
     of.Level: topology_to_json,
     of.Ports: lambda wishes: [wish.host_port for wish in wishes if wish.host_port is not None],
-    of.Artifacts: lambda artifacts: [_written_artifact(each) for each in artifacts],
+    of.Artifacts: lambda artifacts: [_written_artifact(artifact) for artifact in artifacts],
     of.Mounts: lambda mounts: [mount_to_json(mount) for mount in mounts],
     of.Secrets: secrets_to_json,
-    of.HealthChecks: lambda checks: [_written_check(each) for each in checks],
+    of.HealthChecks: lambda checks: [_written_check(check) for check in checks],
 }
 
 
@@ -350,10 +354,10 @@ def _written_check(check: HealthCheck) -> dict[str, Any]:
 
 
 _VALUES: Final = attrgetter(*(field.name for field in FIELDS))
-#: Those that are not JSON as they are.
+#: Fields whose values need conversion to JSON.
 _WRITTEN: Final = [
     (field.key, as_json) for field in FIELDS if (as_json := entry(_WRITERS, field.kind)) is not None
 ]
-#: What the scheduler decides if nobody asks, and nothing decides without the field that it needs.
+#: Fields that the scheduler decides if they are absent, but that do not apply without the field that they need.
 _OF_NEEDED: Final = [(field.key, field.needs) for field in FIELDS if field.decided_later and field.needs]
 _SECRET: Final = [field.key for field in FIELDS if isinstance(field.kind, of.Variables)]

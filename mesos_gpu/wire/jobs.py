@@ -1,6 +1,6 @@
-"""A job request, checked: a `JobSpec`, or all that is wrong with it at once. Pure.
+"""Parsing and checking of job requests into a `JobSpec`, or all problems at once; pure functions.
 
-What each field may be, `JobSpec` declares; here are the rules for several fields together.
+`JobSpec` declares the checks of single fields; this module has the rules that involve several fields.
 """
 
 import re
@@ -17,7 +17,7 @@ from mesos_gpu.wire.checking import Check, Problem, escaped, object_of, show
 from mesos_gpu.wire.shares import OF_JOBS, share_problems
 
 _NO_MODELS: Final[Mapping[str, int]] = MappingProxyType({})
-_AMOUNTS: Final = ("cpus", "mem_mib")  # whose keys are their names
+_AMOUNTS: Final = ("cpus", "mem_mib")  # their JSON keys equal the names of the fields
 _NEEDS: Final = {
     "gpus": "needs gpus of at least 1",
     "image": "needs an image",
@@ -32,26 +32,31 @@ def decode(
     engine: Engine = Engine.MESOS,
     most_mib: Mapping[str, int] = _NO_MODELS,
 ) -> JobSpec | list[Problem]:
-    """A request's body; `engine` runs the images of jobs that name none, `permits` is what the operator allows,
-    `most_mib` the most memory that a GPU of each known model has for shares.
+    """Parse the body of a job request; return the job, or all problems.
+
+    Args:
+        body: JSON of the request.
+        permits: Permissions that the operator grants.
+        engine: Engine for images of jobs that name none.
+        most_mib: Largest memory for shares of a GPU, by known model.
 
     Raises:
-        BadJson: It is no JSON object.
+        BadJson: The body is not a JSON object.
     """
     return spec_from_mapping(object_of(body), permits=permits, engine=engine, most_mib=most_mib)
 
 
 def left_open(body: bytes) -> frozenset[str]:
-    """Return which of a valid request's CPUs and memory the scheduler decides, by the names of their fields.
+    """Return which of CPUs and memory a valid request leaves to the scheduler, by the names of their fields.
 
     Raises:
-        BadJson: It is no JSON object.
+        BadJson: The body is not a JSON object.
     """
     return left_open_of(object_of(body))
 
 
 def left_open_of(value: Mapping[str, Any]) -> frozenset[str]:
-    """Return the same of a request as a mapping."""
+    """Return which of CPUs and memory a request, as a mapping, leaves to the scheduler."""
     return frozenset(name for name in _AMOUNTS if value.get(name) is None)
 
 
@@ -62,8 +67,11 @@ def spec_from_mapping(
     engine: Engine = Engine.MESOS,
     most_mib: Mapping[str, int] = _NO_MODELS,
 ) -> JobSpec | list[Problem]:
-    """A request as a mapping, as from YAML. A field that is null is as if it were absent. Without `permits` what an
-    operator must allow is taken to be."""
+    """Check a job request given as a mapping, as from YAML; return the job, or all problems. A null field counts as
+    absent.
+
+    Without `permits`, everything that an operator must allow counts as allowed.
+    """
     check = Check(value, job_fields.KNOWN)
     _report_what_runs(check)
     asked = job_fields.read(check)
@@ -75,7 +83,9 @@ def spec_from_mapping(
     if permits is not None:
         _report_unpermitted(check, spec, permits)
     if spec.near is not None and spec.near == spec.away:
-        check.problem("away", f"names {show(spec.away)}, as near does: no node could do; leave one out")
+        check.problem(
+            "away", f"has the same app as near, {show(spec.away)}, so that no node is possible; leave one out"
+        )
     if spec.segment and spec.tasks % spec.segment and not {"segment", "tasks"} & check.failed:
         check.problem("segment", f"must divide tasks, which is {spec.tasks}, got {spec.segment}")
     _report_cpus(check, spec)
@@ -86,18 +96,18 @@ def _report_cpus(check: Check, spec: JobSpec) -> None:
     most = spec.cpu_limit
     if most is None or "cpus" not in check.given or {"cpus", "cpu_limit"} & check.failed or most >= spec.cpus:
         return
-    check.problem("cpu_limit", f"must be cpus or more, which is {spec.cpus:g}, got {most:g}")
+    check.problem("cpu_limit", f"must be at least cpus, which is {spec.cpus:g}, got {most:g}")
 
 
 def _report_what_runs(check: Check) -> None:
     command, argv = (key in check.given for key in ("command", "argv"))
     its_own = not command and not argv and isinstance(check.given.get("image"), str)  # the image's entrypoint
     if command == argv and not its_own and not {"command", "argv"} & check.meant:
-        check.problem("", "needs exactly one of command (for /bin/sh -c) and argv (a list)")
+        check.problem("", "must have exactly one of command (for /bin/sh -c) and argv (a list)")
 
 
 def _settled(check: Check, asked: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
-    """What follows from other fields where nothing is asked for."""
+    """Return the values of absent fields that follow from other fields."""
     settled = {"name": asked["name"] or default_name(asked["command"], asked["argv"], asked["image"])}
     if asked["image"] is None:
         settled["container_engine"] = Engine.MESOS
@@ -109,14 +119,14 @@ def _settled(check: Check, asked: Mapping[str, Any], engine: Engine) -> dict[str
 
 
 def default_name(command: str | None, argv: tuple[str, ...], image: str | None = None) -> str:
-    """The program's name, or the image's, as far as it may be a job's."""
+    """Return the name of the program, or of the image, reduced to what is permitted in a job's name."""
     words = (command or "").split() or list(argv) or [images.short_name(image) if image else "job"]
     base = words[0].rpartition("/")[2].lower()
     return re.sub(r"[^a-z0-9.-]+", "-", base)[:40].strip(".-") or "job"
 
 
 def _driver_of_label(check: Check) -> str | None:
-    """The first branch that runs the CUDA that the label asks for; None: it asks for none."""
+    """Return the first driver branch that runs the CUDA version of the label; None without the label."""
     labels = check.given.get("labels")
     cuda = labels.get(CUDA_LABEL) if isinstance(labels, dict) else None
     if not isinstance(cuda, str) or not cuda.strip():
@@ -124,13 +134,13 @@ def _driver_of_label(check: Check) -> str | None:
     least = branch_for(cuda.strip())
     if least is None:
         newest = ".".join(map(str, CUDA_OF_BRANCH[-1][1]))
-        form = f"a CUDA version up to {newest}, the newest whose driver is known here"
+        form = f"a CUDA version up to {newest}, the newest known to this scheduler"
         check.problem(f"labels/{escaped(CUDA_LABEL)}", f"must be {form}, or set min_driver; got {show(cuda)}")
     return least
 
 
 def _report_unmet(check: Check, asked: Mapping[str, Any]) -> None:
-    """What is asked for without the field that it needs."""
+    """Report fields that are set without the field that they need."""
     for field in FIELDS:
         needed, is_asked = field.needs, field.key in check.given and asked[field.name]
         if is_asked and needed and not asked[needed] and not {needed, field.key} & check.failed:
@@ -138,7 +148,7 @@ def _report_unmet(check: Check, asked: Mapping[str, Any]) -> None:
 
 
 def _report_share(check: Check, spec: JobSpec, most_mib: Mapping[str, int]) -> None:
-    """What cannot be a share of a GPU, as far as what is asked for is known."""
+    """Report why the requested share of a GPU is invalid, as far as the other fields are valid."""
     doubtful = {name for name in (*OF_JOBS, "gpu_model") if OF_JOBS.get(name, name) in check.failed}
     for name, why in share_problems(spec, OF_JOBS, doubtful=doubtful, most_mib=most_mib):
         check.problem(OF_JOBS[name], why)

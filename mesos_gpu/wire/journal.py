@@ -1,9 +1,9 @@
 """Format of the scheduler's journal files: one JSON document per line, the first of which is the head of the file.
 
-The state that a journal file begins with is a JSON document in a file beside it.
+The state that a journal file begins with is a JSON document in a separate file beside it.
 
-Nothing here knows the engine's types; they are given. Numbers come back exactly: JSON has the shortest decimal that
-reads as the same float.
+The engine's types are passed in by callers. Numbers are restored exactly, as JSON has the shortest decimal that parses
+to the same float.
 """
 
 import copy
@@ -21,7 +21,7 @@ from mesos_gpu.model.resources import Resources
 T = TypeVar("T")
 FORMAT: Final = 2
 PATTERN: Final = "journal-*.jsonl"  # names of files
-_STATE_INSIDE: Final = 1  # the format of heads that hold the state themselves
+_STATE_INSIDE: Final = 1  # format whose heads contain the state
 _REMEDY: Final = "replay it with the version of mesos_gpu that wrote it, or leave this file out"
 
 
@@ -29,17 +29,18 @@ _BESIDE_IT: Final = msgspec.Raw(b"null")  # value in a head whose state is in th
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event, as {name: fields}, and what came of it."""
+    """An event, as {name: fields}, with the engine's decisions."""
 
     event: msgspec.Raw
-    decided: list[str] = []  # calls, in words
-    digest: str = ""  # of all effects, saves too; "": none
-    refused: str = ""  # the engine did not grant what was asked for, and why
-    failed: str = ""  # the engine broke on it
+    decided: list[str] = []  # calls to Mesos, as text
+    digest: str = ""  # digest of all effects including saves; "" without effects
+    refused: str = ""  # reason why the engine refused the request; "" if it did not
+    failed: str = ""  # error by which the engine failed on the event
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What was stepped together. `seq`: of its first step, from 1 in a journal's whole life."""
+    """Steps that were executed together. `seq`: number of the first step, counted from 1 over all files of a
+    journal."""
 
     seq: int
     at: float  # seconds since the epoch
@@ -47,18 +48,18 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The first line of a file: all that the steps in it follow from. `seq`: that the next step will have."""
+    """First line of a file: everything that its steps depend on. `seq`: number of the next step."""
 
     journal: int  # version of the format
     program: str  # version of mesos_gpu
     seq: int
-    follows: bool  # the file before led to this state; else a scheduler has just started
+    follows: bool  # whether the file before led to this state; else a scheduler has just started
     settings: msgspec.Raw
     state: msgspec.Raw = _BESIDE_IT
 
     @property
     def has_state(self) -> bool:
-        """Whether the head contains the state, which is not in a file beside then."""
+        """Whether the head contains the state; else the state is in the file beside it."""
         return self.state != _BESIDE_IT
 
 
@@ -70,31 +71,34 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 def _plain(value: Any) -> list[float]:
-    """Write resources as a list of amounts: so a journal from before there was a further one can be read."""
+    """Return resources as a list of amounts, so that journals with fewer kinds of amounts can be read."""
     if isinstance(value, Resources):
         return list(value)
     raise NotImplementedError(f"a {type(value).__name__} has no form in the journal")
 
 
 def _made(kind: type[Any], value: Any) -> Any:
-    """Read what `_plain` wrote."""
+    """Parse what `_plain` has written."""
     if kind is Resources:
         return Resources.of(value)
     raise NotImplementedError(f"a {kind.__name__} has no form in the journal")
 
 
 class Named(Generic[T]):
-    """Dataclasses of several types, as {name of the type: fields}."""
+    """Codec for dataclasses of several types, written as {name of the type: fields}.
+
+    Args:
+        kinds: Types that may occur.
+    """
 
     def __init__(self, kinds: Iterable[type[T]]) -> None:
-        """`kinds` are all that there are."""
         self._decoders = {kind.__name__: msgspec.json.Decoder(kind, dec_hook=_made) for kind in kinds}
 
     def decode(self, raw: msgspec.Raw) -> T:
         """Decode a value by the name of its type.
 
         Raises:
-            Damaged: It is none of these types, or lacks something.
+            Damaged: The value has none of these types, or lacks a field.
         """
         try:
             ((name, body),) = _NAMED.decode(raw).items()
@@ -112,7 +116,7 @@ Copied = dict[str, Any]  # fields of a dataclass by their names in JSON
 
 
 def _copier(hint: Any) -> Callable[[Any], Any] | None:
-    """Return a function that copies values of a type, deep enough that no change in place affects the copy.
+    """Return a function that copies values of a type, so deep that changes in place do not affect the copy.
 
     None if values of the type are immutable; a frozen dataclass counts as immutable including its fields.
     """
@@ -120,14 +124,14 @@ def _copier(hint: Any) -> Callable[[Any], Any] | None:
     if origin is dict:
         of_value = _copier(inner[1])
         return (
-            dict if of_value is None else lambda value: {key: of_value(each) for key, each in value.items()}
+            dict if of_value is None else lambda value: {key: of_value(item) for key, item in value.items()}
         )
     if origin in (list, set, deque):
         of_item = _copier(inner[0])
         return origin if of_item is None else lambda value: origin(map(of_item, value))
     if isinstance(hint, type) and is_dataclass(hint) and not hint.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         return _copier_of_fields(hint)
-    mutable = [each for each in map(_copier, inner) if each is not None]
+    mutable = [copier_of_part for copier_of_part in map(_copier, inner) if copier_of_part is not None]
     if not mutable:
         return None
     (of_one,) = mutable  # X | None
@@ -141,16 +145,16 @@ def _copier_of_fields(kind: type[Any]) -> Callable[[Any], Any]:
     }
 
     def copied(value: Any) -> Any:
-        made = copy.copy(value)
-        for name, each in copiers.items():
-            setattr(made, name, each(getattr(value, name)))
-        return made
+        duplicate = copy.copy(value)
+        for name, copier in copiers.items():
+            setattr(duplicate, name, copier(getattr(value, name)))
+        return duplicate
 
     return copied
 
 
 def _kept(kind: type[Any], part: str = "") -> Iterator[tuple[str, Field[Any], Any]]:
-    """Yield each field of a dataclass that is kept, with the name of its part, or "", and its type."""
+    """Yield each stored field of a dataclass, with the name of its part ("" for none) and its type."""
     hints = get_type_hints(kind)
     for field in fields(kind):
         if field.metadata.get("part"):
@@ -160,13 +164,15 @@ def _kept(kind: type[Any], part: str = "") -> Iterator[tuple[str, Field[Any], An
 
 
 class Exact(Generic[T]):
-    """A dataclass whose dicts keep their order and may have keys that JSON has not: they are lists of pairs.
+    """Codec for a dataclass. Dicts are written as lists of pairs, to keep their order and allow any keys.
 
-    Fields of its parts are members of the same JSON object as its own fields.
+    Fields of its parts are members of the JSON object that has its own fields.
+
+    Args:
+        kind: The dataclass; values are constructed by field names. Metadata "journal" of a field is its name in JSON.
     """
 
     def __init__(self, kind: type[T]) -> None:
-        """`kind` is made anew by its fields' names. Metadata of a field may say its name in JSON, as "journal"."""
         assert is_dataclass(kind)
         self._kind, self._kinds = kind, get_type_hints(kind)
         kept = list(_kept(kind))
@@ -176,12 +182,12 @@ class Exact(Generic[T]):
         self._part_of = {field.name: part for part, field, _ in kept}
         self._keys = {
             field.name: field.metadata.get("journal", field.name) for _, field, _ in kept
-        }  # in JSON
+        }  # names in JSON
         self._copiers = {name: _copier(hints[name]) for name in self.names}
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]
                  for name in self.names]  # fmt: skip
-        needed = {each.name for _, each, _ in kept if each.default is each.default_factory is MISSING}
+        needed = {field.name for _, field, _ in kept if field.default is field.default_factory is MISSING}
         shapes = [(name, of) if name in needed else (name, of | None, None) for name, of in types]
         struct = msgspec.defstruct(kind.__name__, shapes, rename=self._keys)
         self._decoder = msgspec.json.Decoder(struct, dec_hook=_made)
@@ -192,14 +198,14 @@ class Exact(Generic[T]):
         return getattr(getattr(value, part) if part else value, name)
 
     def copied(self, value: T) -> Copied:
-        """Copy the parts of a value that `pieces` encodes, so that later changes of the value do not affect the copy.
+        """Copy the fields of a value that `pieces` encodes, so that later changes of the value do not affect the copy.
 
-        The time depends on the number of items and not on their size.
+        The time is proportional to the number of items, whatever their size.
         """
         return {self._keys[name]: item for name, item in self._copies(value)}
 
     def duplicate(self, value: T) -> T:
-        """Copy a value, so that later changes of one do not affect the other; derived fields have their defaults."""
+        """Copy a value, so that later changes of one do not affect the other; derived fields get their defaults."""
         return self._made_of(dict(self._copies(value)))
 
     def _copies(self, value: T) -> Iterator[tuple[str, Any]]:
@@ -226,23 +232,23 @@ class Exact(Generic[T]):
         yield b"}"
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
-        """Decode what `encode` wrote; the value shares nothing with the one that was encoded.
+        """Decode what `encode` wrote into a new value.
 
         Raises:
-            Damaged: A field is missing, or not what it must be.
+            Damaged: A field is missing or invalid.
         """
         try:
             decoded = self._decoder.decode(raw)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise Damaged(f"a state in the journal cannot be read: {error}", remedy=_REMEDY) from error
-        # A journal from before there was a field lacks it: the field has its default then.
+        # Older journals lack newer fields, which then get their defaults.
         given = {name: value for name in self.names if (value := getattr(decoded, name)) is not None}
         return self._made_of(
             {name: dict(value) if name in self._dicts else value for name, value in given.items()}
         )
 
     def _made_of(self, by_name: Mapping[str, Any]) -> T:
-        """Make a value of its fields and of those of its parts; a field that is left out has its default."""
+        """Construct a value from its fields and those of its parts; absent fields get their defaults."""
         bodies: dict[str, dict[str, Any]] = {}
         for name, value in by_name.items():
             bodies.setdefault(self._part_of[name], {})[name] = value
@@ -251,31 +257,33 @@ class Exact(Generic[T]):
 
 
 def encode(value: Any) -> bytes:
-    """Encode a value, dataclasses too, as a JSON document."""
+    """Encode a value, which may contain dataclasses, as a JSON document."""
     return _encoder.encode(value)
 
 
 def named(value: object) -> dict[str, object]:
-    """What `Named` reads, once it is encoded."""
+    """Return a value in the form that `Named` decodes once it is encoded."""
     return {type(value).__name__: value}
 
 
 def encode_flat(value: Any) -> bytes:
-    """Encode a dataclass of plain values, or of parts that have such values, as one JSON object.
+    """Encode a dataclass of plain values, or of parts with such values, as one flat JSON object.
 
-    An infinite value becomes a word, as JSON has no number for it.
+    Infinite values are written as text, as JSON has no number for them.
     """
     parts = [getattr(value, name) for name in _parts_of(type(value))] or [value]
-    body = {name: each for part in parts for name, each in msgspec.to_builtins(part, enc_hook=_plain).items()}
-    endless = {name: str(each) for name, each in body.items() if isinstance(each, float) and isinf(each)}
+    body = {name: item for part in parts for name, item in msgspec.to_builtins(part, enc_hook=_plain).items()}
+    endless = {
+        name: str(number) for name, number in body.items() if isinstance(number, float) and isinf(number)
+    }
     return _encoder.encode({**body, **endless})
 
 
 def decode_flat(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """Decode what `encode_flat` wrote; what it lacks has its default.
+    """Decode what `encode_flat` wrote; absent fields get their defaults.
 
     Raises:
-        Damaged: It is something else.
+        Damaged: The document has another form.
     """
     try:
         if parts := _parts_of(kind):
@@ -299,10 +307,10 @@ def _parts_of(kind: type[Any]) -> dict[str, type[Any]]:
 
 
 def decode_head(line: bytes) -> Head:
-    """The first line of a file.
+    """Decode the first line of a file.
 
     Raises:
-        Damaged: It is no journal, or one of a later format.
+        Damaged: The line is not the head of a journal, or has a newer format.
     """
     try:
         head = _HEAD.decode(line)
@@ -310,7 +318,7 @@ def decode_head(line: bytes) -> Head:
         raise Damaged(f"the first line is not the head of a journal: {error}", remedy=_REMEDY) from error
     if head.journal not in (_STATE_INSIDE, FORMAT) or (head.journal == _STATE_INSIDE) is not head.has_state:
         raise Damaged(
-            f"the journal has format {head.journal}, and this program knows {FORMAT}", remedy=_REMEDY
+            f"the journal has format {head.journal}, but this program supports {FORMAT}", remedy=_REMEDY
         )
     return head
 
@@ -328,15 +336,15 @@ def decode_beside(text: bytes) -> Beside:
 
 
 def decode_batch(line: bytes) -> Batch:
-    """Any other line.
+    """Decode a line after the first.
 
     Raises:
-        Damaged: It is something else.
+        Damaged: The line is not a batch of steps.
     """
     try:
         return _BATCH.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Damaged(f"a line is not one of a journal: {error}", remedy=_REMEDY) from error
+        raise Damaged(f"a line is not a step of a journal: {error}", remedy=_REMEDY) from error
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)

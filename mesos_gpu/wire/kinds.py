@@ -1,4 +1,4 @@
-"""Values of declared fields from JSON and back, of the kinds that jobs and other documents share. Pure."""
+"""Conversion of declared fields from and to JSON, for the kinds that jobs and other documents share; pure functions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -8,14 +8,14 @@ from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import MAX_RECEIVERS, RECEIVER, RECEIVER_FORM, Field, Kind, entry
 from mesos_gpu.wire.checking import Check, is_number, is_text, show
 
-Reader = Callable[[Check, Field], Any]  # the value of a field that is given; problems go to the check
+Reader = Callable[[Check, Field], Any]  # returns the value of a present field; reports problems to the check
 Writer = Callable[[Any], Any]
 
 
 def read_fields(
     check: Check, fields: Iterable[Field], readers: Mapping[type[Kind], Reader]
 ) -> dict[str, Any]:
-    """The values of fields, by their names in the dataclass, with defaults for what is not given."""
+    """Return the values of fields by their names in the dataclass, with defaults for absent ones."""
     return {
         field.name: entry(readers, field.kind)(check, field) if field.key in check.given else field.standard()
         for field in fields
@@ -25,7 +25,7 @@ def read_fields(
 def write_fields(
     value: object, fields: Iterable[Field], writers: Mapping[type[Kind], Writer | None]
 ) -> dict[str, Any]:
-    """What `read_fields` reads, with every field; null: it has none."""
+    """Return all fields in the form that `read_fields` parses; null for a field without value."""
     written = {}
     for field in fields:
         item, as_json = getattr(value, field.name), entry(writers, field.kind)
@@ -78,14 +78,14 @@ def _one_of(check: Check, field: Field) -> Any:
     assert isinstance(kind, of.OneOf)
     needed = check.given.get(field.needs)
     if field.needs and not (isinstance(needed, str) and needed):
-        return field.default  # what it needs is missing, which is told
+        return field.default  # the field that it needs is missing, which is reported elsewhere
     return check.one_of(field.key, next(iter(kind.of)) if field.default is None else field.default)
 
 
 def _some_of(check: Check, field: Field) -> tuple[Any, ...]:
     kind, got = field.kind, check.given[field.key]
     assert isinstance(kind, of.SomeOf)
-    known = {each.value: each for each in kind.of}
+    known = {choice.value: choice for choice in kind.of}
     if not isinstance(got, list) or not all(isinstance(each, str) and each in known for each in got):
         check.problem(field.key, f"must be a list of {', '.join(known)}, got {show(got)}")
         return ()
@@ -99,7 +99,7 @@ def _models(check: Check, field: Field) -> tuple[str, ...]:
         check.problem(field.key, f"must be a model or a list of models, got {show(got)}")
         return ()
     if len(set(models)) != len(models):
-        check.problem(field.key, f"names a model twice: {show(models)}")
+        check.problem(field.key, f"must not have a model twice, got {show(models)}; remove one")
     return tuple(models)
 
 
@@ -109,19 +109,19 @@ def _receivers(check: Check, field: Field) -> tuple[str, ...]:
     if not isinstance(named, list) or len(named) > MAX_RECEIVERS:
         check.problem(field.key, f"must be a list of at most {MAX_RECEIVERS} receivers, got {show(got)}")
         return ()
-    for index, each in enumerate(named):
-        if not isinstance(each, str) or not RECEIVER.fullmatch(each):
-            check.problem(f"{field.key}/{index}", f"must be {RECEIVER_FORM}, got {show(each)}")
+    for index, receiver in enumerate(named):
+        if not isinstance(receiver, str) or not RECEIVER.fullmatch(receiver):
+            check.problem(f"{field.key}/{index}", f"must be {RECEIVER_FORM}, got {show(receiver)}")
     return tuple(dict.fromkeys(each for each in named if isinstance(each, str)))
 
 
 def _indexes(check: Check, field: Field) -> str | None:
-    """The text of an array's indexes, in the one way that says them."""
+    """Return the text of an array's indexes in canonical form."""
     got = check.given[field.key]
     try:
         if isinstance(got, str):
             indexes = parsed(got)
-        elif isinstance(got, list) and got and all(type(each) is int for each in got):
+        elif isinstance(got, list) and got and all(type(index) is int for index in got):
             indexes = listed(got)
         else:
             raise Unreadable(FORM)
@@ -150,7 +150,7 @@ PLAIN_READERS: Final[Mapping[type[Kind], Reader]] = {
     of.ArrayIndexes: _indexes,
     of.Strings: _strings,
 }
-#: None: a value is JSON as it is.
+#: Conversion to JSON by kind; None if the value is valid JSON already.
 PLAIN_WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     of.Text: None,
     of.Number: None,

@@ -1,4 +1,4 @@
-"""Volumes as job requests and people write them: HOST:PATH, HOST:PATH:ro, and named volumes as objects. Pure."""
+"""Volumes in job requests and options: HOST:PATH, HOST:PATH:ro, and named volumes as objects; pure functions."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from mesos_gpu.model.tasks.volume import VOLUME_NAME
 from mesos_gpu.wire.checking import Check, show
 
 SHAPE: Final = re.compile(r"([^:\x00]+):([^:\x00]+)(:r[ow])?")
-FORM: Final = "HOST:PATH, or HOST:PATH:ro to read only, as /data/imagenet:/data:ro"
+FORM: Final = "HOST:PATH, or HOST:PATH:ro for read-only, as /data/imagenet:/data:ro"
 MAX: Final = 100
 NAME_FORM: Final = "a name of 1 to 63 of a-z, 0-9 and '-', as data"
 PATH: Final = re.compile(r"[^:\x00\ud800-\udfff]+")
@@ -20,12 +20,12 @@ MAX_MIB: Final = 2**31
 NAMED_KNOWN: Final = ("name", "path", "size", "read_only")
 OPTION_FORM: Final = "name=data,path=data,size=10GiB"
 _UNITS: Final = {"MiB": 1, "GiB": 1024, "TiB": 1024 * 1024}
-_NAMED: Final = "name="  # the beginning of a named volume in the option
+_NAMED: Final = "name="  # begin of the option's value for a named volume
 _READ_ONLY: Final = "ro"
 
 
 def mount_of(value: object) -> Mount | str:
-    """Read a mount; a string says what is wrong."""
+    """Parse a mount; return the problem as text if it is invalid."""
     match = SHAPE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         return f"must be {FORM}"
@@ -34,7 +34,7 @@ def mount_of(value: object) -> Mount | str:
 
 
 def named_mount(check: Check) -> Mount:
-    """Read the object of a named volume; its problems are in the check."""
+    """Parse the object of a named volume; problems are reported to the check."""
     for key in ("name", "path"):
         if key not in check.given:
             check.problem(key, "is needed for a named volume")
@@ -48,7 +48,7 @@ def named_mount(check: Check) -> Mount:
 
 
 def _mib_of(size: object) -> int | None:
-    """Return a size in MiB, or None for a value that is not a size."""
+    """Return a size in MiB; None if the value is not a valid size."""
     match = SIZE.fullmatch(size) if isinstance(size, str) else None
     mib = int(match[1]) * _UNITS[match[2]] if match else size
     if not isinstance(mib, int) or isinstance(mib, bool):
@@ -57,12 +57,12 @@ def _mib_of(size: object) -> int | None:
 
 
 def size_text(mib: int) -> str:
-    """Return an amount of memory or disk with the largest unit that leaves it whole, GiB at most."""
+    """Return an amount of memory or disk as text in GiB if it is whole, else in MiB."""
     return f"{mib // 1024}GiB" if mib % 1024 == 0 else f"{mib}MiB"
 
 
 def mount_to_json(mount: Mount) -> str | dict[str, Any]:
-    """Return what a request has for a mount; of a volume of an app, which no request names, words."""
+    """Return a mount as in a request; a descriptive text for a volume of an app, which requests cannot have."""
     if mount.volume:
         size = size_text(mount.volume_mib) if mount.volume_mib else None
         return {"name": mount.volume, "path": mount.target, "size": size, "read_only": mount.read_only}
@@ -72,7 +72,7 @@ def mount_to_json(mount: Mount) -> str | dict[str, Any]:
 
 
 def volume_text(volume: str | Mapping[str, Any]) -> str:
-    """Return a mount of a request as a value of the option --volume."""
+    """Return a mount of a request as value of the option --volume."""
     if isinstance(volume, str):
         return volume
     words = [f"{key}={volume[key]}" for key in ("name", "path", "size") if volume.get(key)]
@@ -80,20 +80,20 @@ def volume_text(volume: str | Mapping[str, Any]) -> str:
 
 
 def option_of(volume: str | Mapping[str, Any]) -> str | None:
-    """Return the value of the option --volume for a mount of a request; None if the option cannot hold it."""
+    """Return a mount of a request as value of the option --volume; None if the option cannot express it."""
     return volume_text(volume) if isinstance(volume, str) or "," not in volume["path"] else None
 
 
 def is_option_named(text: str) -> bool:
-    """Return whether a value of the option --volume is a named volume."""
+    """Return whether a value of the option --volume describes a named volume."""
     return text.startswith(_NAMED)
 
 
 def named_option(text: str) -> dict[str, Any]:
-    """Read a value of the option --volume as the object of a named volume.
+    """Parse a value of the option --volume as the object of a named volume.
 
     Raises:
-        ValueError: It has an unknown part, or one twice; the message says which.
+        ValueError: The value has an unknown part, or a part twice; the message names it.
     """
     read: dict[str, Any] = {}
     for word in text.split(","):
@@ -101,8 +101,10 @@ def named_option(text: str) -> dict[str, Any]:
         if word == _READ_ONLY:
             key, value = "read_only", "true"
         elif not equals or key not in ("name", "path", "size"):
-            raise ValueError(f"{word!r} is not name=NAME, path=PATH, size=SIZE or ro, as in {OPTION_FORM}")
+            raise ValueError(
+                f"{word!r} is not name=NAME, path=PATH, size=SIZE or ro; write for example {OPTION_FORM}"
+            )
         if key in read:
-            raise ValueError(f"{text!r} has {key} twice")
+            raise ValueError(f"{text!r} has {key} twice; remove one")
         read[key] = value == "true" if key == "read_only" else value
     return read

@@ -1,4 +1,4 @@
-"""A request that makes a service, checked: a `TrafficSplit`, or all that is wrong with it at once. Pure."""
+"""Parsing and checking of requests that create services, into a `TrafficSplit` or all problems; pure functions."""
 
 import re
 from typing import Any, Final
@@ -15,20 +15,23 @@ _KNOWN: Final = ("apps", "port_index", "port", "hosts", "mode")
 
 
 def decode(name: str, body: bytes) -> TrafficSplit | list[Problem]:
-    """A request's body for the service `name`.
+    """Parse the body of a request for the service `name`; return the service, or all problems.
 
     Raises:
-        BadJson: It is no JSON object.
+        BadJson: The body is not a JSON object.
     """
     value = object_of(body)
     problems = [
-        Problem(_pointer(key), f"unknown field; known are {', '.join(_KNOWN)}")
+        Problem(_pointer(key), f"unknown field; known fields are {', '.join(_KNOWN)}")
         for key in value
         if key not in _KNOWN
     ]
     if not NAME.fullmatch(name):
         problems.append(
-            Problem("/name", f"must be 1 to 63 of a-z, 0-9 and -, with - inside only, got {show(name)}")
+            Problem(
+                "/name",
+                f"must be 1 to 63 of a-z, 0-9 and -, not beginning or ending with -, got {show(name)}",
+            )
         )
     weights = _weights(value.get("apps"), problems)
     port_index = _whole(value, "port_index", 0, 99, problems)
@@ -43,7 +46,7 @@ def decode(name: str, body: bytes) -> TrafficSplit | list[Problem]:
 
 
 def encode(split: TrafficSplit) -> dict[str, Any]:
-    """What `decode` reads."""
+    """Return a service in the form that `decode` parses."""
     return {
         "apps": dict(split.weights),
         "port_index": split.port_index,
@@ -54,7 +57,7 @@ def encode(split: TrafficSplit) -> dict[str, Any]:
 
 
 def place_of(app_id: str) -> str:
-    """Where in a request an app stands, as a JSON pointer."""
+    """Return the JSON pointer of an app in a request."""
     return _pointer("apps", app_id)
 
 
@@ -70,16 +73,18 @@ def _weights(value: Any, problems: list[Problem]) -> dict[str, int]:
     weights: dict[str, int] = {}
     for key, weight in value.items():
         id = absolute(key)
-        wrong = problem_of(id) or ("is the root" if id == "/" else "is there twice" if id in weights else "")
+        wrong = problem_of(id) or (
+            "it is the root" if id == "/" else "it appears twice" if id in weights else ""
+        )
         if wrong:
-            problems.append(Problem(_pointer("apps", key), f"is no app id: {wrong}"))
+            problems.append(Problem(_pointer("apps", key), f"is not a valid app id: {wrong}"))
         if not _is_whole(weight) or not 0 <= weight <= MAX_WEIGHT:
             why = f"must be a whole number from 0 to {MAX_WEIGHT}, got {show(weight)}"
             problems.append(Problem(_pointer("apps", key), why))
         else:
             weights[id] = int(weight)
     if len(weights) == len(value) and not any(weights.values()):
-        problems.append(Problem("/apps", "one app at least must have a weight above 0"))
+        problems.append(Problem("/apps", "must have an app with a weight above 0"))
     return weights
 
 

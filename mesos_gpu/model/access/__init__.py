@@ -1,1 +1,1 @@
-"""Who asks, and what an operator has written down about who may do what."""
+"""Callers of the interface, and the document of their rights."""

@@ -1,4 +1,4 @@
-"""Who sent a request."""
+"""The sender of a request, with its proof of identity."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -6,26 +6,26 @@ from typing import Final
 
 
 class Proof(Enum):
-    """What a name was proved by."""
+    """Means by which a name was proved."""
 
-    OPEN = "open"  # nothing: this scheduler asks nobody who they are
-    NONE = "none"  # nothing, where it is asked for
-    SOCKET = "socket"  # the kernel's word for the peer of a Unix socket
-    TOKEN = "token"  # one that this scheduler has issued
-    PASSWORD = "password"  # HTTP basic, by a file of hashes
+    OPEN = "open"  # nothing: the scheduler does not authenticate
+    NONE = "none"  # nothing, although the scheduler authenticates
+    SOCKET = "socket"  # credentials of a Unix socket's peer, from the kernel
+    TOKEN = "token"  # a token that this scheduler issued
+    PASSWORD = "password"  # HTTP basic, checked against a file of hashes
     OIDC = "oidc"  # a token of an OpenID Connect issuer
-    CERTIFICATE = "certificate"  # of a client, by mutual TLS
-    PROXY = "proxy"  # a header of a proxy that is trusted
+    CERTIFICATE = "certificate"  # client certificate of mutual TLS
+    PROXY = "proxy"  # a header of a trusted proxy
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What a proof is good for, of what its name may do; as the rights and patterns of a binding.
+    """Restriction of a proof to some of the rights of its name, by the patterns of a binding.
 
     Attributes:
-        rights: Patterns of rights.
-        queues: Patterns of queues.
-        apps: Patterns of paths of apps.
+        rights: Patterns of permitted rights.
+        queues: Patterns of queues to which the rights apply.
+        apps: Patterns of app paths to which the rights apply.
     """
 
     rights: tuple[str, ...] = ("*",)
@@ -35,20 +35,20 @@ class Narrowing:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, as far as it was proved.
+    """The sender of a request, as far as it is proved.
 
     Attributes:
-        name: "" for nobody, and where nobody is asked.
-        groups: Of the name, as the proof says.
-        proof: What proved it.
-        address: Where the request came from; behind a trusted proxy, what that says. "" on a Unix socket.
-        local_admin: Whether the kernel says that it is root, or the user that the scheduler runs as.
-        narrowing: None: all that the name may do.
-        until: When the proof ends, seconds since the epoch; None: it does not.
-        proof_id: Which token or session it was; never the secret itself.
-        session: Whether it came by a browser's session, which `proof` began.
-        session_since: When that began, seconds since the epoch.
-        began_with: Which token, if one began it.
+        name: Proved name; "" if no name is proved, or if the scheduler does not authenticate.
+        groups: Groups of the name, from the proof.
+        proof: Means of proof.
+        address: Origin of the request; behind a trusted proxy the one that the proxy reports. "" on a Unix socket.
+        local_admin: Whether the kernel reports the peer as root, or as the user of the scheduler.
+        narrowing: Restriction of the proof; None if it grants all rights of the name.
+        until: Time at which the proof expires, seconds since the epoch; None if it does not expire.
+        proof_id: Public id of the token or session; never the secret.
+        session: Whether a browser session sent the request, which began with `proof`.
+        session_since: Begin of the session, seconds since the epoch.
+        began_with: Id of the token that began the session, if one did.
     """
 
     name: str = ""
@@ -65,19 +65,19 @@ class Caller:
 
     @property
     def token_id(self) -> str:
-        """Which token it goes back to; "": to none."""
+        """Id of the token that the request depends on, also through a session; "" if none."""
         if self.proof is not Proof.TOKEN:
             return ""
         return self.began_with if self.session else self.proof_id
 
     @property
     def is_proved(self) -> bool:
-        """Whether there is a name that something proves."""
+        """Whether a name is proved."""
         return bool(self.name) and self.proof not in (Proof.OPEN, Proof.NONE)
 
     @property
     def shown(self) -> str:
-        """The name that people are shown."""
+        """The name to show to people."""
         return self.name or ("anybody" if self.proof is Proof.OPEN else "nobody")
 
 

@@ -1,4 +1,4 @@
-"""The document that says who may do what."""
+"""The access document: rights of names and groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,23 +12,23 @@ ALL_APPS: Final = "/*"
 
 
 class Shared(Enum):
-    """What members of a queue see of each other's jobs in it."""
+    """Details that members of a queue may see of each other's jobs."""
 
-    JOBS = "jobs"  # that they exist, their state and what they use
-    COMMANDS = "commands"  # what they run, and its messages
-    OUTPUT = "output"  # what they print
+    JOBS = "jobs"  # existence, state and use of jobs
+    COMMANDS = "commands"  # commands and messages
+    OUTPUT = "output"  # output
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What those who have a role may ask for in a job or an app. Of several roles, each field's widest counts.
+    """Limits of a role on requested jobs and apps. With several roles, the widest value of each field counts.
 
     Attributes:
-        users: Unix users that it may run as, beside the one that belongs to the name; patterns with `*`.
-        images: Images, as patterns with `*`.
-        volumes: Directories of hosts of which (and below which) volumes may be; "*": all.
-        highest_priority: The highest that may be asked for.
-        must_be_preemptible: Whether jobs have to let themselves be ended for others.
+        users: Patterns with `*` of permitted Unix users, besides the one mapped to the name.
+        images: Patterns with `*` of permitted images.
+        volumes: Host directories that may be mounted, with everything below; "*" for all.
+        highest_priority: Highest priority that may be requested.
+        must_be_preemptible: Whether jobs must be preemptible.
     """
 
     users: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ UNLIMITED: Final = Limits((EVERYTHING,), (EVERYTHING,), (EVERYTHING,), HIGHEST_P
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Rights by a name, and what jobs of who has it may ask for."""
+    """A named set of rights, with limits on requests of those that have it."""
 
     name: str
     rights: tuple[str, ...]
@@ -52,14 +52,14 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Who has which roles, for which queues and apps.
+    """Assignment of roles to names and groups, for some queues and apps.
 
     Attributes:
-        names: Exact names; "*": everybody with a proved name.
-        groups: Exact groups.
+        names: Exact names; "*" for everyone with a proved name.
+        groups: Exact names of groups.
         roles: Names of roles.
-        queues: Patterns of queues, as "research" or "research/*".
-        apps: Patterns of paths of apps, as "/shop/*" (and "/shop" itself with it).
+        queues: Patterns of queues, such as "research" or "research/*".
+        apps: Patterns of app paths, such as "/shop/*", which includes "/shop".
     """
 
     names: tuple[str, ...] = ()
@@ -71,17 +71,17 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class AccessDocument:
-    """A version of who may do what. The built-in roles are not in it.
+    """A version of the access document. Built-in roles are not part of it.
 
     Attributes:
-        version: Grows by one with each change; 0: nobody has written one yet.
-        at: When it was written, seconds since the epoch.
-        by: Who wrote it.
-        comment: Why.
-        roles: Own roles.
-        bindings: In the order in which they were written.
-        unix_users: The Unix user of a name, where that is not the name itself.
-        shares: By queue, what its members see of each other's jobs.
+        version: Number that grows by one with each change; 0 if no document was written yet.
+        at: Time of the change, seconds since the epoch.
+        by: Author of the change.
+        comment: Comment of the author.
+        roles: Roles defined by operators.
+        bindings: Bindings in the order of the document.
+        unix_users: Unix users of names, if they differ from the name.
+        shares: Details that members of a queue see of each other's jobs, by queue.
     """
 
     version: int = 0

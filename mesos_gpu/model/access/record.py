@@ -1,10 +1,10 @@
-"""What is written down of a change, or of a refusal: who, by which proof, from where, what, on what, with which end."""
+"""Audit records: who changed what, with which proof, from where, and with which result."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Self
 
-NOBODY: Final = "nobody"  # who asks without a name
+NOBODY: Final = "nobody"  # a caller without a name
 NO_PROOF: Final = "-"
 MAX_SUBJECTS: Final = 8
 MAX_LENGTH: Final = {
@@ -16,45 +16,45 @@ _CUT: Final = "…"
 
 
 class Result(Enum):
-    """How it ended for who asked."""
+    """Outcome of an audited request, as its sender saw it."""
 
     DONE = "done"
     REFUSED = "refused"
-    FAILED = "failed"  # it may have been done in part
+    FAILED = "failed"  # the change may be done in part
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """A request of somebody, or with `count` above 1 as many refusals of one origin within a minute.
+    """An audited request, or with `count` above 1 as many refusals of one origin within one minute.
 
-    Texts have no control characters, and no secrets: no bodies, no tokens, of queries only names that are known.
+    Texts have no control characters and no secrets: no bodies, no tokens, and only known parameters of the query.
     """
 
-    at: float  # seconds since the epoch, when its end was known
-    what: str  # a verb and a route, as "DELETE /v1/jobs/{id}", or a command
+    at: float  # seconds since the epoch, when the result was known
+    what: str  # method and route, as "DELETE /v1/jobs/{id}", or a command
     result: Result
     who: str = NOBODY
-    proof: str = NO_PROOF  # the kind of it, of a token with its id
-    proved: bool = False  # false: the name is claimed at most
+    proof: str = NO_PROOF  # means of proof; for a token with its id
+    proved: bool = False  # false if the name is at most claimed
     address: str = ""  # host:port of the connection, or unix
-    relayed: str = ""  # what proxies say of where it comes from
-    right: str = ""  # that it takes
-    on: tuple[str, ...] = ()  # kind:id each
-    status: int = 0  # of HTTP; 0: of a command, its exit code is in `detail`
-    reason: str = ""  # the interface's word for a refusal
+    relayed: str = ""  # the origin that proxies report
+    right: str = ""  # right that the request needs
+    on: tuple[str, ...] = ()  # subjects, each as kind:id
+    status: int = 0  # HTTP status; 0 for a command, whose exit code is in `detail`
+    reason: str = ""  # code of the refusal, as the REST interface sends it
     request: str = ""  # id of the request
-    detail: str = ""  # words of the query that are known, as "force=true"
+    detail: str = ""  # known parameters of the query, as "force=true"
     count: int = 1
 
     def bounded(self) -> Self:
-        """Cut every text to its longest."""
-        texts: dict[str, Any] = {name: cut(getattr(self, name), most) for name, most in MAX_LENGTH.items()}
-        subjects = tuple(cut(each, MAX_SUBJECT) for each in self.on[:MAX_SUBJECTS])
+        """Return the record with each text cut to its maximum length."""
+        texts: dict[str, Any] = {name: cut(getattr(self, name), limit) for name, limit in MAX_LENGTH.items()}
+        subjects = tuple(cut(subject, MAX_SUBJECT) for subject in self.on[:MAX_SUBJECTS])
         more = len(self.on) - MAX_SUBJECTS
         on = (*subjects[:-1], f"and {more + 1} more") if more > 0 else subjects
         return replace(self, **texts, on=on)
 
 
 def cut(text: str, most: int) -> str:
-    """A text of `most` characters at most; one that was cut ends with an ellipsis."""
+    """Return a text of at most `most` characters; a text that was cut ends with an ellipsis."""
     return text if len(text) <= most else text[: most - 1] + _CUT

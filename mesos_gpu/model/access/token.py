@@ -1,4 +1,4 @@
-"""Tokens that this scheduler issues."""
+"""Access tokens that this scheduler issues."""
 
 from dataclasses import dataclass, field
 
@@ -7,22 +7,22 @@ from mesos_gpu.model.access.caller import Narrowing
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept: what proves it is a hash of a secret that was shown once. Times: seconds since the epoch.
+    """Stored part of an access token: a hash of its secret, which is shown once. Times are seconds since the epoch.
 
     Attributes:
-        id: Public part.
-        name: Whom it proves.
-        groups: Of that name when it was made.
-        salt: Of the hash, hexadecimal.
-        digest: Of salt and secret, hexadecimal.
-        created_at: When it was made.
-        expires_at: From when on it proves nothing.
-        narrowing: What it is good for.
-        comment: What it is for.
-        created_by: Who made it; another one's tokens are for those who may.
-        made_with: Id of the token that it was made with, and ends with; "": another proof.
-        used_at: Last use that is known; None: never.
-        used_from: Address of that use.
+        id: Public part of the token.
+        name: Name that it proves.
+        groups: Groups of the name when the token was created.
+        salt: Salt of the hash, hexadecimal.
+        digest: Hash of salt and secret, hexadecimal.
+        created_at: Time of creation.
+        expires_at: Time of expiry.
+        narrowing: Restriction of the rights.
+        comment: Purpose of the token.
+        created_by: Name of its creator; creating tokens for others needs a right.
+        made_with: Id of the token with which it was created, and with which it ends; "" for another proof.
+        used_at: Last known use; None if never used.
+        used_from: Address of the last known use.
     """
 
     id: str

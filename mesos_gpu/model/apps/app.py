@@ -1,6 +1,6 @@
-"""An app and a group of apps, as Marathon 1.11 has them, with what mesos_gpu adds for GPUs.
+"""An app and a group of apps as in Marathon 1.11, with the GPU options of mesos_gpu.
 
-Defaults are Marathon's. Times are seconds, memory and disk MiB. An id is absolute: "/shop/db".
+Defaults are those of Marathon. Times are seconds, memory and disk MiB. An id is absolute: "/shop/db".
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,41 +18,41 @@ from mesos_gpu.model.shares.units import WHOLE, milli_of
 
 T = TypeVar("T")
 GPU_SHARE: Final = (
-    "GPU_SHARE"  # a label: what of its one GPU an app asks for, by clients that know whole numbers only
+    "GPU_SHARE"  # label with the requested part of one GPU, for clients that send only whole numbers
 )
 
 
 class EngineType(Enum):
-    """Which containerizer runs a container."""
+    """Containerizer that runs a container."""
 
     MESOS = "MESOS"
     DOCKER = "DOCKER"
 
 
 class NetworkMode(Enum):
-    """Whose network a task is in."""
+    """Network in which a task runs."""
 
-    CONTAINER = "container"  # a named one (CNI, or Docker's)
+    CONTAINER = "container"  # a named network (CNI or Docker)
     BRIDGE = "container/bridge"
     HOST = "host"
 
 
 class KillSelection(Enum):
-    """Which instance goes first when an app scales down."""
+    """Order in which instances are ended when an app scales down."""
 
     YOUNGEST_FIRST = "YOUNGEST_FIRST"
     OLDEST_FIRST = "OLDEST_FIRST"
 
 
 class VolumeMode(Enum):
-    """Whether a task may write."""
+    """Access of a task to a volume."""
 
     RO = "RO"
     RW = "RW"
 
 
 class DiskType(Enum):
-    """Disk of an agent that a persistent volume is on."""
+    """Type of the agent's disk that holds a persistent volume."""
 
     ROOT = "root"
     PATH = "path"
@@ -60,14 +60,14 @@ class DiskType(Enum):
 
 
 class LostBehavior(Enum):
-    """Fate of an instance whose volumes are on an agent that is gone."""
+    """Action for an instance whose persistent volumes are on a lost agent."""
 
     WAIT = "WAIT_FOREVER"
     RELAUNCH = "RELAUNCH_AFTER_TIMEOUT"
 
 
 class PortProtocol(Enum):
-    """What is announced of a port."""
+    """Transport protocols that are announced for a port."""
 
     TCP = "tcp"
     UDP = "udp"
@@ -75,14 +75,14 @@ class PortProtocol(Enum):
 
 
 class HttpScheme(Enum):
-    """The scheme of a readiness check, or of a health check."""
+    """URL scheme of a readiness check or a health check."""
 
     HTTP = "HTTP"
     HTTPS = "HTTPS"
 
 
 class IpcMode(Enum):
-    """Whose shared memory a container sees."""
+    """Shared memory that a container sees."""
 
     PRIVATE = "PRIVATE"
     SHARE_PARENT = "SHARE_PARENT"
@@ -90,32 +90,32 @@ class IpcMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStrategy:
-    """Shares of the instances, 0 to 1, held at every moment of a deployment."""
+    """Bounds on the number of instances during a deployment, as parts of the wanted number, 0 to 1."""
 
-    minimum_health_capacity: float = 1.0  # so many are healthy at least
-    maximum_over_capacity: float = 1.0  # so many more may run at most
+    minimum_health_capacity: float = 1.0  # lowest number of healthy instances
+    maximum_over_capacity: float = 1.0  # highest number of additional instances
 
 
 @dataclass(frozen=True, slots=True)
 class UnreachableStrategy:
-    """What becomes of an instance whose agent is cut off. `inactive_after_s` <= `expunge_after_s`."""
+    """Handling of an instance on an unreachable agent. `inactive_after_s` <= `expunge_after_s`."""
 
-    inactive_after_s: int = 0  # then another one is started
-    expunge_after_s: int = 0  # then it is given up, and killed should it come back
+    inactive_after_s: int = 0  # after this time another instance is started
+    expunge_after_s: int = 0  # after this time it is given up, and killed if it comes back
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network that the tasks are in."""
+    """A network of the app's tasks."""
 
     mode: NetworkMode = NetworkMode.CONTAINER
-    name: str | None = None  # of CONTAINER only
+    name: str | None = None  # only of CONTAINER
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PortDefinition:
-    """A port of the host, with host networking. `port` is the service port; 0: any."""
+    """A port of the host, for host networking. `port` is the service port, 0 for any."""
 
     port: int = 0
     name: str | None = None
@@ -124,7 +124,7 @@ class PortDefinition:
 
     @property
     def service_port(self) -> int:
-        """The port as a mapping has it."""
+        """Service port, under the name that port mappings use."""
         return self.port
 
 
@@ -132,18 +132,18 @@ class PortDefinition:
 class PortMapping:
     """A port of a container with a network of its own."""
 
-    container_port: int = 0  # 0: the host's port
-    host_port: int | None = None  # 0: any; None: none
+    container_port: int = 0  # 0 to use the number of the host's port
+    host_port: int | None = None  # 0 for any free port; None if no port is mapped
     service_port: int = 0
     name: str | None = None
     protocol: PortProtocol = PortProtocol.TCP
     labels: Mapping[str, str] = field(default_factory=dict)
-    network_names: tuple[str, ...] = ()  # the app's networks that it is for; empty: all
+    network_names: tuple[str, ...] = ()  # networks of the app to which it applies; empty for all
 
 
 @dataclass(frozen=True, slots=True)
 class Persistent:
-    """Terms of a persistent volume, which each instance has one of."""
+    """Terms of a persistent volume, of which each instance has its own."""
 
     size_mib: int
     type: DiskType = DiskType.ROOT
@@ -152,7 +152,7 @@ class Persistent:
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """Terms of instances that have persistent volumes."""
+    """Terms of instances with persistent volumes."""
 
     relaunch_escalation_timeout_s: int = 3600
     task_lost_behavior: LostBehavior = LostBehavior.WAIT
@@ -160,21 +160,20 @@ class Residency:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A directory or file of the host, a persistent directory, or a file whose content is a secret's, seen in the
-    container."""
+    """A mount in the container: a path of the host, a persistent directory, or a file with the value of a secret."""
 
     container_path: str
     host_path: str | None = None
     mode: VolumeMode = VolumeMode.RO
-    secret: str | None = None  # a key of the app's secrets; then there is no path of the host
-    persistent: Persistent | None = None  # then there is no path of the host
+    secret: str | None = None  # key of the app's `secrets`; excludes `host_path`
+    persistent: Persistent | None = None  # excludes `host_path`
 
 
 @dataclass(frozen=True, slots=True)
 class SecretRef:
-    """A secret in place of a value."""
+    """A reference to a secret in place of a value."""
 
-    secret: str  # a key of the app's secrets
+    secret: str  # key of the app's `secrets`
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,18 +186,18 @@ class DockerParameter:
 
 @dataclass(frozen=True, slots=True)
 class DockerImage:
-    """The image and how it runs."""
+    """A Docker image with the options to run it."""
 
     image: str
     force_pull_image: bool = False
     privileged: bool = False
     parameters: tuple[DockerParameter, ...] = ()
-    pull_config: SecretRef | None = None  # Docker's config.json, to pull with
+    pull_config: SecretRef | None = None  # a secret with Docker's config.json for registries
 
 
 @dataclass(frozen=True, slots=True)
 class Seccomp:
-    """Which system calls a container may make. Either a profile is named or it is unconfined."""
+    """System call filter of a container: either a named profile, or unconfined."""
 
     profile_name: str | None = None
     unconfined: bool = False
@@ -206,7 +205,7 @@ class Seccomp:
 
 @dataclass(frozen=True, slots=True)
 class IpcInfo:
-    """What shared memory a container sees."""
+    """Shared memory of a container."""
 
     mode: IpcMode
     shm_size_mib: int | None = None
@@ -214,7 +213,7 @@ class IpcInfo:
 
 @dataclass(frozen=True, slots=True)
 class LinuxInfo:
-    """What only the Mesos containerizer does."""
+    """Options that only the Mesos containerizer supports."""
 
     seccomp: Seccomp | None = None
     ipc: IpcInfo | None = None
@@ -222,18 +221,18 @@ class LinuxInfo:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container of each task. Without a docker image (MESOS only) the host's file system is used."""
+    """The container of each task. Without a Docker image (MESOS only) tasks use the host's file system."""
 
     type: EngineType = EngineType.DOCKER
     docker: DockerImage | None = None
     volumes: tuple[Volume, ...] = ()
-    port_mappings: tuple[PortMapping, ...] | None = None  # None: host networking
+    port_mappings: tuple[PortMapping, ...] | None = None  # None for host networking
     linux_info: LinuxInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessCheck:
-    """Asked during deployments only; an instance counts as up once it answers with one of the codes."""
+    """A check made only during deployments. An instance is ready once it answers with one of `ready_codes`."""
 
     name: str = "readinessCheck"
     protocol: HttpScheme = HttpScheme.HTTP
@@ -247,7 +246,7 @@ class ReadinessCheck:
 
 @dataclass(frozen=True, slots=True)
 class PortCheck:
-    """Where a `Check` connects to; `path` and `scheme` are of HTTP."""
+    """Target of a `Check`; `path` and `scheme` apply to HTTP only."""
 
     port_index: int | None = None
     port: int | None = None
@@ -257,7 +256,7 @@ class PortCheck:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Exactly one of both: a line for /bin/sh -c, or a program and its arguments."""
+    """A shell command line, or a program with its arguments. Exactly one of the two is set."""
 
     shell: str | None = None
     argv: tuple[str, ...] = ()
@@ -265,7 +264,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Reported in the status of a task and of no other effect. Exactly one of http, tcp and exec is set."""
+    """A check whose result is only reported in the task's status. Exactly one of http, tcp and exec is set."""
 
     http: PortCheck | None = None
     tcp: PortCheck | None = None
@@ -277,7 +276,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorResources:
-    """What the executor gets besides the task."""
+    """Resources of the executor in addition to those of the task."""
 
     cpus: float = 0.1
     mem_mib: float = 32.0
@@ -286,19 +285,21 @@ class ExecutorResources:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """How far a task may go beyond its share; None: not at all, `math.inf`: as far as it likes."""
+    """Resources that a task may use beyond its request; None for no more, `math.inf` for no limit."""
 
     cpus: float | None = None
     mem_mib: float | None = None
 
 
-#: Fields of jobs that an app asks for in its object `gpu` and passes on to its instances, by their name there.
-PASSED_ON: Final[Mapping[str, JobField]] = {each.of_app: each for each in FIELDS if each.of_app}
+#: Fields of jobs that an app may set in its object `gpu` for its instances, by their name there.
+PASSED_ON: Final[Mapping[str, JobField]] = {
+    job_field.of_app: job_field for job_field in FIELDS if job_field.of_app
+}
 
 
 def _with_fields_of_jobs(options: type[T]) -> type[T]:
-    """A class, before it becomes a dataclass, with all fields of jobs that are passed on: its source may leave out
-    those that no code reads by name."""
+    """Add all passed-on job fields to a class that will become a dataclass, so that its source need not list them
+    all."""
     hints = get_type_hints(JobSpec)
     for name, declared in PASSED_ON.items():
         if name not in options.__annotations__:
@@ -310,32 +311,34 @@ def _with_fields_of_jobs(options: type[T]) -> type[T]:
 @dataclass(frozen=True, slots=True)
 @_with_fields_of_jobs
 class GpuOptions:
-    """What mesos_gpu adds to Marathon's app: the object `gpu`. None of it is needed. But for `in_place`,
-    `progress_deadline_s` and `auto_revert` these are fields of jobs."""
+    """GPU options of an app: the optional object `gpu`, which Marathon lacks. All fields but `in_place`,
+    `progress_deadline_s` and `auto_revert` are fields of jobs."""
 
-    models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
-    memory_mib: int | None = None  # that each GPU has at least; of a share: what it gets of each
-    compute_pct: int | None = None  # of each GPU, which makes it a share; None: as the fraction says
-    compute_capability: str | None = None  # the oldest that will do, "8.0"
-    min_driver: str | None = None  # the oldest NVIDIA driver that will do, "535"
-    placement: Placement | None = None  # None: as the scheduler is set
+    models: tuple[str, ...] = ()  # accepted models, the first choice first; empty for any
+    memory_mib: int | None = None  # least memory per GPU; for a share, the memory that it gets per GPU
+    compute_pct: int | None = None  # compute per GPU of a share; None to use the fraction of `gpus`
+    compute_capability: str | None = None  # oldest accepted, such as "8.0"
+    min_driver: str | None = None  # oldest accepted NVIDIA driver, such as "535"
+    placement: Placement | None = None  # None for the default of the scheduler
     on_gpu_failure: OnGpuFailure = OnGpuFailure.RESTART
-    priority: int | None = None  # None: as its class or queue says, else 0
+    priority: int | None = None  # None for the default of its class or queue, or 0
     queue: str = DEFAULT_QUEUE
     preemptible: bool = False
-    control_access: tuple[Control, ...] = ()  # what commands the cluster and its tasks may reach
-    in_place: bool = False  # an update that finds no GPUs over capacity may stop an instance first
-    progress_deadline_s: int | None = None  # without progress, then a deployment is overdue; by default never
-    auto_revert: bool = False  # a deployment that is overdue is undone
-    notice_s: float | None = None  # from a notice to SIGTERM; None: as its queue gives
+    control_access: tuple[Control, ...] = ()  # control ports of the cluster that its tasks may reach
+    in_place: bool = False  # whether an update may stop an instance first if no GPUs are free for another
+    progress_deadline_s: int | None = (
+        None  # time without progress after which a deployment is overdue; None for never
+    )
+    auto_revert: bool = False  # whether an overdue deployment is rolled back
+    notice_s: float | None = None  # time between a notice and SIGTERM; None for that of its queue
     notice_signal: NoticeSignal = NoticeSignal.NONE
-    job_class: str | None = None  # kind of work, of the document of queues; None: of none
-    upload: str | None = None  # its owner's archive, by digest; None: none
+    job_class: str | None = None  # name of a job class of the queue document; None for no class
+    upload: str | None = None  # digest of an archive that its owner uploaded; None without one
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A service: `instances` tasks of one kind. At most one of `cmd` (for /bin/sh -c) and `args` is set."""
+    """A Marathon app: `instances` equal tasks. At most one of `cmd` (for /bin/sh -c) and `args` is set."""
 
     id: str
     cmd: str | None = None
@@ -350,24 +353,24 @@ class App:
     networks: tuple[Network, ...] = (Network(NetworkMode.HOST),)
     port_definitions: tuple[PortDefinition, ...] | None = (
         PortDefinition(name="default"),
-    )  # None: no host networking
-    require_ports: bool = False  # the host's ports are those of port_definitions
+    )  # None without host networking
+    require_ports: bool = False  # whether the host's ports must be those of `port_definitions`
     env: Mapping[str, str | SecretRef] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)  # name to source
+    secrets: Mapping[str, str] = field(default_factory=dict)  # path in the store, by key
     fetch: tuple[Artifact, ...] = ()
     health_checks: tuple[HealthCheck, ...] = ()
     readiness_checks: tuple[ReadinessCheck, ...] = ()
     check: Check | None = None
     upgrade_strategy: UpgradeStrategy = UpgradeStrategy()
     kill_selection: KillSelection = KillSelection.YOUNGEST_FIRST
-    unreachable_strategy: UnreachableStrategy | None = UnreachableStrategy()  # None: disabled
+    unreachable_strategy: UnreachableStrategy | None = UnreachableStrategy()  # None if disabled
     backoff_s: int = 1
     backoff_factor: float = 1.15
     max_launch_delay_s: int = 300
     task_kill_grace_s: int | None = None  # between SIGTERM and SIGKILL
-    dependencies: tuple[str, ...] = ()  # ids of apps and groups that are up before it
-    accepted_resource_roles: tuple[str, ...] = ()  # empty: all
+    dependencies: tuple[str, ...] = ()  # ids of apps and groups that must be up first
+    accepted_resource_roles: tuple[str, ...] = ()  # empty for all
     user: str | None = None
     role: str | None = None
     executor: str = ""
@@ -375,15 +378,15 @@ class App:
     resource_limits: ResourceLimits | None = None
     tty: bool | None = None
     gpu: GpuOptions | None = None
-    gpu_milli: int = WHOLE  # thousandths of each GPU: less than WHOLE where `gpus` is asked for as a fraction
-    owner: str = ""  # the proved name of who asked for what it runs; "": nobody was asked
+    gpu_milli: int = WHOLE  # thousandths per GPU; less than WHOLE if `gpus` was requested as a fraction
+    owner: str = ""  # proved name of the author of what it runs; "" without authentication
     residency: Residency | None = None  # only with persistent volumes
 
     @property
     def persistent_volumes(self) -> tuple[Volume, ...]:
-        """The volumes that outlive its instances."""
+        """Persistent volumes of the app, which outlive its instances."""
         volumes = self.container.volumes if self.container is not None else ()
-        return tuple(each for each in volumes if each.persistent is not None)
+        return tuple(volume for volume in volumes if volume.persistent is not None)
 
     @property
     def is_resident(self) -> bool:
@@ -392,39 +395,39 @@ class App:
 
     @property
     def asked_milli(self) -> int:
-        """Thousandths of GPUs that its field `gpus` asks for."""
+        """Thousandths of GPUs that the field `gpus` requests."""
         return self.gpus * self.gpu_milli
 
     @property
     def part_milli(self) -> int:
-        """Thousandths of each GPU that an instance gets, by that field or by its label."""
+        """Thousandths of each GPU that an instance gets, by the field `gpus` or the label `GPU_SHARE`."""
         return self.gpu_milli if self.gpu_milli < WHOLE else milli_of(self.labels.get(GPU_SHARE, "")) or WHOLE
 
     @property
     def ports(self) -> tuple[PortDefinition | PortMapping, ...]:
-        """What the index of a health check counts, in the order of the ports that its tasks have."""
+        """Ports of its tasks, in the order that the port index of a health check counts."""
         mappings = self.container.port_mappings if self.container else None
         return mappings or self.port_definitions or ()
 
     @property
     def service_ports(self) -> tuple[int, ...]:
-        """The service port of each of `ports`: where balancers listen for it; 0: none was given yet."""
-        return tuple(each.service_port for each in self.ports)
+        """Service port of each of `ports`, on which load balancers listen; 0 if not assigned yet."""
+        return tuple(port.service_port for port in self.ports)
 
 
 _NO_OPTIONS: Final = GpuOptions()
 
 
 def same_but_scale(old: App, new: App) -> bool:
-    """Whether at most the number of instances and the terms of deployments differ: then nothing needs a restart.
+    """Return whether two versions differ at most in the number of instances and the terms of deployments.
 
-    Marathon starts all instances anew for every other change, of labels too.
+    Then no instance needs a restart. Marathon restarts all instances for every other change, also of labels.
     """
     return _instance(replace(old, instances=new.instances)) == _instance(new)
 
 
 def _instance(app: App) -> App:
-    """Return the app without what its instances do not see, and with lists sorted that are sets in Marathon."""
+    """Return the app reduced to what its instances depend on, with lists sorted that are sets in Marathon."""
     gpu = replace(app.gpu, progress_deadline_s=None, auto_revert=False) if app.gpu else None
     return replace(
         app,
@@ -443,11 +446,11 @@ class Group:
     id: str
     apps: tuple[App, ...] = ()
     groups: tuple["Group", ...] = ()
-    dependencies: tuple[str, ...] = ()  # what all of its apps depend on
+    dependencies: tuple[str, ...] = ()  # ids on which all of its apps depend
     enforce_role: bool | None = None
 
     def all_apps(self) -> Iterator[App]:
-        """All apps of the group and of the groups below."""
+        """Return all apps of the group and of the groups below it."""
         yield from self.apps
         for group in self.groups:
             yield from group.all_apps()

@@ -1,4 +1,4 @@
-"""Events of apps and their tasks, as listeners are told of them: what is behind the events of Marathon."""
+"""Events of apps and their tasks, from which the events of Marathon's event stream are made."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +13,7 @@ from mesos_gpu.model.tasks.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """An instance of an app. `version`: the app's `last_config_change_at` that it was started from."""
+    """An instance of an app. `version`: value of the app's `last_config_change_at` from which it was started."""
 
     app: str
     instance: str
@@ -22,7 +22,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class InstanceChanged:
-    """An instance came into another condition, under Marathon's name; no agent: it was not launched."""
+    """Change of an instance's condition, named as in Marathon. Without agent, the instance was not launched."""
 
     subject: Subject
     condition: str
@@ -32,7 +32,7 @@ class InstanceChanged:
 
 @dataclass(frozen=True, slots=True)
 class TaskChanged:
-    """A task came into another state."""
+    """Change of a task's state."""
 
     subject: Subject
     task: Task
@@ -40,7 +40,7 @@ class TaskChanged:
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged:
-    """All checks of a task together say something else; None: not all were made."""
+    """Change of a task's overall health; `healthy` has a value only if every check has a result."""
 
     subject: Subject
     task_id: TaskId
@@ -49,7 +49,7 @@ class HealthChanged:
 
 @dataclass(frozen=True, slots=True)
 class CheckFailed:
-    """A check has failed once more, in a way that counts."""
+    """A failed check that counts towards the limit of consecutive failures."""
 
     subject: Subject
     task_id: TaskId
@@ -58,7 +58,7 @@ class CheckFailed:
 
 @dataclass(frozen=True, slots=True)
 class UnhealthyKilled:
-    """The scheduler ends a task whose checks failed too often."""
+    """Kill of a task by the scheduler because its health checks failed too often."""
 
     subject: Subject
     task: Task
@@ -67,7 +67,7 @@ class UnhealthyKilled:
 
 @dataclass(frozen=True, slots=True)
 class ChecksAdded:
-    """A version of an app has this check, and the one before did not have the same ones."""
+    """Addition of a health check to an app by a new version."""
 
     app: str
     version: float
@@ -76,13 +76,13 @@ class ChecksAdded:
 
 @dataclass(frozen=True, slots=True)
 class ChecksRemoved:
-    """An app's checks are not made any more, or others are."""
+    """Removal or replacement of the health checks of an app."""
 
     app: str
 
 
 class Stage(Enum):
-    """The stage of a deployment, under Marathon's names of the events."""
+    """Stage of a deployment, under the names of Marathon's events."""
 
     STEP_BEGUN = "deployment_info"
     STEP_DONE = "deployment_step_success"
@@ -93,7 +93,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeploymentMoved:
-    """A deployment came to a stage; its `step` is the one that this is about."""
+    """Arrival of a deployment at a stage; its `step` is the current step."""
 
     stage: Stage
     deployment: Deployment
@@ -101,14 +101,14 @@ class DeploymentMoved:
 
 @dataclass(frozen=True, slots=True)
 class AppTerminated:
-    """An app that was deleted has no instance any more."""
+    """End of the last instance of a deleted app."""
 
     app: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupChanged:
-    """The tree of apps is another one, somewhere below `group`; `problem`: why it is not, though it was asked for."""
+    """Change of the tree of apps below `group`, or a refused change with the reason in `problem`."""
 
     group: str
     version: float
@@ -117,7 +117,7 @@ class GroupChanged:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The master took the scheduler's subscription; no framework id: it had one before."""
+    """Accepted subscription with the master; without `framework_id` if the framework had its id before."""
 
     framework_id: str | None
     master_url: str
@@ -125,12 +125,12 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The subscription broke."""
+    """Loss of the connection to the master."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrangerEnded:
-    """Mesos says that a task ended that was an app's once, and is not known any more."""
+    """End of a task of a former app that the scheduler no longer holds in its state."""
 
     app: str
     instance: str
@@ -139,7 +139,7 @@ class StrangerEnded:
 
 @dataclass(frozen=True, slots=True)
 class AppPosted:
-    """A client sent an app's definition, and it was taken."""
+    """Acceptance of an app definition sent by a client."""
 
     client: str
     uri: str
@@ -149,7 +149,7 @@ class AppPosted:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Somebody listens to events, or does not any more."""
+    """Begin or end of a client's subscription to events."""
 
     client: str
     left: bool = False
@@ -176,7 +176,7 @@ What = (
 
 @dataclass(frozen=True, slots=True)
 class AppEvent:
-    """Something that happened to an app or its tasks. `at`: seconds since the epoch."""
+    """Something that happened to an app or its tasks. `at`: time in seconds since the epoch."""
 
     at: float
     what: What

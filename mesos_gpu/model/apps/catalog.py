@@ -1,4 +1,4 @@
-"""Apps as the scheduler keeps them: the tree, its versions, and the deployments under way."""
+"""The tree of apps, its earlier versions, and running deployments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,37 +9,37 @@ from mesos_gpu.model.apps.rollout import Plan, Progress, VersionInfo
 
 @dataclass(frozen=True, slots=True)
 class AppCatalog:
-    """All apps, as they are wanted: the tree, and when each app and each group was changed."""
+    """All wanted apps, with the times of the last changes of each app and each group."""
 
     root: Group = field(default_factory=lambda: Group("/"))
     versions: Mapping[str, VersionInfo] = field(default_factory=dict)  # by app id
     group_versions: Mapping[str, float] = field(
         default_factory=dict
-    )  # by group id: when something in it changed
+    )  # by group id: time of the last change in the group
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A change of apps under way."""
+    """A running change of apps."""
 
     id: str
-    version: float  # when it was made, seconds since the epoch
+    version: float  # time of the change, seconds since the epoch
     plan: Plan
-    before: Mapping[str, VersionInfo] = field(default_factory=dict)  # of the apps of the plan's original
-    step: int = 0  # the index of the one in hand
-    waiting: Mapping[str, str] = field(default_factory=dict)  # app to why nothing is done for it
+    before: Mapping[str, VersionInfo] = field(default_factory=dict)  # versions of the apps before the change
+    step: int = 0  # index of the current step
+    waiting: Mapping[str, str] = field(default_factory=dict)  # by app: reason why it makes no progress
     progress: Mapping[str, Progress] = field(
         default_factory=dict
-    )  # in this step, by app; of apps with a deadline
-    undoes: str = ""  # the id of the deployment that it rolls back; "": none
+    )  # progress in this step, by app with a deadline
+    undoes: str = ""  # id of the deployment that it rolls back; "" if it is no rollback
     steady: Mapping[str, App] = field(
         default_factory=dict
-    )  # apps as before unfinished deployments that it has ended
+    )  # by app: definition before the unfinished deployments that it replaced
 
 
 @dataclass(frozen=True, slots=True)
 class AppVersion:
-    """An app as it was at some time."""
+    """A version of an app: its definition at a time."""
 
     version: float
     app: App
@@ -47,7 +47,7 @@ class AppVersion:
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """A group as it was: its apps by their ids and versions, and what is below it."""
+    """A version of a group, with its apps by id and version."""
 
     id: str
     apps: tuple[tuple[str, float], ...] = ()
@@ -58,7 +58,7 @@ class GroupShape:
 
 @dataclass(frozen=True, slots=True)
 class RootVersion:
-    """The tree of groups as it was at some time."""
+    """A version of the tree of groups: its shape at a time."""
 
     version: float
     root: GroupShape

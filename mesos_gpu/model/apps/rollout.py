@@ -1,4 +1,4 @@
-"""A deployment: from one tree of apps to another, in steps; and what one app needs at this moment."""
+"""Plans of deployments, from one tree of apps to another in steps, and the state of an app during a step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from mesos_gpu.model.apps.app import App, Group, KillSelection, UnreachableStrat
 
 
 class ActionKind(Enum):
-    """What a step does to one app, under Marathon's names."""
+    """Change of one app in a step, under the names of Marathon."""
 
-    START = "StartApplication"  # it is known from now on, and has no instance yet
+    START = "StartApplication"  # the app is created, without instances yet
     SCALE = "ScaleApplication"
     RESTART = "RestartApplication"  # every instance is replaced by one of the new version
     STOP = "StopApplication"
@@ -18,56 +18,56 @@ class ActionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Done once the app is as `app` says; STOP carries the app that goes."""
+    """Change of one app in a step, complete once the app is as defined by `app`; for STOP, `app` is the deleted app."""
 
     kind: ActionKind
     app: App
-    kill: tuple[str, ...] = ()  # instances that the user chose to go; of SCALE only
+    kill: tuple[str, ...] = ()  # instances that the user selected to be ended; only for SCALE
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps are taken one after the other, the actions of a step side by side. No step is empty."""
+    """Steps of a deployment, taken in order; actions of one step run in parallel. No step is empty."""
 
     original: Group
     target: Group
     steps: tuple[tuple[Action, ...], ...]
-    restarts: frozenset[str] = frozenset()  # apps that start anew although their definition stays
+    restarts: frozenset[str] = frozenset()  # apps that are restarted without a changed definition
 
     @property
     def affected(self) -> frozenset[str]:
-        """The ids of the apps that it changes: those are locked while it lasts."""
+        """Ids of the apps that the plan changes, which are locked while it runs."""
         return frozenset(action.app.id for step in self.steps for action in step)
 
     @property
     def changed_from(self) -> Iterator[App]:
-        """The affected apps as they were."""
+        """Affected apps, as they were before."""
         affected = self.affected
         return (app for app in self.original.all_apps() if app.id in affected)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """When an app was changed, as Marathon's `versionInfo`; seconds since the epoch."""
+    """Times of an app's changes, as in Marathon's `versionInfo`, in seconds since the epoch."""
 
     version: float
     last_scaling_at: float
-    last_config_change_at: float  # instances carry this one: a change of scale makes none of them old
+    last_config_change_at: float  # instances are compared by this version, so that scaling outdates none
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a step of a deployment with one app that has a deadline."""
+    """Progress of one app with a deadline within a step of a deployment."""
 
-    count: int  # the most so far of instances that serve by the new definition, less others that are left
-    at: float  # when that grew last, in seconds since the epoch
-    overdue: bool = False  # the app's deadline has passed since
+    count: int  # highest number so far of serving new instances minus remaining old ones
+    at: float  # time of the last increase of `count`, seconds since the epoch
+    overdue: bool = False  # whether the app's deadline has passed since then
 
 
 class InstanceState(Enum):
-    """How far an instance is. One that ended is no instance any more."""
+    """State of an instance. An ended instance is dropped."""
 
-    WAITING = "waiting"  # for an offer: it holds nothing yet
+    WAITING = "waiting"  # waits for an offer, and holds nothing yet
     STAGING = "staging"
     STARTING = "starting"
     RUNNING = "running"
@@ -76,44 +76,44 @@ class InstanceState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A task of an app, or the wish for one. Times are seconds of the engine's clock."""
+    """A task of an app, or one that is still to be launched. Times are seconds of the engine's clock."""
 
     id: str
-    version: float  # `last_config_change_at` of the app that it was started from
+    version: float  # `last_config_change_at` of the definition that it was started from
     state: InstanceState
-    since: float  # when it came into this state
-    started_at: float | None = None  # when it first ran
-    checked: bool = False  # its app has health checks; without, running is healthy
-    healthy: bool | None = None  # None: no result yet, or none known any more
-    ready: bool = True  # its readiness checks passed once, or its app has none
-    ending: bool = False  # it was told to end
+    since: float  # begin of this state
+    started_at: float | None = None  # begin of its first run
+    checked: bool = False  # whether its app has health checks; without any, a running instance is healthy
+    healthy: bool | None = None  # None without a current result
+    ready: bool = True  # whether its readiness checks passed once, or its app has none
+    ending: bool = False  # whether it was ordered to end
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one app shall be."""
+    """Wanted state of one app."""
 
     instances: int
     version: float
     began_at: (
-        float  # of the deployment: an instance that ran before and is of this version needs not prove itself
+        float  # begin of the deployment; instances of this version that ran before it are not checked again
     )
     upgrade_strategy: UpgradeStrategy
     kill_selection: KillSelection
-    unreachable_strategy: UnreachableStrategy | None  # None: an unreachable instance is never replaced
-    in_place: bool = False  # never over capacity: an old instance ends first
-    kill: frozenset[str] = frozenset()  # instances that go in any case
-    gpus: float = 0  # of each instance; for words only
+    unreachable_strategy: UnreachableStrategy | None  # None if unreachable instances are never replaced
+    in_place: bool = False  # whether an old instance is ended first, so that there are never more instances
+    kill: frozenset[str] = frozenset()  # instances that are ended in any case
+    gpus: float = 0  # GPUs per instance; only for messages
     apart: tuple[
         str, ...
-    ] = ()  # constraints that bound the instances of a value, as "hostname UNIQUE"; for words only
+    ] = ()  # constraints that limit instances per value, such as "hostname UNIQUE"; only for messages
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What to do for one app now. At most one of `done`, the moves and `waiting` says something."""
+    """Next operations for one app. At most one of `done`, the operations and `waiting` is set."""
 
     launch: int = 0
     kill: tuple[str, ...] = ()
     done: bool = False
-    waiting: str = ""  # why nothing is done
+    waiting: str = ""  # reason why nothing is done

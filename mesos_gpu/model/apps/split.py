@@ -1,4 +1,4 @@
-"""A service: one name whose requests go to several apps by weight; and what a load balancer is told of it."""
+"""Services: names whose requests are divided among apps by weight, and their configuration for load balancers."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Final
 
 _STEP: Final = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
-HOST: Final = re.compile(rf"(?=.{{1,253}}\Z){_STEP}(\.{_STEP})*")  # the name of a host
+HOST: Final = re.compile(rf"(?=.{{1,253}}\Z){_STEP}(\.{_STEP})*")  # a host name
 
 _ALIAS: Final = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
@@ -26,7 +26,7 @@ def is_host(text: str) -> bool:
 
 
 class Mode(Enum):
-    """What a load balancer understands of what passes through."""
+    """Protocol as a load balancer sees it."""
 
     HTTP = "http"
     TCP = "tcp"
@@ -34,14 +34,14 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrafficSplit:
-    """A service: a named set of apps with weights, as it is kept. What it leaves open the labels of its apps say, those
-    of the first app first."""
+    """A service: a named set of apps with weights, as configured. Labels of its apps fill open fields, first app
+    first."""
 
     name: str
-    weights: Mapping[str, int]  # by app id; one at least is above 0
-    port_index: int = 0  # which port of the apps' tasks serves
-    port: int | None = None  # where the load balancer listens; None: as labels say, or nowhere
-    hosts: tuple[str, ...] = ()  # names of virtual hosts; empty: as labels say
+    weights: Mapping[str, int]  # by app id; at least one is above 0
+    port_index: int = 0  # index of the serving port of the apps' tasks
+    port: int | None = None  # port of the load balancer; None to use labels, or none
+    hosts: tuple[str, ...] = ()  # names of virtual hosts; empty to use labels
     mode: Mode | None = None
 
 
@@ -51,9 +51,9 @@ class Server:
 
     task_id: str
     app_id: str
-    host: str  # an address, or a name
+    host: str  # address or host name
     port: int | None  # None if the task is not proved to listen at its port
-    weight: int  # 1 to 256, beside the other servers of the service
+    weight: int  # 1 to 256, relative to the other servers of the service
 
     @property
     def problem(self) -> str:
@@ -74,16 +74,16 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A name and password that clients of a service need."""
+    """A name and password that clients of a service must send."""
 
     realm: str
     user: str
-    password: str  # hashed, as crypt(3) has it
+    password: str  # hash in the format of crypt(3)
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A service as a load balancer shall serve it now."""
+    """Configuration of a service for load balancers, at one time."""
 
     name: str
     mode: Mode = Mode.HTTP
@@ -92,9 +92,11 @@ class Backend:
     balance: str = "roundrobin"
     sticky: bool = False
     servers: tuple[Server, ...] = ()
-    shares: Mapping[str, int] = field(default_factory=dict)  # by app, of those that have servers: its weight
-    problems: tuple[str, ...] = ()  # what was asked for and is not done, for people
-    path: str = ""  # what paths of its requests begin with; "" for any
+    shares: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by app id, only of apps with servers: weight of the app
+    problems: tuple[str, ...] = ()  # requested settings that have no effect, as text for people
+    path: str = ""  # path prefix of its requests; "" for any
     login: Login | None = None
-    https_only: bool = False  # a request without TLS is redirected
-    left_out: str = ""  # why it is in no export; "" if it is in all
+    https_only: bool = False  # whether requests without TLS are redirected
+    left_out: str = ""  # reason why exports leave it out; "" if they include it

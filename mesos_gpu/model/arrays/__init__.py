@@ -1,1 +1,1 @@
-"""Job arrays: their indexes, and how far their tasks are."""
+"""Job arrays: their indexes and the state of their tasks."""

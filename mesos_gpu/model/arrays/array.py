@@ -1,4 +1,4 @@
-"""A job array: many jobs that differ by an index only, kept as one record beside those of them that have started."""
+"""Job arrays: jobs that differ only by an index, kept as one record plus the jobs that have started."""
 
 import re
 from dataclasses import dataclass, replace
@@ -9,14 +9,14 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 
 MAX_NAME_LENGTH: Final = 63
-EXIT_FAILED: Final = 1  # of an array of which any task has failed
+EXIT_FAILED: Final = 1  # exit code of an array with a failed task
 _ENDS: Final = (JobState.FINISHED, JobState.FAILED, JobState.KILLED)
 _MEMBER: Final = re.compile(r"(.+)\.([0-9]{1,10})(-[^.-]*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayCounts:
-    """How many tasks of an array are how far."""
+    """Number of tasks of an array in each state."""
 
     tasks: int
     waiting: int
@@ -27,8 +27,8 @@ class ArrayCounts:
 
     @property
     def words(self) -> str:
-        """For people, without what there is none of."""
-        said = (
+        """Counts as text for people, without zeros."""
+        counts = (
             f"{number} {word}"
             for number, word in (
                 (self.running, "running"),
@@ -39,24 +39,23 @@ class ArrayCounts:
             )
             if number
         )
-        return ", ".join(said)
+        return ", ".join(counts)
 
 
 @dataclass(frozen=True, slots=True)
 class JobArray:
-    """What is wanted of all its tasks, and how far they came. A task of it is a job, its *member*, as soon as anything
-    of it is saved; until then it is one of those that are left.
+    """A job array. A task becomes a job, its *member*, when it is first saved; until then its position is in `left`.
 
     Attributes:
-        id: As of a job, and of none.
-        spec: What each asks for; its `array` says the indexes.
-        submitted_at: Seconds since the epoch.
-        sequence: The first one's place in the queue; the others follow it one by one.
-        owner: As of a job.
-        left: Of which there is no job on disk, and will be one.
-        finished, failed, killed: That have ended so, for good; their jobs may be forgotten.
-        version: Grows with each change.
-        ended_at: When the last of it ended.
+        id: Id of the array, unique also among jobs.
+        spec: Request of each task, with the indexes in `array`.
+        submitted_at: Time of submission, seconds since the epoch.
+        sequence: Place of the first task in the submission order; the other tasks have the next numbers.
+        owner: Proved name of the submitter; "" if the scheduler did not authenticate.
+        left: Positions of tasks that have no saved job yet.
+        finished, failed, killed: Positions of tasks with this final state, whose jobs may have been deleted.
+        version: Number that grows with each change.
+        ended_at: End of the last task; None before.
     """
 
     id: JobId
@@ -73,33 +72,33 @@ class JobArray:
 
     @property
     def indexes(self) -> Indexes:
-        """The indexes, and how many run at once."""
+        """Parsed indexes and the number of tasks that may run at once."""
         return parsed(self.spec.array or "0")
 
     @property
     def charged_to(self) -> str:
-        """Whose use and limits its tasks count in."""
+        """User whose use and limits count the tasks."""
         return self.owner or self.spec.user or ""
 
     @property
     def outcome(self) -> JobState:
-        """What it is called when all have ended: by the worst end of any."""
+        """Final state of the array when all tasks have ended: the worst of any task."""
         if self.failed:
             return JobState.FAILED
         return JobState.KILLED if self.killed else JobState.FINISHED
 
     def counts(self, running: int = 0, waiting: int = 0) -> ArrayCounts:
-        """How far it is, if so many of its jobs run and wait."""
+        """Return the counts of tasks, given the numbers of jobs that run and wait."""
         ends = (count(self.finished), count(self.failed), count(self.killed))
         return ArrayCounts(self.indexes.count, count(self.left) + waiting, running, *ends)
 
     def member_id(self, index: int) -> JobId:
-        """The id of the job of an index: its name, and the end of the array's id."""
+        """Return the id of the job of an index: the array's id with the index after the name."""
         name, dash, tail = self.id.rpartition("-")
         return JobId(f"{name}.{index}{dash}{tail}") if dash else JobId(f"{tail}.{index}")
 
     def member(self, position: int) -> Job:
-        """The job at a position, as it begins. Nobody is told of the end of each: the array's is told."""
+        """Return the new job at a position. It has no `notify`, as only the end of the array is notified."""
         index = self.indexes.at(position)
         spec = replace(self.spec, name=f"{self.spec.name}.{index}", array=None, notify=())
         return Job(
@@ -114,11 +113,11 @@ class JobArray:
         )
 
     def outcome_of(self, position: int) -> JobState | None:
-        """How the task at a position ended; None: it has not."""
+        """Return the final state of the task at a position; None if it has not ended."""
         return next((state for state in _ENDS if has(getattr(self, state.value), position)), None)
 
     def end_of(self, position: int, state: JobState) -> "JobArray":
-        """The array when a member has ended so."""
+        """Return the array after the member at a position ended in a state."""
         here: Runs = ((position, position),)
         match state:
             case JobState.FINISHED:
@@ -130,7 +129,7 @@ class JobArray:
 
 
 def environment(array: JobArray, index: int) -> dict[str, str]:
-    """What a task of an array is told of itself."""
+    """Return the environment variables that tell a task its place in the array."""
     indexes = array.indexes
     return {
         "MESOS_GPU_ARRAY_JOB_ID": array.id,
@@ -143,13 +142,13 @@ def environment(array: JobArray, index: int) -> dict[str, str]:
 
 
 def whose(member_id: str) -> tuple[JobId, int] | None:
-    """The array and the index that the id of a member says; None: it is no such id. There need be no such array."""
+    """Return the array id and index in the id of a member; None for any other id. The array need not exist."""
     match = _MEMBER.fullmatch(member_id)
     return None if match is None else (JobId(match[1] + (match[3] or "")), int(match[2]))
 
 
 def as_job(array: JobArray, counts: ArrayCounts) -> Job:
-    """The array as a job is shown: its state is what most of it is about, its message says how far it is."""
+    """Return the array in the form of a job for display, with the counts of tasks as its message."""
     state = JobState.RUNNING if counts.running else JobState.PENDING
     exit_code = None
     if array.ended_at is not None:
@@ -170,9 +169,9 @@ def as_job(array: JobArray, counts: ArrayCounts) -> Job:
 
 
 def as_waiting(array: JobArray, position: int) -> Job:
-    """The task at a position of which there is no job: as it will begin, or as it ended, if its job is forgotten."""
+    """Return the task at a position that has no saved job: as it will begin, or as it ended if its job was deleted."""
     job, ended = array.member(position), array.outcome_of(position)
     if ended is None:
         return job
-    said = "ended before it was launched, or so long ago that no more is remembered"
-    return replace(job, state=ended, message=said, exit_code=0 if ended is JobState.FINISHED else None)
+    message = "ended before launch, or so long ago that its record was deleted"
+    return replace(job, state=ended, message=message, exit_code=0 if ended is JobState.FINISHED else None)

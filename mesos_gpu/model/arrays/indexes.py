@@ -1,9 +1,9 @@
-"""The indexes of a job array, and sets of them. Pure.
+"""Indexes of a job array, and sets of positions of its tasks; pure functions.
 
-A text as "0-99:2%8" says them: runs `FIRST-LAST:STEP` or single indexes, joined by commas, and after % how many run at
-once. `text_of` writes each set in one way only, as few runs as that are.
+Indexes are written as in "0-99:2%8": runs `FIRST-LAST:STEP` or single indexes, joined by commas, and after % the
+number of tasks that run at once. `text_of` writes each set in one form only, with few runs.
 
-Sets of an array's tasks are runs of *positions*, from 0 in the order of the indexes: of "0-98:7" all are one run.
+Sets of tasks are runs of *positions*, from 0 in the order of the indexes: the set of all of "0-98:7" is one run.
 """
 
 import re
@@ -14,57 +14,57 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
-MAX: Final = 100_000  # indexes of one array, whatever the operator allows
-HIGHEST: Final = 2**31 - 1  # index
+MAX: Final = 100_000  # indexes of one array, a bound above any limit of the operator
+HIGHEST: Final = 2**31 - 1  # highest index
 MAX_LENGTH: Final = 100_000  # characters of a text
 FORM: Final = (
     'indexes as "0-99", "0-98:7", "1,5,9", each with %N behind it for N at once, or a list of integers'
 )
 _RUN: Final = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?")
 TEXT: Final = re.compile(r"([0-9,:-]+)(?:%([0-9]{1,10}))?")
-_KNOWN: Final = 256  # texts of which it is remembered what they say
+_KNOWN: Final = 256  # number of texts whose parsed form is cached
 
 Runs = tuple[
     tuple[int, int], ...
-]  # of positions, the last one included; rising, and none begins where another ends
+]  # runs of positions, both ends included; rising, and adjacent runs are merged
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The indexes of an array, rising, and how many of its tasks run at once; None: as many as there is room for."""
+    """Indexes of an array in rising order. `at_once`: number of tasks that run at once; None for no limit."""
 
     runs: tuple[range, ...]
     at_once: int | None = None
 
     @property
     def count(self) -> int:
-        """So many there are."""
+        """Number of indexes."""
         return sum(map(len, self.runs))
 
     @property
     def first(self) -> int:
-        """The lowest."""
+        """Lowest index of the array."""
         return self.runs[0][0]
 
     @property
     def last(self) -> int:
-        """The highest."""
+        """Highest index of the array."""
         return self.runs[-1][-1]
 
     @property
     def step(self) -> int:
-        """From each to the next; 0: that is not the same everywhere."""
+        """Distance between neighbouring indexes; 0 if it varies."""
         if len(self.runs) > 1:
             return 0
         return self.runs[0].step
 
     @property
     def all(self) -> Runs:
-        """All positions."""
+        """Run of all positions."""
         return ((0, self.count - 1),)
 
     def at(self, position: int) -> int:
-        """The index at a position."""
+        """Return the index at a position."""
         for run in self.runs:
             if position < len(run):
                 return run[position]
@@ -72,20 +72,20 @@ class Indexes:
         raise IndexError(position)
 
     def position(self, index: int) -> int | None:
-        """Where an index stands; None: it is none of these."""
+        """Return the position of an index; None if it is not in the array."""
         place = bisect_right(self.runs, index, key=lambda run: run[0]) - 1
         if place < 0 or index not in self.runs[place]:
             return None
         return sum(map(len, self.runs[:place])) + self.runs[place].index(index)
 
     def positions(self, others: "Indexes") -> Runs:
-        """Where those of others stand that are of these, too."""
+        """Return the positions of those indexes that are also in another set."""
         return merged(
             place for run in others.runs for index in run if (place := self.position(index)) is not None
         )
 
     def text(self, positions: Runs) -> str:
-        """The indexes at some positions; "": there are none."""
+        """Return the text of the indexes at some positions; "" for no positions."""
         return text_of(tuple(runs_of(map(self._all().__getitem__, each_of(positions)))))
 
     def _all(self) -> Sequence[int]:
@@ -93,15 +93,15 @@ class Indexes:
 
 
 class Unreadable(ValueError):
-    """A text, or a list, is not what it should be; its words say why, after "must be"."""
+    """Error of an invalid text or list of indexes; its message follows "must be"."""
 
 
 @lru_cache(_KNOWN)
 def parsed(text: str) -> Indexes:
-    """What a text says.
+    """Parse a text of indexes.
 
     Raises:
-        Unreadable: It is not in the form of one, has an index twice, or more than there may be.
+        Unreadable: The text has another form, an index twice, or too many indexes.
     """
     match = TEXT.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if match is None:
@@ -114,10 +114,10 @@ def parsed(text: str) -> Indexes:
 
 
 def listed(indexes: Sequence[int]) -> Indexes:
-    """What a list of indexes says.
+    """Return the indexes of a list.
 
     Raises:
-        Unreadable: As of `parsed`.
+        Unreadable: The list has an index twice, one out of range, or too many.
     """
     if len(indexes) > MAX or not all(0 <= index <= HIGHEST for index in indexes):
         raise Unreadable(f"at most {MAX} indexes from 0 to {HIGHEST}")
@@ -125,7 +125,7 @@ def listed(indexes: Sequence[int]) -> Indexes:
 
 
 def text_of(runs: Sequence[range], at_once: int | None = None) -> str:
-    """A text that says these."""
+    """Return the text of runs of indexes."""
     words = (
         str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" + (f":{run.step}" if run.step > 1 else "")
         for run in runs
@@ -161,8 +161,8 @@ def _in_order(runs: Sequence[range]) -> Iterator[range]:
 
 
 def runs_of(indexes: Iterable[int]) -> Iterator[range]:
-    """Rising indexes as few runs, none of which begins before another has ended. Two that are not neighbours are no
-    run."""
+    """Divide rising indexes into few runs, each of which ends before the next begins. Two indexes form a run only if
+    they are adjacent."""
     run: list[int] = []
     for index in indexes:
         if len(run) < 2 or index - run[-1] == run[-1] - run[-2]:
@@ -188,46 +188,46 @@ def _as_range(run: Sequence[int]) -> range:
 
 
 def count(runs: Runs) -> int:
-    """How many there are."""
+    """Return the number of positions."""
     return sum(last - first + 1 for first, last in runs)
 
 
 def has(runs: Runs, position: int) -> bool:
-    """Whether a position is one of them."""
+    """Return whether a position is in the set."""
     place = bisect_right(runs, position, key=lambda run: run[0]) - 1
     return place >= 0 and position <= runs[place][1]
 
 
 def each_of(runs: Runs) -> Iterator[int]:
-    """Each position, from the first."""
+    """Iterate over the positions in rising order."""
     return (position for first, last in runs for position in range(first, last + 1))
 
 
 def merged(positions: Iterable[int]) -> Runs:
-    """Rising positions as runs."""
-    made: list[tuple[int, int]] = []
+    """Return rising positions as runs."""
+    runs: list[tuple[int, int]] = []
     for position in positions:
-        if made and made[-1][1] == position - 1:
-            made[-1] = made[-1][0], position
+        if runs and runs[-1][1] == position - 1:
+            runs[-1] = runs[-1][0], position
         else:
-            made.append((position, position))
-    return tuple(made)
+            runs.append((position, position))
+    return tuple(runs)
 
 
 def union(one: Runs, other: Runs) -> Runs:
-    """All that are in either."""
-    made: list[tuple[int, int]] = []
+    """Return the positions that are in either set."""
+    runs: list[tuple[int, int]] = []
     for first, last in sorted((*one, *other)):
-        if made and first <= made[-1][1] + 1:
-            made[-1] = made[-1][0], max(made[-1][1], last)
+        if runs and first <= runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], max(runs[-1][1], last)
         else:
-            made.append((first, last))
-    return tuple(made)
+            runs.append((first, last))
+    return tuple(runs)
 
 
 def without(runs: Runs, others: Runs) -> Runs:
-    """All that are not in the others."""
-    made: list[tuple[int, int]] = []
+    """Return the positions that are not in the other set."""
+    result: list[tuple[int, int]] = []
     at = 0
     for first, last in runs:
         while at < len(others) and others[at][1] < first:
@@ -235,14 +235,14 @@ def without(runs: Runs, others: Runs) -> Runs:
         place = at
         while place < len(others) and others[place][0] <= last:
             if others[place][0] > first:
-                made.append((first, others[place][0] - 1))
+                result.append((first, others[place][0] - 1))
             first = others[place][1] + 1
             place += 1
         if first <= last:
-            made.append((first, last))
-    return tuple(made)
+            result.append((first, last))
+    return tuple(result)
 
 
 def both(one: Runs, other: Runs) -> Runs:
-    """All that are in each of two."""
+    """Return the positions that are in both sets."""
     return without(one, without(one, other))

@@ -1,1 +1,1 @@
-"""Bookings: GPUs that a queue has from one time to another."""
+"""Bookings: GPUs reserved for a queue from one time to another."""

@@ -1,4 +1,4 @@
-"""GPUs that are booked for a queue, from one time to another, once or again and again."""
+"""Bookings of GPUs for a queue, once or repeatedly."""
 
 import re
 from dataclasses import dataclass, replace
@@ -21,16 +21,14 @@ from mesos_gpu.model.jobs.fields import (
 from mesos_gpu.model.tenancy import DAY, DEFAULT_POOL, NAME_FORM, ZONE, Names
 
 DAY_S: Final = 86_400
-AHEAD_DAYS: Final = (
-    366  # so far ahead may something be booked, and is what is repeated held against the others
-)
+AHEAD_DAYS: Final = 366  # how far ahead bookings may begin, and repeated ones are checked for conflicts
 MAX_S: Final = 28 * DAY_S
-MAX_BOOKINGS: Final = 500  # that have not ended
+MAX_BOOKINGS: Final = 500  # bookings that have not ended
 USER: Final = re.compile(r"[^\s,/*?]{1,256}")
 
 
 class Repeat(Enum):
-    """How often it is there. In local time, whatever the clocks do."""
+    """Interval of a repeated booking, in local time across changes of the clock."""
 
     NONE = "none"
     DAILY = "daily"
@@ -39,90 +37,94 @@ class Repeat(Enum):
 
 
 class Charge(Enum):
-    """What its queue pays for GPUs that stood ready for it and that nobody used."""
+    """Charge to the queue for GPUs that were ready for a booking and unused."""
 
     NONE = "none"
     IDLE = "idle"
 
 
 class BookingState(Enum):
-    """How far it is, in its current or next time."""
+    """State of a booking in its current or next occurrence."""
 
-    BOOKED = "booked"  # no nodes are chosen yet
-    PREPARING = "preparing"  # nodes are chosen, and what is in its way is told to end
+    BOOKED = "booked"  # no nodes chosen yet
+    PREPARING = "preparing"  # nodes are chosen, and jobs on them get notice to end
     ACTIVE = "active"
-    OVER = "over"  # its last time has passed
-    RETURNED = "returned"  # nobody used it
+    OVER = "over"  # its last occurrence has passed
+    RETURNED = "returned"  # given back, as it was not used
     CANCELLED = "cancelled"
-    FAILED = "failed"  # there were no nodes for it
+    FAILED = "failed"  # no nodes were free for it
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether the state is final."""
         return self not in (BookingState.BOOKED, BookingState.PREPARING, BookingState.ACTIVE)
 
     @property
     def has_nodes(self) -> bool:
-        """Whether nodes are chosen, or looked for, now."""
+        """Whether nodes are chosen, or are being looked for."""
         return self in (BookingState.PREPARING, BookingState.ACTIVE)
 
 
 @dataclass(frozen=True, slots=True)
 class BookingSpec:
-    """What is booked.
+    """A request for a booking.
 
     Attributes:
-        name: Jobs ask for it by that.
-        queue: For whose jobs it is, and those of queues below it.
-        gpus: On each node.
-        begins: When its first time begins: local time of `zone` as 2026-12-01T09:00; with an offset where that hour
-            is there twice and the later one is meant.
-        lasts_s: How long each time lasts.
-        zone: Of IANA's database.
-        nodes: How many nodes.
-        models: Of the GPUs; empty: any, on each node of one model.
-        pool: Of the nodes.
-        users: Whose jobs may use it; empty: all that the queue has.
-        repeat: How often.
-        until: The last local day on which it may begin; "": no last one.
-        overrun: Whether preemptible jobs go on after its end, as those that borrow.
-        from_guarantee: Whether it is taken out of what its queue is guaranteed.
-        purge_after_s: After so long without a job it is given back; 0: never.
-        charge: What is paid for GPUs that nobody used.
+        name: Name by which jobs select the booking.
+        queue: Queue whose jobs may use it, with all queues below.
+        gpus: GPUs per node.
+        begins: Begin of the first occurrence: local time of `zone` such as 2026-12-01T09:00, with an offset if that
+            hour occurs twice and the later one is meant.
+        lasts_s: Length of each occurrence.
+        zone: Time zone of the IANA database.
+        nodes: Number of nodes.
+        models: GPU models; empty for any, but one model per node.
+        pool: Pool of the nodes.
+        users: Users whose jobs may use it; empty for all users of the queue.
+        repeat: Interval of repetition.
+        until: Last local day on which an occurrence may begin; "" for no end.
+        overrun: Whether preemptible jobs may continue after its end, as borrowers.
+        from_guarantee: Whether the GPUs are taken from the guarantee of its queue.
+        purge_after_s: Time without a job after which an occurrence is given back; 0 for never.
+        charge: Charge for unused GPUs.
     """
 
     name: str = asks("", Text(NAME, NAME_FORM))
     queue: str = asks("", Text(QUEUE, QUEUE_FORM))
-    gpus: int = asks(0, Whole(1, 1024), about="on each node")
+    gpus: int = asks(0, Whole(1, 1024), about="GPUs per node")
     begins: str = asks("", Text(re.compile(r"[\x20-\x7e]{1,64}"), "a time"), key="from",
-        about="local time of the zone: 2026-12-01T09:00, Tue 09:00, tomorrow 9:00, 14:30; or an offset")  # fmt: skip
+        about="local time of the zone: 2026-12-01T09:00, Tue 09:00, tomorrow 9:00, 14:30; with offset too")  # fmt: skip
     lasts_s: int = asks(0, Whole(60, MAX_S), key="for_s")
     zone: str = asks("UTC", ZONE)
     nodes: int = asks(1, Whole(1, 10_000))
     models: tuple[str, ...] = asks((), Models(), key="gpu_model")
     pool: str = asks(DEFAULT_POOL, Text(NAME, NAME_FORM))
-    users: tuple[str, ...] = asks((), Names(USER, "a user's name"), about="whose jobs may use it; none: all")
+    users: tuple[str, ...] = asks(
+        (), Names(USER, "a user's name"), about="users whose jobs may use it; empty for all"
+    )
     repeat: Repeat = asks(Repeat.NONE, OneOf(Repeat))
-    until: str = asks("", DAY, about="the last local day on which it may begin")
-    overrun: bool = asks(False, Flag(), about="preemptible jobs go on after its end, as those that borrow")
-    from_guarantee: bool = asks(False, Flag(), about="it is taken out of what its queue is guaranteed")
-    purge_after_s: int = asks(900, Whole(0, MAX_S), about="unused for so long it is given back; 0: never")
-    charge: Charge = asks(Charge.NONE, OneOf(Charge), about="for GPUs that stood ready and that nobody used")
+    until: str = asks("", DAY, about="last local day on which an occurrence may begin")
+    overrun: bool = asks(False, Flag(), about="preemptible jobs may continue after its end, as borrowers")
+    from_guarantee: bool = asks(False, Flag(), about="the GPUs are taken from the guarantee of its queue")
+    purge_after_s: int = asks(
+        900, Whole(0, MAX_S), about="time without a job after which it is given back; 0 for never"
+    )
+    charge: Charge = asks(Charge.NONE, OneOf(Charge), about="charge for GPUs that were ready and unused")
 
     @property
     def gpus_in_all(self) -> int:
-        """GPUs of all nodes."""
+        """Number of GPUs on all nodes."""
         return self.gpus * self.nodes
 
     @property
     def words(self) -> str:
-        """How much it is, for people."""
-        of = f" {' or '.join(self.models)}" if self.models else ""
-        each = f"{self.nodes} x " if self.nodes > 1 else ""
-        return f"{each}{self.gpus}{of} {'GPU' if self.gpus == 1 else 'GPUs'}"
+        """Size of the booking as text for people, such as "2 x 4 A100 GPUs"."""
+        models = f" {' or '.join(self.models)}" if self.models else ""
+        nodes = f"{self.nodes} x " if self.nodes > 1 else ""
+        return f"{nodes}{self.gpus}{models} {'GPU' if self.gpus == 1 else 'GPUs'}"
 
     def is_for(self, queue: str, user: str) -> bool:
-        """Whether jobs of that queue, which are put down to that user, may use it."""
+        """Return whether jobs of a queue that are accounted to a user may use the booking."""
         below = queue == self.queue or queue.startswith(f"{self.queue}/")
         return below and (not self.users or user in self.users)
 
@@ -132,7 +134,7 @@ BOOKING_FIELDS: Final = declared(BookingSpec, ())
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """GPUs of one node that are chosen for a booking."""
+    """GPUs of one node that are reserved for a booking."""
 
     agent_id: AgentId
     hostname: str
@@ -141,25 +143,25 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A booking as it is kept. Times are seconds since the epoch.
+    """A booking with its current or next occurrence. Times are seconds since the epoch.
 
     Attributes:
-        id: Its own.
-        spec: What is booked.
-        by: The proved name of who made it; "": nobody was asked.
-        made_at: When.
-        day: The local day of its current or next time, as 2026-12-01.
-        begins, ends: That time.
-        state: How far it is.
-        places: What is chosen for it; empty: nothing yet, or nothing is to be had.
-        used_at: When a job last held something of it in this time; None: none did.
-        used_gpus: How many of its GPUs jobs hold that may.
-        counted_at: Since when.
-        idle_gpu_ms: GPUs that stood ready and that nobody used, times milliseconds, up to then.
-        last: How its time before this one went; None: this is the first.
-        told: Whether its owner was told that nodes are lacking.
-        message: How it stands, in words.
-        ended_at: When it ended, whatever came after.
+        id: Id of the booking.
+        spec: Request of the booking.
+        by: Proved name of its creator; "" if the scheduler did not authenticate.
+        made_at: Time of creation.
+        day: Local day of the current or next occurrence, such as 2026-12-01.
+        begins, ends: Bounds of that occurrence.
+        state: State of that occurrence.
+        places: Reserved GPUs; empty if none are chosen yet or none are free.
+        used_at: Last time in this occurrence at which a job held some of the GPUs; None if no job did.
+        used_gpus: Number of its GPUs that entitled jobs hold.
+        counted_at: Time since which `used_gpus` holds.
+        idle_gpu_ms: Unused GPUs times milliseconds, up to `counted_at`.
+        last: Outcome of the previous occurrence; None for the first.
+        told: Whether its owner was notified that nodes are lacking.
+        message: State as text for people.
+        ended_at: Time at which the booking ended; None if it has not.
     """
 
     id: str
@@ -182,19 +184,19 @@ class Booking:
 
     @property
     def is_active(self) -> bool:
-        """Whether its time has begun, and is not over."""
+        """Whether its current occurrence is running."""
         return self.state is BookingState.ACTIVE
 
     def overlaps(self, other: "Booking") -> bool:
-        """Whether both are there at some moment of their current or next times."""
+        """Return whether the current or next occurrences of two bookings overlap in time."""
         return self.begins < other.ends and other.begins < self.ends
 
     def is_called(self, name: str) -> bool:
-        """Whether a job means it."""
+        """Return whether a job selects this booking by a name or id."""
         return name in (self.id, self.spec.name)
 
     def renewed(self, day: str, begins: int, ends: int) -> "Booking":
-        """The booking with another time, for which nothing is chosen yet."""
+        """Return the booking with another occurrence, for which no nodes are chosen yet."""
         return replace(
             self, day=day, begins=begins, ends=ends, state=BookingState.BOOKED, places=(), used_at=None, used_gpus=0,
             counted_at=0.0, idle_gpu_ms=0, told=False,
@@ -202,5 +204,5 @@ class Booking:
 
     @property
     def gpus(self) -> tuple[GpuId, ...]:
-        """All that are chosen for it."""
+        """All GPUs that are reserved for it."""
         return tuple([gpu for place in self.places for gpu in place.gpus])

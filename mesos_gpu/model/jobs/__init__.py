@@ -1,1 +1,1 @@
-"""Jobs: requests, users, the queue, and why a job waits."""
+"""Jobs: requests, users, queue order, and reasons why a job waits."""

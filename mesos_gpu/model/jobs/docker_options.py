@@ -1,4 +1,4 @@
-"""What else may be asked of a container of the Docker Engine."""
+"""Further options of containers in the Docker Engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,26 +6,28 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Ulimit:
-    """A limit of each of its processes (getrlimit(2)); -1: none."""
+    """A resource limit of each process in the container (getrlimit(2)); -1 for no limit."""
 
-    name: str  # "memlock"
+    name: str  # such as "memlock"
     soft: int
     hard: int
 
 
 @dataclass(frozen=True, slots=True)
 class DockerOptions:
-    """Empty: as it is without."""
+    """Options of a container in the Docker Engine. Empty values leave the engine's default."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     shm_bytes: int = 0
     ulimits: tuple[Ulimit, ...] = ()
     hostname: str = ""
-    directory: str = ""  # where it starts
-    hosts: tuple[str, ...] = ()  # "name:address", for its /etc/hosts
-    env: Mapping[str, str] = field(default_factory=dict)  # over that of its job
-    dns: tuple[str, ...] = ()  # addresses of servers
-    log_driver: str = ""  # of the engine, beside what is in the sandbox; "": none
+    directory: str = ""  # working directory
+    hosts: tuple[str, ...] = ()  # "name:address", entries of its /etc/hosts
+    env: Mapping[str, str] = field(default_factory=dict)  # overrides that of its job
+    dns: tuple[str, ...] = ()  # addresses of DNS servers
+    log_driver: str = ""  # log driver of the engine, in addition to the files in the sandbox; "" for none
     log_options: Mapping[str, str] = field(default_factory=dict)
-    init: bool = False  # its first process reaps others
-    stop_timeout_s: int | None = None  # of `docker stop`; the executor keeps to the job's grace
+    init: bool = False  # whether its first process reaps orphans
+    stop_timeout_s: int | None = (
+        None  # time limit of `docker stop`; the executor uses the grace period of the job instead
+    )

@@ -1,11 +1,11 @@
-"""How a field of a job is declared: the kind of its value, its bounds and unit, what help and documents say of it.
+"""Declarations of job fields: kind of value, bounds and unit, and their texts in help and documents.
 
-`JobSpec` declares its fields with `asks`; who reads, writes, shows or documents them goes through `FIELDS` and has one
-entry for each kind, in a table by the kind's type:
+`JobSpec` declares its fields with `asks`. Code that reads, writes, shows or documents them uses `FIELDS`, and has one
+entry for each kind, in a table by the type of the kind:
 
     wire.job_fields       JSON to values and back
-    wire.job_command      options of the command line that submits a job again
-    wire.marathon.gpu     the same of an app's object `gpu`
+    wire.job_command      options of the command line that submits an equal job
+    wire.marathon.gpu     JSON to values and back, for the object `gpu` of an app
     api.spec.job_fields   types of requests and answers, for the OpenAPI document
     cli.jobs.options      options of `mesos-gpu run` and `plan defrag`
     cli.jobs.show         lines of `mesos-gpu show`
@@ -32,58 +32,59 @@ _DECLARED: Final = "declared"
 
 
 class Kind:
-    """What values a field may have."""
+    """Base of the kinds of values that a field may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text(Kind):
-    """A string, all of which `pattern` must match; `form` says it in words, after "must be"."""
+    """A string that matches `pattern` as a whole; `form` describes it in messages, after "must be"."""
 
     pattern: re.Pattern[str]
     form: str
 
 
 class Capability(Text):
-    """A CUDA compute capability."""
+    """A CUDA compute capability, as text."""
 
 
 class DriverVersion(Text):
-    """A version of NVIDIA's driver."""
+    """A version of NVIDIA's driver, as text."""
 
 
 class SecretPath(Text):
-    """A path in the store of secrets. Messages do not repeat a wrong one: it may be a value, given by mistake."""
+    """A path in the store of secrets. Messages do not quote a wrong path, as it may be a secret value given by
+    mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number(Kind):
-    """A number from `least` to `most`; `form` says it in words, after "must be"; "": as the bounds say."""
+    """A number from `least` to `most`; `form` describes it in messages, after "must be"; "" to describe the bounds."""
 
     least: float
     most: float
     form: str = ""
-    above: bool = False  # `least` itself is too little
+    above: bool = False  # whether `least` itself is excluded
 
     @property
     def words(self) -> str:
-        """What a value must be."""
+        """Description of valid values, after "must be"."""
         return self.form or f"a number from {self.least:g} to {self.most:g}"
 
     def holds(self, value: float) -> bool:
-        """Whether a number is within the bounds."""
+        """Return whether a number is within the bounds."""
         return self.least <= value <= self.most and not (self.above and value == self.least)
 
 
 class Seconds(Number):
-    """A span of time."""
+    """A duration in seconds."""
 
 
 class Whole(Number):
-    """An integer."""
+    """An integer within bounds."""
 
     @property
     def words(self) -> str:
-        """What a value must be."""
+        """Description of valid values, after "must be"."""
         return self.form or f"an integer from {self.least} to {self.most}"
 
 
@@ -92,16 +93,16 @@ class Mib(Whole):
 
 
 class Gpus(Whole):
-    """A number of GPUs, or a part of one, in thousandths."""
+    """A number of GPUs, or a fraction of one in thousandths."""
 
     @property
     def words(self) -> str:
-        """What a value must be."""
-        return f"an integer from {self.least} to {self.most}, or a part of one GPU in thousandths, as 0.25"
+        """Description of valid values, after "must be"."""
+        return f"an integer from {self.least} to {self.most}, or a fraction of one with up to three decimals, as 0.25"
 
 
 class Flag(Kind):
-    """True or false."""
+    """True or false, as a boolean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +113,15 @@ class OneOf(Kind):
 
 
 class SomeOf(OneOf):
-    """A list of such values, each once."""
+    """A list of values of an enum, each at most once."""
 
 
 class Image(Kind):
-    """A reference of a Docker image."""
+    """A reference to a Docker image."""
 
 
 class Command(Kind):
-    """A line for /bin/sh -c."""
+    """A command line for /bin/sh -c."""
 
 
 class Argv(Kind):
@@ -128,16 +129,16 @@ class Argv(Kind):
 
 
 class Args(Kind):
-    """Arguments of an image's entrypoint."""
+    """Arguments for the entrypoint of an image."""
 
 
 class Models(Kind):
-    """Models of GPUs, the best first; a request may have one alone."""
+    """GPU models, the first choice first; a request may give a single one as a string."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strings(Kind):
-    """An object of strings; `key` matches its names, `without` says in words what these must not have."""
+    """An object of strings; `key` matches its keys, `without` describes what these must not contain."""
 
     key: re.Pattern[str]
     without: str
@@ -148,39 +149,39 @@ class Variables(Strings):
 
 
 class Constraints(Kind):
-    """Marathon's constraints, each a list of two or three words."""
+    """A list of constraints as in Marathon, each a list of two or three words."""
 
 
 class Level(Kind):
-    """A level of the fabric, required or preferred."""
+    """A level of the network fabric, required or preferred."""
 
 
 class Ports(Kind):
-    """Ports of the host; 0: any."""
+    """Ports of the host; 0 for any."""
 
 
 class Artifacts(Kind):
-    """What is fetched into the sandbox."""
+    """Files to fetch into the sandbox."""
 
 
 class Mounts(Kind):
-    """Paths of the host, and where the task has them."""
+    """Paths of the host with their places in the file system of the task."""
 
 
 class Secrets(Kind):
-    """Secrets by the names of environment variables; a value is never told."""
+    """Secrets by names of environment variables; values are never shown."""
 
 
 class Receivers(Kind):
-    """Who is told what happens: webhooks by their names, or URLs."""
+    """Receivers of notifications: names of webhooks, or URLs."""
 
 
 class ArrayIndexes(Kind):
-    """Indexes of a job array, as `model.arrays.indexes` reads them."""
+    """Indexes of a job array, as parsed by `model.arrays.indexes`."""
 
 
 class HealthChecks(Kind):
-    """Checks that the executor makes."""
+    """Health checks that the executor makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +189,10 @@ class Option:
     """An option of `mesos-gpu run`.
 
     Attributes:
-        flag: As it is typed, "--mem".
-        help: Its line, without a full stop.
-        default: What holds without it, in words; None: as the field's default; "": nothing is said.
-        metavar: What its value is called; None: as values of its kind are.
+        flag: Option as it is typed, such as "--mem".
+        help: Help text, without a full stop.
+        default: Description of the default in help texts; None for the field's default value; "" for no description.
+        metavar: Placeholder of the value; None for that of the kind.
     """
 
     flag: str
@@ -202,23 +203,23 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a job.
+    """Declaration of a job field.
 
     Attributes:
-        name: The attribute of `JobSpec`.
-        default: Its value where nothing is asked for; None for `name`, which follows from the command.
-        kind: What values it may have.
-        key: Its name in JSON.
-        about: What the OpenAPI document says of it, beside its kind and bounds; "": nothing.
-        option: The option of `mesos-gpu run`; None: only JSON has it.
-        shown: The label of its line in `mesos-gpu show`; "": it is told with another field.
-        needs: The field without which it may not be asked for; "": none.
-        of_app: Its name in an app's object `gpu`, from where it is passed on to the app's instances; "": an app cannot
-            ask for it there.
-        places: Whether it says where a job may go, so that `mesos-gpu plan defrag` has it too.
-        decided_later: Whether the scheduler decides for requests that leave it out, not `default`: of a field that
-            needs another one, only with that.
-        filled: Whether a request that leaves it out is given a value when it is taken in.
+        name: Attribute of `JobSpec`.
+        default: Value if a request leaves it out; None for `name`, which is derived from the command.
+        kind: Kind of the values.
+        key: Name in JSON.
+        about: Description in the OpenAPI document, besides kind and bounds; "" for no description.
+        option: Option of `mesos-gpu run`; None if only JSON has the field.
+        shown: Label of its line in `mesos-gpu show`; "" if another field's line includes it.
+        needs: Field without which it may not be set; "" if it needs no other.
+        of_app: Name in the object `gpu` of an app, whose value is passed on to instances; "" if apps cannot set it
+            there.
+        places: Whether it affects where a job may run, so that `mesos-gpu plan defrag` has it too.
+        decided_later: Whether the scheduler, not `default`, decides if a request leaves it out; for a field that needs
+            another one, only if that is set.
+        filled: Whether admission sets a value if a request leaves it out.
     """
 
     name: str
@@ -235,12 +236,12 @@ class Field:
     filled: bool = False
 
     def standard(self) -> Any:
-        """The default, as a value of its own."""
+        """Return the default value; a new dict if it is one."""
         return dict(self.default) if isinstance(self.default, dict) else self.default
 
 
 def asks(default: Any, kind: Kind, **more: Any) -> Any:
-    """A field of a dataclass that a request may ask for; `more` as of `Field`, where `key` is the name if left out."""
+    """Declare a dataclass field that requests may set; `more` as in `Field`, with `key` defaulting to the name."""
     declared = {_DECLARED: {"kind": kind, **more}}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=declared)
@@ -248,13 +249,15 @@ def asks(default: Any, kind: Kind, **more: Any) -> Any:
 
 
 def asks_first(kind: Kind, **more: Any) -> Mapping[str, Any]:
-    """What `asks` declares, as metadata of a field without a default."""
+    """Return the metadata that `asks` would set, for a dataclass field without a default."""
     return {_DECLARED: {"kind": kind, **more}}
 
 
 def declared(kind: type, order: tuple[str, ...]) -> tuple[Field, ...]:
-    """The fields that a dataclass declares: those that `order` names, and then the others as they stand there."""
-    by_name = {each.name: _field_of(each) for each in dataclasses.fields(kind) if _DECLARED in each.metadata}
+    """Return the declared fields of a dataclass: first those named in `order`, then the others as they are declared."""
+    by_name = {
+        field.name: _field_of(field) for field in dataclasses.fields(kind) if _DECLARED in field.metadata
+    }
     return tuple(by_name[name] for name in dict.fromkeys((*order, *by_name)))
 
 
@@ -267,64 +270,66 @@ def _field_of(field: "dataclasses.Field[Any]") -> Field:
 
 
 def entry(table: Mapping[type[Kind], T], kind: Kind) -> T:
-    """What a table has for a kind, or for the nearest one that it is a special case of.
+    """Return the entry of a table for a kind, or for the nearest base class of the kind.
 
     Raises:
         KeyError: The table lacks the kind.
     """
-    for each in type(kind).__mro__:
-        if each in table:
-            return table[each]
+    for base in type(kind).__mro__:
+        if base in table:
+            return table[base]
     raise KeyError(f"no entry for fields of kind {type(kind).__name__}")
 
 
 CPU_LIMIT: Final[Any] = asks(
     None,
-    Number(0.01, 100_000, "a number from 0.01 to 100000"),  # the least that the kernel limits to
-    about="the most that a task uses, also while others are idle; null: as many as are idle",
+    Number(0.01, 100_000, "a number from 0.01 to 100000"),  # lowest limit of the kernel
+    about="CPUs that a task may use at most, also while others are idle; null for no limit",
     option=Option(
-        "--cpu-limit", "Most CPUs, also while others are idle, as 2", "as many as are idle", metavar="N"
+        "--cpu-limit", "Most CPUs that it may use, also while others are idle, as 2", "no limit", metavar="N"
     ),
     shown="cpu limit",
 )
-#: Who is told how a job goes.
+#: Receivers of notifications about a job.
 MAX_RECEIVERS: Final = 8
 RECEIVER: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?|https?://[!-~]{1,992}")
 RECEIVER_FORM: Final = "the name of a webhook, or a URL that begins with https://"
 NOTIFY: Final[Any] = asks(
     (),
     Receivers(),
-    about="told when it ends or gets notice: webhooks by name, or URLs as the operator allows",
+    about="receivers of a message when it ends or gets notice: names of webhooks, or URLs that the operator allows",
     option=Option(
-        "--notify", "Webhook, or URL, that is told when it ends; may be repeated", metavar="NAME|URL"
+        "--notify", "Webhook or URL that gets a message when it ends; may be repeated", metavar="NAME|URL"
     ),
     shown="notify",
 )
-#: Of a job array.
+#: Indexes of a job array.
 ARRAY: Final[Any] = asks(
     None,
     ArrayIndexes(),
-    about="one job for each of these indexes; %N: so many of them at once",
-    option=Option("--array", "One job for each of these indexes, as 0-99%8: 8 at once", metavar="INDEXES"),
+    about="one job for each of these indexes; with %N at most N of them at once",
+    option=Option(
+        "--array", "One job for each of these indexes; 0-99%8 runs at most 8 at once", metavar="INDEXES"
+    ),
     shown="array",
 )
-#: Of a booking, by whose GPUs alone it runs.
+#: Booking to whose GPUs a job is restricted.
 BOOKING: Final[Any] = asks(
     None,
     Text(re.compile(r"[a-z0-9]([a-z0-9.-]{0,78}[a-z0-9])?"), "the name or the id of a booking"),
-    about="it runs on the GPUs of that booking alone, while that is active",
-    option=Option("--booking", "Booking on whose GPUs alone it runs", "on any GPUs", metavar="NAME"),
+    about="runs only on GPUs of this booking, while the booking is active",
+    option=Option("--booking", "Booking to whose GPUs it is restricted", "any GPUs", metavar="NAME"),
     shown="booking",
 )
-#: Of a job whose tasks are near each other in the fabric.
+#: Network proximity of the tasks of a job.
 LEVEL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 LEVEL_FORM: Final = "the name of a level, 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-', as rack"
 TOPOLOGY: Final[Any] = asks(
     None,
     Level(),
-    about="a level of the fabric: all tasks in one group of it, or on as few groups as fit",
+    about="level of the network fabric: all tasks in one group of it, or in as few groups as fit",
     option=Option(
-        "--topology", "Level of the fabric for its tasks: one group, or as few as fit; as required:rack"
+        "--topology", "Network level whose groups its tasks share, required or preferred, as required:rack"
     ),
     shown="topology",
     of_app="topology",
@@ -333,20 +338,22 @@ TOPOLOGY: Final[Any] = asks(
 SEGMENT: Final[Any] = asks(
     None,
     Whole(1, 1024),
-    about="tasks with consecutive ranks that stay together in one group of the level; it divides tasks",
-    option=Option("--segment", "Tasks with consecutive ranks in one group of --topology", ""),
+    about="number of tasks with consecutive ranks that stay in one group of the level; must divide tasks",
+    option=Option(
+        "--segment", "Number of tasks with consecutive ranks that stay in one group of --topology", ""
+    ),
     shown="segment",
     needs="topology",
 )
-#: Of a job whose image a registry shows to some only.
+#: Login of a job to the registry of its image.
 IMAGE_SECRET: Final[Any] = asks(
     None,
     SecretPath(SOURCE, SOURCE_FORM),
-    about="secret with the logins for the registry of its image, as docker login writes them; null: as its queue gives",
+    about="secret with logins for the registry of its image, as docker login writes them; null for that of its queue",
     option=Option(
         "--image-secret",
         "Secret with the login for the image's registry",
-        "as its queue gives",
+        "that of its queue",
         metavar="PATH",
     ),
     shown="image secret",

@@ -1,11 +1,11 @@
-"""A health check of an app, as Marathon 1.11 has it."""
+"""Health checks of apps as in Marathon 1.11."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Protocol(Enum):
-    """What a check does. The scheduler makes the first three, the task's executor the others."""
+    """Protocol of a check. The scheduler makes HTTP, HTTPS and TCP checks, the task's executor the others."""
 
     HTTP = "HTTP"
     HTTPS = "HTTPS"
@@ -17,17 +17,17 @@ class Protocol(Enum):
 
     @property
     def by_executor(self) -> bool:
-        """Whether it runs beside the task, in its network, rather than from the scheduler."""
+        """Whether the executor makes the check in the task's network, instead of the scheduler."""
         return self not in (Protocol.HTTP, Protocol.HTTPS, Protocol.TCP)
 
     @property
     def is_http(self) -> bool:
-        """Whether it has a path."""
+        """Whether the check sends an HTTP request, and so has a path."""
         return self in (Protocol.HTTP, Protocol.HTTPS, Protocol.MESOS_HTTP, Protocol.MESOS_HTTPS)
 
 
 class IpProtocol(Enum):
-    """Which address of the task a check connects to."""
+    """IP version of the address that a check connects to."""
 
     IPV4 = "IPv4"
     IPV6 = "IPv6"
@@ -35,7 +35,7 @@ class IpProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckHealth:
-    """The sum of a check's findings on a task. Times are those that were passed in, in seconds."""
+    """Results of a check of one task, summarized. Times are seconds on the caller's clock."""
 
     first_success_s: float | None = None
     last_success_s: float | None = None
@@ -45,7 +45,7 @@ class CheckHealth:
 
     @property
     def alive(self) -> bool | None:
-        """How the last finding that counts was; None: there is none yet."""
+        """Last result that counts; None before the first."""
         if self.consecutive_failures:
             return False
         return None if self.last_success_s is None else True
@@ -56,8 +56,8 @@ class Checked:
     """Latest result of a check that is only shown, and ends no task.
 
     Attributes:
-        ok: Whether it succeeded.
-        code: HTTP status or exit code; None if there was none, as of TCP, or of a command that took too long.
+        ok: Whether the check succeeded.
+        code: HTTP status or exit code; None for TCP, or if a command timed out.
     """
 
     ok: bool
@@ -66,7 +66,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer over HTTP, as it is shown to people; a long body is cut off."""
+    """An HTTP response for display; a long body is cut off."""
 
     status: int
     content_type: str
@@ -75,7 +75,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What the last readiness check of a task found; `answer` only if it is to be kept."""
+    """Last readiness check of a task; `answer` is set only if the app asks to keep it."""
 
     name: str
     ready: bool
@@ -87,14 +87,14 @@ class HealthCheck:
     """A health check. `command` is set exactly for COMMAND, and then neither path, port nor port_index is."""
 
     protocol: Protocol = Protocol.HTTP
-    path: str | None = None  # of HTTP; None: "/"
-    port: int | None = None  # a fixed port; else the one at port_index of the app's ports
+    path: str | None = None  # path for HTTP; None for "/"
+    port: int | None = None  # fixed port; None to use the port with `port_index` of the app
     port_index: int | None = None
-    command: str | None = None  # for /bin/sh -c; healthy is exit code 0
-    grace_period_s: int = 300  # failures do not count so long after the start, nor before the first success
-    interval_s: int = 60  # between two checks
-    timeout_s: int = 20  # one that takes longer has failed
-    max_consecutive_failures: int = 3  # then the task is killed; 0: never
-    delay_s: int = 15  # before the first check
+    command: str | None = None  # for /bin/sh -c; exit code 0 means healthy
+    grace_period_s: int = 300  # time after the start in which failures before the first success do not count
+    interval_s: int = 60  # time between two checks
+    timeout_s: int = 20  # time after which a check counts as failed
+    max_consecutive_failures: int = 3  # number after which the task is killed; 0 for never
+    delay_s: int = 15  # time before the first check
     ip_protocol: IpProtocol = IpProtocol.IPV4
-    ignore_http_1xx: bool = False  # such an answer is neither good nor bad
+    ignore_http_1xx: bool = False  # whether HTTP status 1xx counts neither as success nor as failure

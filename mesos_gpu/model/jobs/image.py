@@ -1,4 +1,4 @@
-"""What an image says of itself."""
+"""Configuration of container images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """The part of an image's configuration that tells what it needs and what it runs."""
+    """Part of an image's configuration that describes its requirements and its command."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
-    user: str = ""  # as the image writes it: a name or a number, perhaps ":group"; empty: root
-    directory: str = ""  # where its programs begin; empty: it does not say
+    user: str = ""  # name or number as in the image, with an optional ":group"; empty for root
+    directory: str = ""  # working directory; empty if not set

@@ -1,4 +1,4 @@
-"""A path of a host, or a persistent volume, that a task is to see."""
+"""Paths of a host and persistent volumes that a task mounts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from posixpath import normpath
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A directory or file of the host, and where the task has it. A relative path is in the task's sandbox."""
+    """A directory or file of the host with its path in the task. A relative path is relative to the task's sandbox."""
 
-    source: str  # on the host; of a persistent volume its id, or, before it has one, its name or its path
-    target: str  # in the task's file system
+    source: str  # path on the host; for a persistent volume its id, or before it has one, its name or path
+    target: str  # path in the task's file system
     read_only: bool = True
     volume_mib: int = (
-        0  # size of the persistent volume; 0: it is a path of the host, or its name says which volume
+        0  # size of a new persistent volume; 0 for a path of the host or an existing named volume
     )
     is_made: bool = False  # whether a task has run with the volume, so that its directory must be there
-    volume: str = ""  # name of the owner's persistent volume; "": it has none
+    volume: str = ""  # name of the owner's persistent volume; "" for other mounts
 
 
 def persistent_of(mounts: Sequence[Mount]) -> list[Mount]:
@@ -30,13 +30,13 @@ def named_of(mounts: Sequence[Mount]) -> list[tuple[int, Mount]]:
 
 
 def unfit(mounts: Sequence[Mount]) -> Iterator[tuple[int, str]]:
-    """What no host could mount: of each its index, and why."""
+    """Yield the mounts that no host could make: the index of each, and the reason with the remedy."""
     seen: set[str] = set()
     for index, mount in enumerate(mounts):
         target = normpath(mount.target)
         outside = [path for path in (mount.source, mount.target) if not _is_below(normpath(path))]
         if "\0" in mount.source + mount.target:
-            yield index, "a path has no NUL"
+            yield index, "a path must not contain NUL; remove it"
         elif outside:
             yield (
                 index,

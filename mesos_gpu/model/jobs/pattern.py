@@ -1,7 +1,7 @@
-"""Regular expressions as Java's `matches()` reads them, in time linear in the text. Pure.
+"""Regular expressions with the meaning of Java's `matches()`, run in time linear in the text; pure functions.
 
-Python's `re` goes back and forth: `(a+)+!` on a host name of thirty letters would hold the scheduler up for minutes. So
-expressions are run as automata; what these cannot do, or Java reads otherwise, is refused in words.
+Python's `re` backtracks: `(a+)+!` on a host name of thirty letters would block the scheduler for minutes. So
+expressions are run as automata; features that automata lack, or that Java reads differently, are refused.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-_MAX_STATES: Final = 800  # hardly any expression of 256 characters without {n} has more
+_MAX_STATES: Final = 800  # nearly all expressions of 256 characters without {n} have fewer
 _MAX_STEPS_KEPT: Final = 4096
 _DEEPEST: Final = 40
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\\\[\]])*\]", re.DOTALL)
@@ -20,16 +20,16 @@ _ESCAPES: Final = frozenset("dDwWsStnrf")
 _ANY: Final = r"[^\n\r\u0085\u2028\u2029]"  # Java's line terminators
 _SIMPLE: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
-_Build = Callable[[int], int]  # adds states after a state; gives the last one
+_Build = Callable[[int], int]  # adds states after a state and returns the last one
 _States = int  # a set of states: bit n is state n
 
 
 class _Unfit(ValueError):
-    """No expression, or none that is understood."""
+    """Error of a pattern that is no valid expression, or has unsupported features; its message continues "it …"."""
 
 
 class _Machine:
-    """Parses an expression into states; a state has moves without a character, and one with."""
+    """A nondeterministic automaton parsed from an expression. A state has moves with and without a character."""
 
     def __init__(self, pattern: str) -> None:
         self._flags = re.ASCII
@@ -47,11 +47,11 @@ class _Machine:
         self._start, self._end = self._reach[start], 1 << end
         self._classes: dict[
             re.Pattern[str], _States
-        ] = {}  # by what a character must be: the states with such a move
+        ] = {}  # states by the pattern that a character must match for a move
         for state, move in enumerate(self._by_char):
             if move is not None:
                 self._classes[move[0]] = self._classes.get(move[0], 0) | 1 << state
-        self._movable: dict[str, _States] = {}  # by character
+        self._movable: dict[str, _States] = {}  # states with a move, by character
 
     # --- parsing
 
@@ -75,7 +75,7 @@ class _Machine:
         while self._peek() not in ("", "|", ")"):
             here = self._peek()
             if (here == "^" and self._at == 0) or (here == "$" and self._at == len(self._pattern) - 1):
-                self._at += 1  # the whole text is matched anyway
+                self._at += 1  # no effect, as the whole text must match
             else:
                 parts.append(self._repeated(self._atom()))
 
@@ -93,23 +93,23 @@ class _Machine:
         if here == "[":
             characters = _CLASS.match(rest)
             if not characters or _SET_OPERATION.search(characters[0]):
-                raise _Unfit(f"has a character class that is not understood: {rest[:20]}")
+                raise _Unfit(f"has a character class that is not supported: {rest[:20]}")
             return self._one(characters[0], characters[0])
         if here == "\\":
             if len(rest) < 2 or (rest[1].isalnum() and rest[1] not in _ESCAPES):
-                raise _Unfit(f"has an escape that is not understood: {rest[:2]}")
+                raise _Unfit(f"has an escape that is not supported: {rest[:2]}")
             return self._one(rest[:2], rest[:2])
         if here in "*+?{^$":
-            raise _Unfit(f"has a {here} where it means nothing")
+            raise _Unfit(f"has a {here} in a place where it has no meaning")
         return self._one(here, _ANY if here == "." else re.escape(here))
 
     def _group(self) -> _Build:
         opened = _GROUP.match(self._pattern, self._at)
         if opened is None:
-            raise _Unfit(f"has a group that is not understood: {self._pattern[self._at : self._at + 4]}")
+            raise _Unfit(f"has a group that is not supported: {self._pattern[self._at : self._at + 4]}")
         self._at, self._depth = opened.end(), self._depth + 1
         if self._depth > _DEEPEST:
-            raise _Unfit("has groups too deep in one another")
+            raise _Unfit("has groups that are nested too deep")
         body = self._choice()
         if self._peek() != ")":
             raise _Unfit("has a ( too many")
@@ -137,7 +137,7 @@ class _Machine:
             return body
         least, most = times
         if self._peek() == "?":
-            self._at += 1  # lazy: the same texts match
+            self._at += 1  # a lazy count matches the same texts
         if self._peek() in ("*", "+", "?", "{"):
             raise _Unfit(f"has a {self._peek()} after a count")
 
@@ -167,12 +167,12 @@ class _Machine:
             return None
         count = _COUNTED.match(self._pattern, self._at)
         if count is None:
-            raise _Unfit("has a { that begins no count; write \\{")
+            raise _Unfit("has a { without a count; write \\{ for the character")
         self._at = count.end()
         least = int(count[1])
         most = (int(count[3]) if count[3] else None) if count[2] else least
         if most is not None and most < least:
-            raise _Unfit(f"has a count that is none: {count[0]}")
+            raise _Unfit(f"has an invalid count: {count[0]}")
         return least, most
 
     def _peek(self) -> str:
@@ -189,11 +189,11 @@ class _Machine:
 
     @property
     def size(self) -> int:
-        """How many states it has."""
+        """Number of states of the automaton."""
         return len(self._free)
 
     def _closed(self, end: int) -> list[_States]:
-        """States reached from each without a character that matter, as they move by one or are the end."""
+        """Return the relevant states that each state reaches without a character: those with a move, or the end."""
         reach = [(move is not None or state == end) << state for state, move in enumerate(self._by_char)]
         grows = True
         while grows:
@@ -222,7 +222,7 @@ class _Machine:
         return after
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Return whether the whole text matches."""
         states = self._start
         for char in text:
             after = self._next.get((states, char))
@@ -240,25 +240,25 @@ def _machine(pattern: str) -> _Machine:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the whole text matches.
+    """Return whether the whole text matches an expression.
 
     Raises:
-        ValueError: `problem_of` says why.
+        ValueError: The expression is invalid or not supported; the message continues "it …".
     """
     return _machine(pattern).matches(text)
 
 
 def cost(pattern: str, text: str) -> int:
-    """How much work `matches` is at the most, in states times characters; some 0.1 µs each.
+    """Return the most work of `matches`, in states times characters of some 0.1 µs each.
 
     Raises:
-        ValueError: `problem_of` says why.
+        ValueError: The expression is invalid or not supported; the message continues "it …".
     """
     return _machine(pattern).size * (len(text) + 1)
 
 
 def problem_of(pattern: str) -> str:
-    """What is wrong with an expression, or not understood here, as "it …"; "": nothing."""
+    """Return what is invalid or not supported in an expression, as a text "it …"; "" if it can be used."""
     try:
         _machine(pattern)
     except _Unfit as unfit:

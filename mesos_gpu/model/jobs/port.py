@@ -1,22 +1,22 @@
-"""A port that a task asks for, and one that it has."""
+"""Ports that a task requests, and ports that it has."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PortWish:
-    """A port of an app, be it a definition or a mapping."""
+    """A requested port of an app, from a port definition or a port mapping."""
 
     name: str | None
-    number: int  # of the container, or the definition's; 0: none is named
-    host_port: int | None  # 0: any; None: the host has none for it
+    number: int  # port of the container or of the definition; 0 if none is given
+    host_port: int | None  # 0 for any; None if no port of the host leads to it
     protocols: tuple[str, ...] = ("tcp",)  # "tcp", "udp"
-    labels: tuple[tuple[str, str], ...] = ()  # for those who look services up in Mesos
+    labels: tuple[tuple[str, str], ...] = ()  # labels for service discovery in Mesos
 
 
 @dataclass(frozen=True, slots=True)
 class PortBinding:
-    """A port of the host that leads to one of a container."""
+    """A port of the host that is forwarded to a port of a container."""
 
     container_port: int
     host_port: int

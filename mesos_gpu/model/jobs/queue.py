@@ -1,4 +1,4 @@
-"""The queue as others see it."""
+"""Pending jobs and queues, for users."""
 
 from dataclasses import dataclass
 
@@ -8,56 +8,58 @@ from mesos_gpu.model.jobs.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """When a job can start, and what that follows from."""
+    """Estimated start of a job, with its basis."""
 
-    at: float | None  # seconds since the epoch; None: nothing is known, and `basis` says why
+    at: float | None  # seconds since the epoch; None if unknown, then `basis` says why
     basis: str
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What no later job may take from one that is blocked."""
+    """Reservation for a blocked job, which later jobs may not use."""
 
-    hostname: str | None  # None: no node, only a share of its queue's limit
+    hostname: str | None  # None if only a part of its queue's limit is reserved
     gpus: tuple[GpuId, ...]
-    at: float | None  # when it can start at the latest; None: nobody knows
+    at: float | None  # latest start of the job; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pending job at its place."""
+    """A pending job with its position in the queue order."""
 
     job: Job
     position: int  # from 0
-    effective_priority: int  # with what waiting has added
+    effective_priority: int  # including the increase by waiting
     kept: Kept | None
     estimate: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUse:
-    """A queue: its limit, and what it holds."""
+    """Limit and use of one queue."""
 
     name: str
-    limit_gpus: int | None  # None: no limit
-    used_gpus: float  # of its jobs that start or run, shares as parts of one
+    limit_gpus: int | None  # None for no limit
+    used_gpus: float  # GPUs of its starting and running jobs, shares as fractions
     waiting: int
-    waiting_since: float | None = None  # the longest, seconds since the epoch; None: none waits
+    waiting_since: float | None = (
+        None  # begin of the longest wait, seconds since the epoch; None if no job waits
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """That an app's instances end by themselves, one after the other. Times are seconds since the epoch."""
+    """Repeated ends of an app's instances by themselves. Times are seconds since the epoch."""
 
-    in_a_row: int  # at most as many as are remembered
+    in_a_row: int  # number of successive ends, as far as they are recorded
     last: Job
-    next_at: float | None  # when the next may start; None: nothing delays it
+    next_at: float | None  # earliest start of the next instance; None without delay
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchDelay:
-    """Why an app has fewer instances than it wants: some failed, and none starts before `until`."""
+    """Delay of an app's launches after failures: no instance starts before `until`."""
 
     missing: int
-    since: float  # seconds since the epoch, as `until`
+    since: float  # begin of the delay, seconds since the epoch like `until`
     until: float

@@ -1,31 +1,33 @@
-"""Limits of what jobs may take of the scheduler itself, and whose they are."""
+"""Quotas of the scheduler's own resources, and the users that jobs count against."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.model.jobs.job import Job, JobSpec
 
-PROOFLESS: Final = "?"  # at the end of the name of a user that nobody has proved
+PROOFLESS: Final = "?"  # appended to the name of a user that is not proved
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The quota of a user, of a proved name, or of a queue; 0: no limit."""
+    """Quota of a user, of a proved name, or of a queue; 0 for no limit."""
 
-    pending: int = 0  # jobs that wait at once
-    stored_mib: int = 0  # of all jobs that are remembered, ended ones too
+    pending: int = 0  # number of waiting jobs
+    stored_mib: int = 0  # state of all stored jobs, including ended ones
 
 
 def owners(spec: JobSpec, owner: str) -> tuple[tuple[str, str], ...]:
-    """Return whose limits a job counts against: its queue's, its user's ("": the default one), and the proved name's of
-    who submitted it ("": there is none). A name's job of the default user does not count for that user, which all names
-    share: one of them could keep all others from submitting."""
+    """Return the quotas that a job counts against, as pairs of kind and name.
+
+    These are its queue, its user ("" for the default user) and the proved name of its submitter. A job of a proved name
+    without a user does not count against the default user: all names share that, and one could block all others.
+    """
     of_name = (("name", owner),) if owner else ()
     of_user = (("user", spec.user or ""),) if spec.user or not owner else ()
     return *of_user, ("queue", spec.queue), *of_name
 
 
 def owner_of(job: Job) -> str:
-    """Who a job is put down to: the proved name of who submitted it, else, marked so, the user that it names; "":
-    neither."""
+    """Return the user that a job is accounted to: the proved name of its submitter, or else the user of its request
+    marked as unproved; "" if it has neither."""
     return job.owner or (f"{job.spec.user}{PROOFLESS}" if job.spec.user else "")

@@ -1,4 +1,4 @@
-"""Why a job waits, as data."""
+"""Explanations why a job waits, as data."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,43 +10,43 @@ from mesos_gpu.model.jobs.queue import Estimate
 
 
 class Stage(Enum):
-    """What can keep a job off an agent, in the order in which it is asked."""
+    """A check that can exclude an agent for a job, in the order of the checks."""
 
     DRAINED = "drained"
     LOST = "lost"
-    UNREPORTED = "unreported"  # its GPUs are not known, or no longer
+    UNREPORTED = "unreported"  # its GPUs are not known (any more)
     CONSTRAINT = "constraint"
-    SCARCE = "scarce"  # it has GPUs, and they are for work that needs them
+    SCARCE = "scarce"  # its GPUs are for work that needs GPUs
     DRIVER = "driver"
     MODEL = "model"
-    SIZE = "size"  # fewer GPUs, whoever uses them
-    MEMORY = "memory"  # of each GPU
+    SIZE = "size"  # it has fewer GPUs in total
+    MEMORY = "memory"  # memory of each GPU
     COMPUTE_CAPABILITY = "compute_capability"
-    ISOLATION = "isolation"  # its cards cannot be shared as is asked for
+    ISOLATION = "isolation"  # its GPUs cannot be shared as requested
     HEALTH = "health"
     CPUS = "cpus"
     MEM = "mem"
     DISK = "disk"
     PORTS = "ports"
-    GPUS = "gpus"  # in use
-    FRAGMENTATION = "fragmentation"  # in use, and all agents together have enough that are not
-    PACE = "pace"  # the node's launch window is full, or the node is backed off
-    OFFER = "offer"  # none of it is held
-    KEPT = "kept"  # for a job before it
-    TASKS = "tasks"  # there is room for some of its tasks only
-    HOLD = "hold"  # its queue, or one above it, starts nothing
-    CLASS = "class"  # its class is not for its queue any more
-    POOL = "pool"  # not for it, or none that it may use has room in its limits
-    QUEUE_LIMIT = "queue-limit"  # of its queue or one above it
-    USER_LIMIT = "user-limit"  # of its user
-    BUDGET = "budget"  # one that it is charged to is used up
-    BOOKING = "booking"  # its booking has not begun, or has no GPUs left
+    GPUS = "gpus"  # GPUs are in use
+    FRAGMENTATION = "fragmentation"  # GPUs are in use, but all agents together have enough free ones
+    PACE = "pace"  # the node's launch window is full, or launches on it are delayed
+    OFFER = "offer"  # no offer of it is held
+    KEPT = "kept"  # reserved for an earlier job
+    TASKS = "tasks"  # only some of its tasks fit
+    HOLD = "hold"  # its queue, or one above it, is stopped
+    CLASS = "class"  # its class may no longer be used in its queue
+    POOL = "pool"  # it may not use the pool, or its pools have reached limits
+    QUEUE_LIMIT = "queue-limit"  # limit of its queue or one above it
+    USER_LIMIT = "user-limit"  # limit of its user
+    BUDGET = "budget"  # a budget that it is charged to is used up
+    BOOKING = "booking"  # its booking has not begun, or has no free GPUs
     GUARANTEE = (
-        "guarantee"  # room is made there; or it may not borrow, and what its queue is guaranteed is in use
+        "guarantee"  # capacity is being freed; or it may not borrow, and its queue's guarantee is in use
     )
 
 
-#: What keeps it waiting though there be room.
+#: Stages of limits, which make a job wait even if nodes have free capacity.
 OF_LIMITS: Final = (
     Stage.HOLD, Stage.CLASS, Stage.POOL, Stage.QUEUE_LIMIT, Stage.USER_LIMIT, Stage.BUDGET,
     Stage.BOOKING, Stage.GUARANTEE,
@@ -55,27 +55,27 @@ OF_LIMITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The agents that one stage removed."""
+    """Agents that one stage excluded."""
 
     reason: Stage
     removed: int
-    left: int  # after it
-    example: str  # one of them, and why, in words
+    left: int  # number of agents left after the stage
+    example: str  # one excluded agent with the reason, as text
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReasons:
-    """What keeps a job off one node; no reasons: it would fit there."""
+    """Reasons why a job does not fit one node; without reasons it would fit."""
 
     hostname: str
     agent_id: AgentId
     reasons: tuple[str, ...]
-    stage: Stage | None = None  # of the first of them
+    stage: Stage | None = None  # stage of the first reason
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The node that lacks least, and what."""
+    """The node that lacks least for a job, with what it lacks."""
 
     hostname: str
     missing: str
@@ -83,7 +83,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Giver:
-    """Jobs of one queue that end to make room, and the thousandths of GPUs that they hold."""
+    """Jobs of one queue that will be preempted for a job, with the thousandths of GPUs that they hold."""
 
     queue: str
     jobs: tuple[JobId, ...]
@@ -92,14 +92,14 @@ class Giver:
 
 @dataclass(frozen=True, slots=True)
 class RoomToCome:
-    """Room that will be made for a job that waits, as things stand.
+    """Capacity that will be freed for a waiting job, as things stand.
 
     Attributes:
-        givers: Who ends for it, by queue.
-        at: When they are told, seconds since the epoch.
-        until: When they have ended at the latest.
-        after: What passes before they are told, in words; "": nothing.
-        on: The nodes where the room will be.
+        givers: Jobs that will be preempted for it, by queue.
+        at: Time at which they get notice, seconds since the epoch.
+        until: Latest time at which they have ended.
+        after: Condition or delay before the notice, as text; "" for none.
+        on: Nodes on which the capacity will be free.
     """
 
     givers: tuple[Giver, ...]
@@ -111,16 +111,16 @@ class RoomToCome:
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """What of a queue's guarantee a job that waits has, or would have.
+    """Part of a queue's guarantee that a waiting job has, or would have.
 
     Attributes:
-        queue: Whose guarantee it is: the job's queue, or one above it.
-        seated: Whether a part of it is the job's as soon as it runs.
-        in_nodes: Whether it is of whole nodes, and not a number of GPUs that may lie in pieces.
-        seated_milli: Thousandths of GPUs of the nodes that may serve it that jobs within guarantees hold.
-        spared_milli: Of those, what others hold who are not stopped for it.
-        room: What is going to be made for it; None: nothing is known.
-        too_large: Whether it asks for more than a seat can be, were nothing of the guarantee taken.
+        queue: Queue that has the guarantee: the job's queue, or one above it.
+        seated: Whether the job will have guaranteed capacity as soon as it runs.
+        in_nodes: Whether the guarantee is of whole nodes, instead of any GPUs.
+        seated_milli: Thousandths of GPUs on suitable nodes that jobs within guarantees hold.
+        spared_milli: Thousandths of GPUs on suitable nodes that other protected jobs hold.
+        room: Capacity that will be freed for it; None if nothing is known.
+        too_large: Whether it requests more than the guarantee can hold even if unused.
     """
 
     queue: str
@@ -134,28 +134,26 @@ class Owed:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The answer to "why does it not run"."""
+    """Explanation why a job does not run."""
 
     job_id: JobId
     state: JobState
     summary: str  # one sentence
-    queue_position: int | None  # from 0; None: not pending
+    queue_position: int | None  # from 0; None if not pending
     can_ever_run: bool
     nodes: tuple[NodeReasons, ...] = ()
     nearest: Nearest | None = None
-    estimate: Estimate | None = None  # None: not pending
-    funnel: tuple[Removed, ...] = ()  # only stages that removed something, in order
-    tasks_fit: int | None = (
-        None  # how many tasks of a job of several there is room for; None: it has one task
-    )
+    estimate: Estimate | None = None  # None if not pending
+    funnel: tuple[Removed, ...] = ()  # stages that excluded agents, in order
+    tasks_fit: int | None = None  # number of a gang's tasks that fit; None for a job of one task
 
 
 class Verdict(Enum):
-    """Fate of a job that is submitted now."""
+    """Outcome for a job that is submitted now."""
 
     FITS = "fits"  # the next match would launch it
     WAITS = "waits"
-    NEVER = "never"  # on the nodes that there are
+    NEVER = "never"  # not on the existing nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ class Relief:
 
     Attributes:
         key: Name of the field in JSON.
-        value: The most that it may be; None if it has to be left out.
+        value: Highest value with which it could run; None if the field must be left out.
     """
 
     key: str
@@ -173,12 +171,12 @@ class Relief:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """Fate of a job that is submitted now; of an array, of its first task.
+    """Outcome for a job that is submitted now; for an array, for its first task.
 
     Attributes:
         verdict: Whether it fits now, waits, or can never run.
-        why: The answer to "why does it not run" right after the submission.
-        hostnames: Nodes that have room for it now, or for a task of it; empty unless it fits.
+        why: Explanation why it does not run, right after submission.
+        hostnames: Nodes with capacity for it, or for one of its tasks; empty unless it fits.
         reliefs: Changes of one field each by which it could run; empty unless it can never run.
     """
 

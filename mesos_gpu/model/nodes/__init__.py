@@ -1,1 +1,1 @@
-"""Nodes: agents, their GPUs, drivers, offers and drains."""
+"""Nodes: agents with their GPUs, drivers, offers and drains."""

@@ -1,5 +1,5 @@
-"""Control ports of the cluster, whose clients may start tasks as root or end all tasks; and the metadata addresses at
-which clouds give out a host's credentials."""
+"""Control ports of the cluster, whose clients may start tasks as root or end all tasks, and metadata addresses of
+clouds, which give out the credentials of a host."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,13 +21,14 @@ METADATA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ControlPort:
-    """A port that commands the cluster.
+    """A port through which the cluster can be controlled.
 
     Attributes:
-        name: What listens: "agent", "master" or "api".
-        port: 1 to 65535.
-        address: An IP address, where only that one is meant; "": any.
-        boot_id: Of the only host (/proc/sys/kernel/random/boot_id) on which it means something; "": every host.
+        name: Kind of the listener: "agent", "master" or "api".
+        port: Port number, 1 to 65535.
+        address: IP address, if only that one is meant; "" for any address.
+        boot_id: Boot id (/proc/sys/kernel/random/boot_id) of the only host on which the entry applies; "" for every
+            host.
     """
 
     name: str

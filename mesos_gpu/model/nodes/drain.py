@@ -1,4 +1,4 @@
-"""What operators keep out of scheduling, and what is remembered of each card."""
+"""Drains of GPUs and nodes by operators, and the stored history of each GPU."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from mesos_gpu.model.nodes.gpu import Transition
 
 
 class Target(Enum):
-    """What a drain takes out."""
+    """Kind of thing that a drain keeps out of scheduling."""
 
     GPU = "gpu"
     NODE = "node"
@@ -17,35 +17,35 @@ class Target(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """An operator's word that nothing new may start there. Times are seconds since the epoch."""
+    """An operator's order to start nothing new on a GPU or node. Times are seconds since the epoch."""
 
     target: Target
-    name: str  # a GPU's UUID, or a host name: the id of an agent changes when it registers anew
+    name: str  # GPU UUID or host name, as the id of an agent changes when it registers again
     reason: str
-    by: str  # who, as the request said
+    by: str  # author, as the request named it
     since: float
-    deadline_at: float | None = None  # what still runs there then is ended and queued again; None: never
+    deadline_at: float | None = None  # when jobs that still run there are ended and requeued; None for never
 
     def overdue(self, now: float) -> bool:
-        """Whether what still runs there must end."""
+        """Return whether jobs that still run there must be ended."""
         return self.deadline_at is not None and now >= self.deadline_at
 
     @property
     def words(self) -> str:
-        """Who and why, for people."""
+        """Author and reason as text for people."""
         return f"drained{f' by {self.by}' if self.by else ''}: {self.reason}"
 
     @property
     def words_of_gpu(self) -> str:
-        """The words of the drain, said of a GPU there."""
+        """Text of the drain for a GPU that it affects."""
         return self.words if self.target is Target.GPU else f"its node is {self.words}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A reset of a GPU that its node was asked for and has not answered. Times are seconds since the epoch."""
+    """A requested reset of a GPU that its node has not answered yet. Times are seconds since the epoch."""
 
-    request: str  # the node names it in its answer, and does one request once
+    request: str  # id that the node repeats in its answer; the node executes each id once
     reason: str
     by: str
     since: float
@@ -54,9 +54,9 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the scheduler remembers of a GPU across restarts: of itself and of its node's monitor."""
+    """Health history of a GPU, kept across restarts of the scheduler and of the node's monitor."""
 
     id: GpuId
-    changes: tuple[Transition, ...] = ()  # oldest first; one whose `old` is `new` is only a note
-    totals: Mapping[str, int] = field(default_factory=dict)  # how often it came into each health
+    changes: tuple[Transition, ...] = ()  # oldest first; an entry with equal `old` and `new` is only a note
+    totals: Mapping[str, int] = field(default_factory=dict)  # number of changes into each health
     reset: Reset | None = None

@@ -1,4 +1,4 @@
-"""Versions of NVIDIA's driver: their order, and which CUDA each branch runs."""
+"""Versions of NVIDIA drivers: their order, and the newest CUDA that each branch runs."""
 
 import re
 from functools import lru_cache
@@ -6,12 +6,12 @@ from typing import Final
 
 Version = tuple[int, ...]
 
-CUDA_LABEL: Final = "com.nvidia.cuda.version"  # of images, and of jobs
+CUDA_LABEL: Final = "com.nvidia.cuda.version"  # label of images and of jobs
 
-#: The first branch that runs a CUDA, the oldest first. Source: the CUDA Toolkit's release notes, table "CUDA Toolkit
+#: First driver branch for each CUDA version, the oldest first. Source: CUDA Toolkit release notes, table "CUDA Toolkit
 #: and Corresponding Driver Versions", of 13.3 and its archive; 12.7, which had no toolkit, is what driver 565 reports.
-#: The table is of Linux on x86_64. The notes give arm64-sbsa the same driver version, and POWER the same toolkits up
-#: to CUDA 12.4, and no branches of their own: it serves both.
+#: The table is for Linux on x86_64. It also holds for arm64-sbsa, for which the notes give the same driver versions,
+#: and for POWER, for which they list the same toolkits up to CUDA 12.4 and no branches.
 CUDA_OF_BRANCH: Final = (
     (346, (7, 0)),
     (352, (7, 5)),
@@ -46,47 +46,48 @@ CUDA_OF_BRANCH: Final = (
     (595, (13, 2)),
     (610, (13, 3)),
 )
-MINIMUM: Final = re.compile(r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}")  # what a job may ask for
+MINIMUM: Final = re.compile(r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}")  # form of a minimum version in a job
 VERSION: Final = re.compile(r"[0-9]{1,9}(?![0-9])(?:\.[0-9]{1,9}(?![0-9]))*")
 
 
 @lru_cache(maxsize=1024)
 def version_of(text: str | None) -> Version | None:
-    """The numbers at its beginning: drivers may have more behind them ("575.57.08-open")."""
+    """Return the numbers at the beginning of a text, as drivers may append others ("575.57.08-open"); None without
+    any."""
     numbers = VERSION.match(text or "")
     return tuple(map(int, numbers[0].split("."))) if numbers else None
 
 
 def order(left: Version, right: Version) -> int:
-    """Below, at or above 0; missing parts are 0."""
+    """Return -1, 0 or 1 if the left version is older, equal or newer; missing parts count as 0."""
     size = max(len(left), len(right))
     a, b = (v + (0,) * (size - len(v)) for v in (left, right))
     return (a > b) - (a < b)
 
 
 def as_new_as(driver: str | None, least: str | None) -> bool:
-    """Whether a driver will do where `least` is the oldest that will; one that is not known will not.
+    """Return whether a driver is at least as new as a minimum version. Without minimum True; an unknown driver is not.
 
     Raises:
-        ValueError: `least` is no version.
+        ValueError: `least` is not a version.
     """
     if least is None:
         return True
     has, wanted = version_of(driver), version_of(least)
     if wanted is None:
-        raise ValueError(f"{least!r} is no version of a driver")
+        raise ValueError(f"{least!r} is not a driver version; give numbers joined by dots, such as 535.104")
     return has is not None and order(has, wanted) >= 0
 
 
 def newer_of(left: str | None, right: str | None) -> str | None:
-    """The newer of two minimums, where None is none."""
+    """Return the newer of two minimum versions; None stands for no minimum."""
     if left is None or right is None:
         return left or right
     return left if as_new_as(left, right) else right
 
 
 def cuda_of(driver: str | None) -> Version | None:
-    """The newest CUDA that a driver runs, by its branch; None: not known."""
+    """Return the newest CUDA version that a driver runs, by its branch; None if not known."""
     version = version_of(driver)
     if version is None:
         return None
@@ -94,7 +95,10 @@ def cuda_of(driver: str | None) -> Version | None:
 
 
 def branch_for(cuda: str) -> str | None:
-    """The first branch that runs a CUDA: "12.2.140" gives "535"; None: no version, or newer than the table."""
+    """Return the first driver branch that runs a CUDA version ("12.2.140" gives "535").
+
+    None if the text is not a version, or is newer than all in the table.
+    """
     wanted = version_of(cuda)
     if wanted is None:
         return None

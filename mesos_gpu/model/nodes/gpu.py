@@ -1,4 +1,4 @@
-"""GPUs, and what one host reports of its own."""
+"""GPUs, and the inventory that the monitor of a host reports."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,29 +11,29 @@ from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.card import Sharing
 
-CAPABILITY: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")  # a compute capability
+CAPABILITY: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")  # form of a compute capability
 
 
 class Health(Enum):
-    """Whether a GPU may be given out. Only OK may."""
+    """Health of a GPU. Only GPUs in health OK are assigned to tasks."""
 
     OK = "ok"
-    SUSPECT = "suspect"  # one bad reading, or on its way back: not given out, its task is left alone
+    SUSPECT = "suspect"  # one bad reading, or recovering: gets no new tasks, its running task continues
     SICK = "sick"  # its task is treated as the job's on_gpu_failure says
     LOST = "lost"  # fallen off the bus
-    DRAINED = "drained"  # an operator took it out
-    DIRTY = "dirty"  # a process that no task of ours accounts for is on it
-    UNKNOWN = "unknown"  # the probe failed; never schedulable
+    DRAINED = "drained"  # taken out of scheduling by an operator
+    DIRTY = "dirty"  # used by a process that belongs to no task of this scheduler
+    UNKNOWN = "unknown"  # health could not be read; gets no tasks
 
     @property
     def broken(self) -> bool:
-        """Whether what runs on it must be expected to fail."""
+        """Whether tasks on the GPU must be expected to fail."""
         return self in (Health.SICK, Health.LOST)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A connection between two GPUs of one host; `kind` is as in `nvidia-smi topo -m` (NV4, PIX, SYS …)."""
+    """A connection between two GPUs of one host; `kind` as in `nvidia-smi topo -m` (NV4, PIX, SYS …)."""
 
     peer: GpuId
     kind: str
@@ -51,7 +51,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A physical GPU.
+    """A physical GPU with its health.
 
     Raises:
         ValueError: A field is out of range; the message names it.
@@ -62,15 +62,15 @@ class Gpu:
     memory_mib: int
     minor: int  # N of /dev/nvidiaN; comes from NVML, never from the index
     pci_bus_id: str
-    numa_node: int | None = None  # None: the kernel reported -1
+    numa_node: int | None = None  # None if the kernel reports -1
     links: tuple[Link, ...] = ()
     health: Health = Health.UNKNOWN
-    reason: str = ""  # why it is not OK, for people
-    since: float = 0.0  # when it came into this health, seconds since the epoch; 0: not known
-    warnings: tuple[str, ...] = ()  # what is worth a look and takes nothing out: slowdowns, application XIDs
+    reason: str = ""  # reason why its health is not OK, for people
+    since: float = 0.0  # begin of this health, seconds since the epoch; 0 if not known
+    warnings: tuple[str, ...] = ()  # problems that do not affect health: slowdowns, XIDs of applications
     history: tuple[Transition, ...] = ()  # the latest changes, oldest first
-    compute_capability: str | None = None  # "8.0"; None: not known
-    sharing: Sharing | None = None  # None: its host cannot share it, or says nothing of it
+    compute_capability: str | None = None  # such as "8.0"; None if not known
+    sharing: Sharing | None = None  # None if its host cannot share it, or reports nothing about sharing
     index: int | None = None  # in NVML's list, as nvidia-smi shows; None if the list lacks the GPU
 
     def __post_init__(self) -> None:
@@ -114,15 +114,15 @@ def _bus_place(pci_bus_id: str) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What runs as a node monitor or an executor, as it says itself.
+    """Release of a node monitor or an executor, as it reports itself.
 
     Attributes:
-        version: The release, "0.1.0".
-        wire: The newest version of messages that it writes and reads (`mesos_gpu.model.nodes.wires`).
-        oldest: The oldest that it still does.
-        digest: SHA-256 of the archive that it was started from, or of the list of what is installed, hexadecimal; "":
+        version: Version of the release, such as "0.1.0".
+        wire: Newest message version that it reads and writes (`mesos_gpu.model.nodes.wires`).
+        oldest: Oldest message version that it reads and writes.
+        digest: SHA-256 of the archive from which it was started, or of the list of installed files, hexadecimal; "" if
             it was started from neither.
-        replaced: The digest of what lies there now, where that is something else; "": the same.
+        replaced: Digest of the archive or list that now exists there, if it has changed since; "" if unchanged.
     """
 
     version: str
@@ -150,28 +150,26 @@ class VolumeRoot:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a node monitor found on its host.
+    """Report of a node monitor about its host.
 
     Raises:
         ValueError: Two GPUs have one UUID or one minor number.
     """
 
     gpus: tuple[Gpu, ...] = ()
-    source: str = "none"  # "nvml", "simulated", "none": a CPU host
+    source: str = "none"  # "nvml", "simulated", or "none" for a host without GPUs
     driver_version: str | None = None
     cuda_version: str | None = None  # the newest CUDA that the driver can run, "12.2"
-    isolation: str = ""  # how tasks are kept from other GPUs: "cgroup1", "cgroup2", "off"
-    control_ports: str = (
-        ""  # whether tasks reach what commands the cluster: "denied", "off" (they do), "": not said
-    )
+    isolation: str = ""  # mechanism that keeps tasks from other GPUs: "cgroup1", "cgroup2", "off"
+    control_ports: str = ""  # access of tasks to control ports: "denied", "off" (allowed); "" if not reported
     volume: str | None = None  # version of the driver volume that is ready on the node, "535.183.01"
-    volume_problem: str = ""  # why there is none, in words for people
-    uses: tuple[ShareUse, ...] = ()  # of shares that tasks hold there
-    gpu_uses: tuple[GpuUse, ...] = ()  # of cards; none: not told
-    task_uses: tuple[TaskUse, ...] = ()  # of what tasks hold of cards, whole or in part
-    secrets_key: str = ""  # public; what its tasks' secrets are sealed to; "": it takes none
-    secrets_problem: str = ""  # why it takes none, in words for people
-    program: Program | None = None  # what the monitor is; None: it does not say it
+    volume_problem: str = ""  # reason why no driver volume is ready, for people
+    uses: tuple[ShareUse, ...] = ()  # use of shares by tasks
+    gpu_uses: tuple[GpuUse, ...] = ()  # use of GPUs; empty if not reported
+    task_uses: tuple[TaskUse, ...] = ()  # use of GPUs by tasks that hold them, whole or in part
+    secrets_key: str = ""  # public key to encrypt secrets of its tasks; "" if it accepts no secrets
+    secrets_problem: str = ""  # reason why it accepts no secrets, for people
+    program: Program | None = None  # release of the monitor; None if not reported
     volumes: VolumeRoot | None = None  # directory for persistent volumes, if the node has one
 
     def __post_init__(self) -> None:
@@ -183,5 +181,5 @@ def _once(what: str, values: Iterable[str]) -> None:
     seen: set[str] = set()
     for value in values:
         if value in seen:
-            raise ValueError(f"{what} {value} stands twice in the inventory")
+            raise ValueError(f"{what} {value} appears twice in the inventory")
         seen.add(value)

@@ -1,32 +1,33 @@
-"""What a card's meters show, and how long it and the tasks on it were at work. None: nobody can say; never 0."""
+"""Meters of GPUs, and the work time of GPUs and of tasks on them. None stands for an unknown value; 0 never does."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.model.ids import GpuId, TaskId
 
-MAX_GPU_USES: Final = 64  # that a report has: a host has no more cards than that
-MAX_TASK_USES: Final = 256  # likewise: task and card
+MAX_GPU_USES: Final = 64  # of a report; hosts have fewer GPUs
+MAX_TASK_USES: Final = 256  # of a report, one for each task and GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Meters:
-    """What the meters of one card show at one moment. None: the driver or the card does not tell it.
+    """Values that the meters of one GPU show at one time. None if the driver or the GPU does not report the value.
 
     Attributes:
-        gpu_pct: Part of the driver's latest sample in which a kernel ran, in percent.
-        memory_pct: Part of it in which memory was read or written.
+        gpu_pct: Percentage of the driver's latest sample in which a kernel ran.
+        memory_pct: Percentage of that sample in which memory was read or written.
         encoder_pct, decoder_pct: Use of the video engines.
-        memory_used_mib, memory_free_mib, memory_reserved_mib: Memory of the card; reserved is what the driver keeps.
-        power_mw, power_limit_mw: Power drawn, and what it may draw.
-        energy_mj: Since the driver was loaded.
-        temperature_c, memory_temperature_c: Degrees Celsius.
-        sm_clock_mhz, memory_clock_mhz: Clocks.
-        pcie_tx_kib_s, pcie_rx_kib_s: Throughput of the bus, KiB a second, as the driver measured it for 20 ms.
-        pcie_replays: Since the driver was loaded.
-        nvlink_tx_kib, nvlink_rx_kib: Data of all links since the driver was loaded.
-        correctable_rows, uncorrectable_rows: Rows of memory that were remapped after such errors.
-        row_remap_failure: 1: a row could not be remapped.
+        memory_used_mib, memory_free_mib, memory_reserved_mib: Memory of the GPU; the driver uses the reserved part
+            itself.
+        power_mw, power_limit_mw: Power drawn, and its limit.
+        energy_mj: Energy used since the driver was loaded.
+        temperature_c, memory_temperature_c: Temperatures in degrees Celsius.
+        sm_clock_mhz, memory_clock_mhz: Clock rates of the multiprocessors and the memory.
+        pcie_tx_kib_s, pcie_rx_kib_s: Throughput of the bus in KiB per second, measured by the driver over 20 ms.
+        pcie_replays: Number of replays since the driver was loaded.
+        nvlink_tx_kib, nvlink_rx_kib: Data over all links since the driver was loaded.
+        correctable_rows, uncorrectable_rows: Memory rows remapped after correctable or uncorrectable errors.
+        row_remap_failure: 1 if a row could not be remapped, else 0.
     """
 
     gpu_pct: int | None = None
@@ -58,14 +59,14 @@ UNKNOWN: Final = Meters()
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Time at work, counted from time stamps of the driver's samples: what lay between two looks counts too.
+    """Work time, computed from time stamps of the driver's samples, so that the time between two readings counts too.
 
-    What was not seen is in neither count: `seen_ms` less than the time that has passed means that the rest is unknown.
+    Time without samples is in neither count: the difference between elapsed time and `seen_ms` is unknown.
 
     Attributes:
-        since: When the count began, seconds since the epoch. With another one it began anew, from 0.
-        seen_ms: How much of the time since then is known, in milliseconds.
-        busy_ms: In how much of that it was at work; samples in which it was so in part count in part.
+        since: Start of the count, seconds since the epoch. A different value means that the count restarted from 0.
+        seen_ms: Time since then that samples cover, in milliseconds.
+        busy_ms: Part of `seen_ms` with work; samples with partial work count partially.
     """
 
     since: float
@@ -75,7 +76,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The part of the time between two looks that the driver's samples tell of, in milliseconds."""
+    """The part of the time between two readings that the driver's samples cover, in milliseconds."""
 
     seen_ms: int
     busy_ms: int
@@ -83,15 +84,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """The use of one card.
+    """Use of one GPU.
 
     Attributes:
-        gpu_id: Which.
-        at: When the host looked, seconds since the epoch.
-        meters: What they showed then.
-        work: Its time at work; None: the driver has no samples.
-        processes: How many are on it; None: the driver does not say.
-        xid: The latest XID of it that the monitor was told; None: none since it began.
+        gpu_id: Id of the GPU.
+        at: Time of the reading, seconds since the epoch.
+        meters: Values of the meters at that time.
+        work: Work time of the GPU; None if the driver has no samples.
+        processes: Number of processes on the GPU; None if the driver does not report it.
+        xid: Latest XID that the monitor received; None without one since the monitor's start.
     """
 
     gpu_id: GpuId
@@ -104,15 +105,16 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class TaskUse:
-    """What one task uses of one card that it holds, alone or in part: its processes are found by their cgroup.
+    """Use of one GPU by one task that holds it, alone or in part. Processes are assigned to tasks by their cgroup.
 
     Attributes:
-        task_id, gpu_id: Whose, and of which.
-        at: When the host looked, seconds since the epoch.
-        processes: How many of its processes are on the card.
-        memory_mib: What they hold of it.
-        work: Their time at work.
-        idle_since: From when on it was seen at all looks, and never at work; None: it is at work, or nobody can say.
+        task_id, gpu_id: Ids of the task and the GPU.
+        at: Time of the reading, seconds since the epoch.
+        processes: Number of the task's processes on the GPU.
+        memory_mib: GPU memory of these processes.
+        work: Work time of these processes.
+        idle_since: Time since which every reading covered the task and showed no work; None if it works or is not
+            covered.
     """
 
     task_id: TaskId
@@ -125,7 +127,7 @@ class TaskUse:
 
 
 def between(before: Work | None, now: Work | None) -> Span | None:
-    """What was seen between two counts; None: the later does not go on from the earlier one, so nobody can say."""
+    """Return the time covered between two counts; None if the later count does not continue the earlier one."""
     if before is None or now is None or before.since != now.since:
         return None
     seen_ms, busy_ms = now.seen_ms - before.seen_ms, now.busy_ms - before.busy_ms
@@ -133,6 +135,6 @@ def between(before: Work | None, now: Work | None) -> Span | None:
 
 
 def busy_pct(before: Work | None, now: Work | None) -> float | None:
-    """The part of the time seen between two counts that was work, in percent; None: nobody can say."""
+    """Return the percentage of the covered time between two counts that was work; None if unknown."""
     span = between(before, now)
     return 100 * span.busy_ms / span.seen_ms if span is not None and span.seen_ms else None

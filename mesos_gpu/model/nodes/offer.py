@@ -1,4 +1,4 @@
-"""Offers: what an agent has to give at the moment."""
+"""Resource offers of agents."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ from mesos_gpu.model.resources import Resources, thousandths, units
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """An amount of one resource. `kind` is the rest of Mesos' Resource (role, reservation) as canonical
-    JSON: amounts of different kinds do not add up in one Resource."""
+    """An amount of one resource. `kind` is the rest of Mesos' Resource (role, reservation) as canonical JSON; amounts
+    of different kinds cannot be added up in one Resource."""
 
     name: str
     amount: float
@@ -19,7 +19,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class PortRange:
-    """Ports of an agent, both ends included. `kind` as of a Scalar."""
+    """A range of ports of an agent, both ends included. `kind` as in `Scalar`."""
 
     begin: int
     end: int
@@ -28,7 +28,7 @@ class PortRange:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An offer of an agent."""
+    """A resource offer of an agent."""
 
     id: OfferId
     agent_id: AgentId
@@ -37,26 +37,26 @@ class Offer:
     resources: tuple[Scalar, ...]
     attributes: Mapping[str, str] = field(default_factory=dict)
     received_at: float = 0.0
-    region: str | None = None  # of the agent's fault domain
+    region: str | None = None  # region of the agent's fault domain
     zone: str | None = None
     ports: tuple[PortRange, ...] = ()
-    role: str = ""  # of Mesos, to which it was made; "": nobody said
+    role: str = ""  # Mesos role to which it was made; "" if not known
 
 
 def resources_of(scalars: Iterable[Scalar]) -> Resources:
-    """The sums over all kinds."""
+    """Return the sums of scalars over all kinds."""
     return Resources.of_mesos([(scalar.name, scalar.amount) for scalar in scalars])
 
 
 def count_ports(ports: Iterable[PortRange]) -> int:
-    """How many there are in all."""
+    """Return the number of ports in all ranges."""
     return sum(span.end - span.begin + 1 for span in ports)
 
 
 def carve_most(
     scalars: Iterable[Scalar], name: str, amount: float
 ) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
-    """Take up to an amount of one resource out of scalars, as much as there is; what was taken, and what is left."""
+    """Split scalars into up to an amount of one resource, as much as there is, and the rest."""
     all_ = tuple(scalars)
     has = sum(thousandths(scalar.amount) for scalar in all_ if scalar.name == name)
     taken, left = _carve(all_, {name: min(thousandths(amount), has)})
@@ -64,13 +64,13 @@ def carve_most(
 
 
 def carve(scalars: Iterable[Scalar], need: Resources) -> tuple[list[Scalar], tuple[Scalar, ...]]:
-    """Take some resources out of scalars.
+    """Split scalars into the needed resources and the rest.
 
     Returns:
-        What was taken, and what is left.
+        The taken scalars, and the remaining scalars.
 
     Raises:
-        ValueError: There is less than is needed.
+        ValueError: The scalars have less than is needed.
     """
     return _carve(scalars, need.mesos_milli())
 

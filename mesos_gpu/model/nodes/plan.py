@@ -1,4 +1,4 @@
-"""A plan that makes room for a request by moving jobs. Nobody carries it out but an operator."""
+"""Plans that free capacity for a request by moving jobs. They are proposals, which only an operator can carry out."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A job is ended on its node, and starts again on another."""
+    """Move of a job: it is ended on its node and starts again on another."""
 
     job_id: JobId
     name: str
     source: str  # host name
     to: str  # host name
-    gpus: tuple[GpuId, ...]  # there
-    lost_gpu_s: float  # its GPUs times its run time so far; 0 when it moves a second time
+    gpus: tuple[GpuId, ...]  # GPUs on the new node
+    lost_gpu_s: float  # GPUs times run time so far; 0 for a second move of a job
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a task of the request has room after the moves."""
+    """Place of one task of the request after the moves."""
 
     agent_id: AgentId
     hostname: str
@@ -28,24 +28,24 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan of moves. Without targets there is none, and `reason` says why."""
+    """A plan of moves. Without targets no plan was found, and `reason` says why."""
 
     targets: tuple[Target, ...]  # one for each task of the request
-    moves: tuple[Move, ...]  # they can be done one after the other, in this order
-    proven: bool  # no shorter plan exists; without targets: no plan at all
+    moves: tuple[Move, ...]  # executable one after the other in this order
+    proven: bool  # whether no shorter plan exists, or without targets no plan at all
     reason: str  # for people
 
     @property
     def feasible(self) -> bool:
-        """Whether the request has room after the moves."""
+        """Whether the request fits after the moves."""
         return bool(self.targets)
 
     @property
     def fits(self) -> bool:
-        """Whether it has room now."""
+        """Whether the request fits without moves."""
         return self.feasible and not self.moves
 
     @property
     def lost_gpu_s(self) -> float:
-        """GPU-seconds of work that are lost in all, if jobs start anew."""
+        """GPU seconds of lost work of all moves, if jobs restart from the beginning."""
         return round(sum(move.lost_gpu_s for move in self.moves), 3)

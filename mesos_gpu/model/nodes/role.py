@@ -1,4 +1,4 @@
-"""A role of Mesos, as a master knows it."""
+"""Mesos roles, as a master reports them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ Amounts = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role. Amounts by the name of a resource.
+    """A Mesos role. Amounts are by resource name.
 
     Attributes:
-        name: Of it.
-        weight: Beside others; 1 if nobody has set it.
-        limits: What its frameworks may have at most; a resource that is not named has no limit.
-        guarantees: What the master holds back for it.
-        used: What is allocated to it and reserved for it.
-        frameworks: Ids of those that are subscribed with it.
+        name: Name of the role.
+        weight: Weight relative to other roles; 1 if not set.
+        limits: Upper limits of its frameworks; resources that are not listed have no limit.
+        guarantees: Amounts that the master sets aside for the role.
+        used: Amounts allocated to and reserved for the role.
+        frameworks: Ids of the frameworks subscribed with the role.
     """
 
     name: str
@@ -31,6 +31,6 @@ class Role:
 
     @property
     def gpus_left(self) -> float:
-        """How many GPUs more it may have; endless without a limit. An offer to it has no more than that."""
+        """Number of GPUs up to the limit of the role, which also bounds offers to it; infinite without a limit."""
         most = self.limits.get(GPUS)
         return inf if most is None else max(most - self.used.get(GPUS, 0.0), 0.0)

@@ -1,4 +1,4 @@
-"""Node monitors that are being replaced by those of this scheduler's release. Times are seconds since the epoch."""
+"""Replacement of node monitors by those of the scheduler's release. Times are seconds since the epoch."""
 
 from dataclasses import dataclass, field
 
@@ -7,15 +7,15 @@ from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 
 @dataclass(slots=True)
 class Roll:
-    """A monitor that is being replaced.
+    """Replacement of one monitor.
 
     Attributes:
-        old: Its task.
-        since: When that was first asked to end.
-        asked_at: When it was last.
-        launches: How many monitors its node had had by then.
-        well: The cards that were ok by its last report.
-        failed: Why the latest new one ended; "": none has.
+        old: Task of the old monitor.
+        since: Time of the first request to end.
+        asked_at: Time of the latest request to end.
+        launches: Number of monitors that the node had had by then.
+        well: GPUs that were ok in its last report.
+        failed: Reason why the latest new monitor ended; "" if none has ended.
     """
 
     old: TaskId
@@ -28,7 +28,7 @@ class Roll:
 
 @dataclass(slots=True)
 class Rolls:
-    """All of them, since the scheduler started; `looked_at`: when the next were last looked for."""
+    """All replacements since the scheduler started; `looked_at`: time of the last search for outdated monitors."""
 
     under_way: dict[AgentId, Roll] = field(default_factory=dict)
     done: int = 0

@@ -1,26 +1,26 @@
-"""What a task uses of its share of one GPU, as its host sees it."""
+"""Use of a share of one GPU by a task, as measured on its host."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.model.ids import GpuId, TaskId
 
-MAX_USES: Final = 256  # that a report has: a host has no more shares than that at once
+MAX_USES: Final = 256  # of a report; hosts have fewer shares at once
 
 
 @dataclass(frozen=True, slots=True)
 class ShareUse:
-    """The use of one share of one GPU. None: nobody can say.
+    """Use of one share of one GPU. None stands for an unknown value.
 
     Attributes:
-        task_id, gpu_id: Whose, and of which.
-        memory_mib: What its processes hold, by the driver; where the driver does not tell, by its own libraries.
-        most_mib: The most of it that was seen.
-        compute_milli: Of the time since the look before, the part in which it was at work, in thousandths.
-        refused: Allocations that did not fit its share.
-        missed: Windows in which it did not work, to pay for what ran over an earlier one.
-        looks: How many looks in a row have found it beyond its share by more than the slack.
-        problem: What is wrong with it, for people; "": nothing.
+        task_id, gpu_id: Ids of the task and the GPU.
+        memory_mib: Memory of the task's processes, from the driver, or from their CUDA library if the driver lacks it.
+        most_mib: Highest observed `memory_mib`.
+        compute_milli: Thousandths of the time since the previous reading in which it worked.
+        refused: Number of allocations refused because they exceeded the share.
+        missed: Number of time windows without work, to compensate for windows that it overran.
+        looks: Number of successive readings in which it exceeded its share by more than the tolerance.
+        problem: Problem with the share, for people; "" without one.
     """
 
     task_id: TaskId

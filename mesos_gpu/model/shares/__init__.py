@@ -1,1 +1,1 @@
-"""Shares of GPUs: what a card offers, what a task asks for, what it holds, and what is guaranteed to it."""
+"""Shares of GPUs: offers of cards, requests, assigned shares and their guarantees."""

@@ -1,18 +1,18 @@
-"""What a card and its host offer for shares: memory, MIG instances, and ways to enforce."""
+"""Capacity of a card and its host for shares: memory, MIG instances, and means of enforcement."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Ability(Enum):
-    """What a host can use to enforce shares of a card."""
+    """A means of a host to enforce shares of a card."""
 
-    MIG = "mig"  # instances that the hardware separates; the card's mode is on
-    DMEM = "dmem"  # memory limits by cgroup, kept by the kernel's dmem controller
-    MISC = "misc"  # the same, kept by the driver
+    MIG = "mig"  # instances separated by hardware; MIG mode of the card is on
+    DMEM = "dmem"  # memory limits by cgroup, enforced by the kernel's dmem controller
+    MISC = "misc"  # memory limits by cgroup, enforced by the driver
     MPS3 = "mps3"  # namespaces of NVIDIA's Multi-Process Service, protocol 3 (driver 615)
-    MPS2 = "mps2"  # active thread percentages of the same service before that
-    SHIM = "shim"  # a libcuda of ours in front of the driver's
+    MPS2 = "mps2"  # active thread percentages of NVIDIA's Multi-Process Service before protocol 3
+    SHIM = "shim"  # the libcuda of this package in front of the driver's
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class MigInstance:
     """A compute instance of a card in MIG mode.
 
     Attributes:
-        uuid: As CUDA_VISIBLE_DEVICES names it, "MIG-…".
-        profile: Its profile, "1g.10gb".
-        memory_mib: Its memory.
-        sm_count: Its streaming multiprocessors.
+        uuid: UUID as in CUDA_VISIBLE_DEVICES, "MIG-…".
+        profile: Name of its profile, such as "1g.10gb".
+        memory_mib: Memory of the instance in MiB.
+        sm_count: Number of its streaming multiprocessors.
         gpu_instance, compute_instance: Ids, as in /proc/driver/nvidia-caps/mig-minors.
         compute_milli, memory_milli: Thousandths of the card's slices, rounded down: a seventh of an H100 is 142.
-        start, width: The memory slices that it occupies; width 0: not known.
+        start, width: First memory slice and number of slices that it occupies; width 0 if not known.
     """
 
     uuid: str
@@ -43,14 +43,14 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """A kind of MIG instance that a card's host makes for a share, and removes after it.
+    """A kind of MIG instance that the host of a card creates for a share, and removes after it.
 
     Attributes:
-        name: "1g.10gb".
-        number: As NVML numbers profiles on that card.
-        memory_mib, compute_milli, memory_milli: As of an instance.
-        starts: Memory slices at which it may begin.
-        width: How many it occupies.
+        name: Name of the profile, such as "1g.10gb".
+        number: NVML number of the profile on that card.
+        memory_mib, compute_milli, memory_milli: Size of an instance, with the units of `MigInstance`.
+        starts: Memory slices at which an instance may begin.
+        width: Number of memory slices of an instance.
     """
 
     name: str
@@ -64,17 +64,18 @@ class MigProfile:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What a card and its host have for shares.
+    """Capacity and abilities of a card and its host for shares.
 
     Attributes:
-        memory_mib: What all its shares together may have: without what the driver keeps for itself.
-        abilities: Each with why the host cannot use it; "": it can. One that is not named is not there.
-        sm_count: Its streaming multiprocessors; None: not known.
-        mig: Whether its MIG mode is on; then only its instances can be shared out.
-        instances: Those that it has.
-        profiles: Of instances that its host makes as shares need them; none: it has those that an operator made.
-        mps_users: Whether its host permits shares of several users to have one server of MPS.
-        mps_clients: How many clients a server of MPS takes, of which each share needs one; 0: nothing limits them.
+        memory_mib: Memory for all shares together, without the part that the driver reserves.
+        abilities: Abilities, each with the reason why the host cannot use it, or "" if it can. An ability that is not
+            listed is missing.
+        sm_count: Number of streaming multiprocessors; None if not known.
+        mig: Whether MIG mode is on; then only MIG instances can be shared out.
+        instances: Existing MIG instances.
+        profiles: Profiles of instances that the host creates as needed; empty if only an operator creates instances.
+        mps_users: Whether the host permits shares of several users to use one MPS server.
+        mps_clients: Number of clients of one MPS server, of which each share needs one; 0 for no limit.
     """
 
     memory_mib: int
@@ -87,5 +88,5 @@ class Sharing:
     mps_users: bool = False
 
     def lacks(self, ability: Ability) -> str:
-        """Why the host cannot use an ability; "": it can."""
+        """Return the reason why the host cannot use an ability; "" if it can."""
         return dict(self.abilities).get(ability, "not reported")

@@ -1,4 +1,4 @@
-"""What operators choose for hosts that share GPUs: variables of agents, some of which a scheduler may set for all."""
+"""Settings of hosts that share GPUs: environment variables of agents, some of which a scheduler may set for all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from mesos_gpu.errors import BadConfiguration
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A variable of executors and node monitors with a few values.
+    """An environment variable of executors and node monitors with a fixed set of values.
 
     Attributes:
-        name: Of the variable.
-        values: All that it may have; the first is the default.
+        name: Name of the variable.
+        values: Permitted values, the default first.
     """
 
     name: str
     values: tuple[str, ...]
 
     def of(self, env: Mapping[str, str]) -> str:
-        """Read the value; of one that is not set, or is empty, the default.
+        """Return the value of the variable, or the default if it is unset or empty.
 
         Raises:
-            BadConfiguration: It is none of them.
+            BadConfiguration: The variable has another value.
         """
         value = env.get(self.name) or self.values[0]
         if value in self.values:
@@ -32,9 +32,9 @@ class Choice:
         raise BadConfiguration(f"{self.name} is {value!r}", remedy=f"set it to {', '.join(others)} or {last}")
 
 
-#: Whether MIG instances are shares: those that an operator made; also those that the host makes; or none.
+#: Use of MIG instances as shares: only those created by an operator, also those created by the host, or none.
 MIG: Final = Choice("MESOS_GPU_MIG", ("static", "dynamic", "off"))
-#: Percentages of a card's compute that MPS may be told: those with which results were right, or any.
+#: Percentages of compute that may be set for MPS: those for which measurements were right, or any.
 MPS_PERCENTAGES: Final = Choice("MESOS_GPU_MPS_PERCENTAGES", ("measured", "any"))
-#: Whose tasks may share a server of MPS: one user's, or all users'. No scheduler sets it: hosts protect their tasks.
+#: Whether an MPS server serves one user's tasks or all users'. Only the host may set it, to protect its tasks.
 MPS_USERS: Final = Choice("MESOS_GPU_MPS_USERS", ("own", "all"))

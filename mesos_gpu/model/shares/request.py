@@ -1,4 +1,4 @@
-"""What a job asks for of a card that it does not need whole."""
+"""Request of a job for a part of a card."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,32 +7,32 @@ from mesos_gpu.model.shares.units import WHOLE
 
 
 class Isolation(Enum):
-    """The least that a job accepts as enforcement of its share."""
+    """Weakest enforcement of its share that a job accepts."""
 
-    STRICT = "strict"  # memory by hardware, kernel or driver; no fate shared with another owner
-    SHARED = "shared"  # memory and compute are limited, if only by the CUDA library that the task gets
-    ANY = "any"  # equal turns will do: nothing limits its memory
+    STRICT = "strict"  # memory by hardware, kernel or driver; faults of other owners' tasks do not end it
+    SHARED = "shared"  # memory and compute are limited, at least by the CUDA library that the task gets
+    ANY = "any"  # time slices are enough; nothing limits memory
 
 
 class OnExcess(Enum):
-    """What is done about a task that uses more memory than its share, where its own libraries alone keep that."""
+    """Action against a task that uses more memory than its share, if only its CUDA library enforces the limit."""
 
     IGNORE = "ignore"
-    WARN = "warn"  # its job says so
-    END = "end"  # and then it is ended
+    WARN = "warn"  # the job's message tells it
+    END = "end"  # the task is warned, then ended
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRequest:
-    """What one task asks for of each of its cards, where that is not the whole card.
+    """Request of one task for a part of each of its cards.
 
     Attributes:
-        compute_milli: Thousandths of its compute, 1 to 1000; 1000: only its memory is shared out.
-        memory_milli: Thousandths of the memory that the card has for shares; 0: `memory_mib` says it.
-        memory_mib: The memory in MiB; None: `memory_milli` says it.
-        memory_max_mib: The most that it may use while nobody else needs it; None: no more than its share.
-        isolation: The least that will do.
-        across_users: Whether it may share a server of MPS with other users' shares, where its host permits that, too.
+        compute_milli: Thousandths of the compute, 1 to 1000; with 1000 only memory is shared.
+        memory_milli: Thousandths of the memory that the card has for shares; 0 if `memory_mib` has the amount.
+        memory_mib: Memory in MiB; None if `memory_milli` has the amount.
+        memory_max_mib: Most memory that it may use while no other task needs it; None for no more than its share.
+        isolation: Weakest accepted enforcement.
+        across_users: Whether it may share an MPS server with shares of other users, if its host also permits that.
     """
 
     compute_milli: int
@@ -43,6 +43,6 @@ class ShareRequest:
     across_users: bool = False
 
     def memory_of(self, capacity_mib: int) -> int:
-        """The memory that it asks for of a card that has so much for shares, in MiB; rounded down, so that as many
-        shares as a fraction says fit."""
+        """Return the requested memory in MiB on a card with a given capacity for shares. It is rounded down, so that as
+        many shares fit as the fraction says."""
         return capacity_mib * self.memory_milli // WHOLE if self.memory_mib is None else self.memory_mib

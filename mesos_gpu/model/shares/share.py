@@ -1,4 +1,4 @@
-"""What a task holds of a card: its amounts, how they are enforced, and what that guarantees.
+"""Assigned shares of cards: amounts, method of enforcement, and the resulting guarantees.
 
 Compute is counted in thousandths of a card, memory in MiB. Source of the guarantees: docs/isolation.md, "Shares".
 """
@@ -9,12 +9,12 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-#: The domain of shares of several users, whom one server serves: no name of a user, useradd(8).
+#: Value of `Share.domain` if one MPS server serves several users; useradd(8) permits no such user name.
 EVERYBODY: Final = "*"
 
 
 class Method(Enum):
-    """How a share is enforced: what limits its memory, and what its compute. The best come first."""
+    """Method of enforcing a share: what limits memory, and what limits compute. The best methods come first."""
 
     MIG = "mig"
     DMEM_MPS3 = "dmem+mps3"
@@ -23,36 +23,36 @@ class Method(Enum):
     MISC_WINDOWS = "misc+windows"
     SHIM_MPS2 = "shim+mps2"
     SHIM_WINDOWS = "shim+windows"
-    TURNS = "turns"  # the card's own time slices; nothing limits memory
+    TURNS = "turns"  # time slices of the card; nothing limits memory
 
     @property
     def memory_by(self) -> str:
-        """What limits memory: mig, dmem, misc, shim, or turns (nothing)."""
+        """Mechanism that limits memory: mig, dmem, misc, shim, or turns (no limit)."""
         return self.value.partition("+")[0]
 
     @property
     def compute_by(self) -> str:
-        """What limits compute: mig, mps3, mps2, windows, or turns (equal turns)."""
+        """Mechanism that limits compute: mig, mps3, mps2, windows, or turns (equal time slices)."""
         return self.value.rpartition("+")[2]
 
     @property
     def has_domain(self) -> bool:
-        """Whether all shares of the card must be one user's: they share a server, and its fate."""
+        """Whether shares of a card use one MPS server, whose faults end them all, so that they must be one user's."""
         return self.compute_by in ("mps3", "mps2")
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one task holds of each of its cards, where it does not hold them whole.
+    """The part of each of its cards that one task holds.
 
     Attributes:
         compute_milli: Thousandths of the card's compute.
-        memory_mib: Its memory.
-        memory_max_mib: The most that it may use; equal to `memory_mib` unless it may burst.
-        method: How that is enforced.
-        domain: The UNIX user whose shares alone the card has while the method needs that; EVERYBODY: several users',
-            where operators allow it; "": it needs none.
-        instance: The UUID of its MIG instance, or "PROFILE@START" of one that its host makes for it; "": it has none.
+        memory_mib: Guaranteed memory in MiB.
+        memory_max_mib: Most memory that it may use; equal to `memory_mib` unless it may burst.
+        method: Method of enforcement.
+        domain: UNIX user to whose shares the card is restricted by the method; EVERYBODY if operators allow several
+            users; "" if the method needs no restriction.
+        instance: UUID of its MIG instance, or "PROFILE@START" of one that the host creates for it; "" without MIG.
     """
 
     compute_milli: int
@@ -64,7 +64,7 @@ class Share:
 
 
 def larger_of(one: Share, other: Share) -> Share:
-    """The more of each amount: what a card must have for a share that changes from the one to the other."""
+    """Return the larger of each amount: what a card must have while a share changes from one to the other."""
     return replace(
         one,
         compute_milli=max(one.compute_milli, other.compute_milli),
@@ -75,13 +75,13 @@ def larger_of(one: Share, other: Share) -> Share:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """Who sees to it that a share is kept, each one of hardware, kernel, driver, cooperative, none.
+    """Enforcer of a share's limits, each one of hardware, kernel, driver, cooperative, none.
 
     Attributes:
-        memory: That it gets no more memory, and nobody takes its own.
-        compute: That it gets no more compute.
-        faults: What a neighbour's fault does: `contained`; `user`: all shares of its user on that card end; or `card`:
-            all shares on that card end, whosever they are.
+        memory: Enforcer of the memory limit, which also protects the memory of the share.
+        compute: Enforcer of the compute limit.
+        faults: Effect of a fault in another share: `contained` (none), `user` (all shares of its user on the card end)
+            or `card` (all shares on the card end).
     """
 
     memory: str
@@ -104,7 +104,7 @@ _BY: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def guarantee(share: Share) -> Guarantee:
-    """What is guaranteed of a share, by its method and by who shares its server."""
+    """Return the guarantees of a share, by its method and the users that share its MPS server."""
     method, faults = share.method, "contained"
     if method.has_domain:
         faults = "card" if share.domain == EVERYBODY else "user"

@@ -1,1 +1,1 @@
-"""Tasks: one launch of a job, from ACCEPT to its last status."""
+"""Tasks: one launch of a job, from ACCEPT to its last status update."""

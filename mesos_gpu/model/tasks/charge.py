@@ -1,21 +1,21 @@
-"""What a task's GPUs count as while it holds them, and who is charged."""
+"""Charges of running tasks to queues and users."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a queue and a user hold by one task, as it was granted. It is saved with the task, so that what is taken
-    back at its end is what was charged, whatever became of costs, cards and the document meanwhile.
+    """Amounts that a task adds to the use of a queue and a user. They are saved with the task, so that exactly the
+    charged amounts are subtracted at its end, even if costs, GPUs or the queue document have changed.
 
     Attributes:
-        queue: The path of the leaf.
-        user: Who asked for it; "": nobody is known.
-        pool: Of its node.
-        milli: Thousandths of cost that it holds: GPUs as granted times the cost of their models.
-        rate: The same as it counts in use, by its class.
+        queue: Path of the leaf queue.
+        user: User that is charged; "" if not known.
+        pool: Pool of the task's node.
+        milli: Thousandths of cost that it holds: assigned GPUs times the cost of their models.
+        rate: Thousandths of cost that count as use, after the percentage of its job class.
         cpus_milli: Thousandths of CPUs.
-        mem_mib: Memory.
+        mem_mib: Memory in MiB.
     """
 
     queue: str

@@ -1,4 +1,4 @@
-"""What befalls jobs, budgets, cards, nodes and apps, for whoever listens."""
+"""Events of jobs, budgets, GPUs, nodes and apps, for listeners."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -9,58 +9,58 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.usage import BudgetUse
 
-MAX_EVENTS: Final = 10_000  # that are remembered
+MAX_EVENTS: Final = 10_000  # events that are kept
 _NO_JOB: Final = JobId("")
 
 
 class EventKind(Enum):
-    """What has happened."""
+    """Kind of an event."""
 
-    NOTICE = "notice"  # its tasks are told that they are to end
-    RECALL = "recall"  # they are told that they go on
-    END = "end"  # the time of its notice has passed, and it is ended
-    IDLE_WARNING = "idle_warning"  # its GPUs do nothing, and it is told what comes of that
-    IDLE_OVER = "idle_over"  # after such a warning: nothing comes of it any more
-    KEPT = "kept"  # somebody keeps it from being ended for that, until a time
+    NOTICE = "notice"  # a job's tasks get notice that they will be ended
+    RECALL = "recall"  # a notice is withdrawn
+    END = "end"  # a job is ended after its notice
+    IDLE_WARNING = "idle_warning"  # a job is warned because its GPUs are idle
+    IDLE_OVER = "idle_over"  # a warning about idle GPUs is withdrawn
+    KEPT = "kept"  # a user protects an idle job from being ended, until a time
     KEEP_ENDED = "keep_ended"
-    CHECKPOINT = "checkpoint"  # it says that its work is kept
-    BUDGET = "budget"  # a threshold of a budget is reached, or nothing is left of it
-    SUBMITTED = "submitted"  # a job
-    STARTED = "started"  # it runs
-    REQUEUED = "requeued"  # it is back in its queue
-    UNREACHABLE = "unreachable"  # its agent is cut off
+    CHECKPOINT = "checkpoint"  # a job reports a checkpoint
+    BUDGET = "budget"  # a threshold of a budget is reached, or it is used up
+    SUBMITTED = "submitted"  # a job is submitted
+    STARTED = "started"  # a job runs
+    REQUEUED = "requeued"  # a job is back in its queue
+    UNREACHABLE = "unreachable"  # the agent of a job is unreachable
     FINISHED = "finished"
     FAILED = "failed"
     KILLED = "killed"
-    GPU = "gpu"  # the health of a card has changed
-    NODE = "node"  # an agent is lost, or there again
-    DRAINED = "drained"  # a card or a node takes no more work, or has another deadline
+    GPU = "gpu"  # the health of a GPU has changed
+    NODE = "node"  # an agent is lost, or back
+    DRAINED = "drained"  # a GPU or node is drained, or the deadline of its drain changes
     UNDRAINED = "undrained"
     BOOKING_MADE = "booking_made"
-    BOOKING_MOVED = "booking_moved"  # it is another one: at another time, or of something else
-    BOOKING_CHOSEN = "booking_chosen"  # its nodes
+    BOOKING_MOVED = "booking_moved"  # the time or the content of a booking is changed
+    BOOKING_CHOSEN = "booking_chosen"  # nodes are chosen for a booking
     BOOKING_STARTED = "booking_started"
-    BOOKING_REPLACED = "booking_replaced"  # nodes of it, by others
-    BOOKING_SHORT = "booking_short"  # nodes are lacking
-    BOOKING_RETURNED = "booking_returned"  # nobody used it
-    BOOKING_FAILED = "booking_failed"  # there were no nodes for it until its end
+    BOOKING_REPLACED = "booking_replaced"  # nodes of a booking are replaced by others
+    BOOKING_SHORT = "booking_short"  # a booking lacks nodes
+    BOOKING_RETURNED = "booking_returned"  # an unused booking is given back
+    BOOKING_FAILED = "booking_failed"  # a booking got no nodes until its end
     BOOKING_ENDED = "booking_ended"
     BOOKING_CANCELLED = "booking_cancelled"
-    DEPLOYMENT = "deployment"  # of apps: it begins, is overdue, is done, or is ended where it was
+    DEPLOYMENT = "deployment"  # a deployment of apps begins, is overdue, is done, or is stopped
 
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """Something that has befallen a job, or a budget.
+    """An event of a job or a budget, as the engine records it.
 
     Attributes:
-        number: Grows from one event to the next, over restarts too as far as the clock does: the first of a
-            millisecond has its number since the epoch.
-        at: When, seconds since the epoch.
-        kind: What.
-        job_id: Whom; "": a budget.
-        notice: The job's, if that is what it is about.
-        budget: The period of the budget, with the threshold that it has reached.
+        number: Number that grows with each event, across restarts as far as the clock does: the first event of a
+            millisecond gets a number from its time since the epoch.
+        at: Time of the event, seconds since the epoch.
+        kind: Kind of the event.
+        job_id: Id of the job; "" for an event of a budget.
+        notice: Notice of the job, for events about it.
+        budget: Use of the budget in its period, with the threshold that was reached.
         words: Text of an event that has neither notice nor budget; else "".
     """
 
@@ -75,28 +75,28 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """An event as it is kept, and told to people and programs: what it is of need not be there any more.
+    """An event as it is stored and sent to listeners, complete even if its subject no longer exists.
 
     Attributes:
-        number: Grows from one to the next, over restarts too.
-        at: When, seconds since the epoch.
-        kind: What.
-        job_id: The job that it is of; "": none.
-        owner: The proved name of who submitted that, as rights are asked for.
-        user: Whom that is put down to.
-        queue: That it is in; of a budget: whose that is.
-        app: Of an app's instance: its app.
-        message: Of a job: the latest thing that happened to it, for who may read it; else in words what has happened.
-        exit_code: Of a job that has ended.
-        node: A host's name.
-        gpu: The UUID of a card.
-        state: Of a card: its health; of a node: lost or up; of a deployment: begun, overdue, done or ended.
-        deployment: The id of one.
-        apps: Whom a deployment is of.
-        notice, budget: As of `JobEvent`.
-        notify: Where the job has asked for it to be told.
-        booking: Of a booking: its id.
-        array: Of a task of a job array: that.
+        number: Number that grows with each event, across restarts.
+        at: Time of the event, seconds since the epoch.
+        kind: Kind of the event.
+        job_id: Id of the job; "" for other events.
+        owner: Proved name of the job's submitter, for checks of rights.
+        user: User that the job is accounted to.
+        queue: Queue of the job or of the budget.
+        app: App of which the job is an instance.
+        message: Last message of the job, for those who may read it; for other events their text.
+        exit_code: Exit code of an ended job.
+        node: Host name of a node.
+        gpu: UUID of a GPU.
+        state: Health of a GPU; lost or up for a node; begun, overdue, done or ended for a deployment.
+        deployment: Id of a deployment.
+        apps: Ids of the apps of a deployment.
+        notice, budget: Details of a job's notice or a budget, as in `JobEvent`.
+        notify: Receivers that the job's request names.
+        booking: Id of a booking.
+        array: Id of the array of which the job is a member.
     """
 
     number: int
@@ -122,5 +122,5 @@ class LogEvent:
 
 
 def recent() -> deque[JobEvent]:
-    """Make room for the latest events, for whoever listens."""
+    """Return an empty buffer for the latest events; it drops the oldest when full."""
     return deque(maxlen=MAX_EVENTS)

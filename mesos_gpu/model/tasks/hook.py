@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told what happens."""
+"""Webhooks: URLs to which events are sent."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ from mesos_gpu.model.tasks.event import EventKind, LogEvent
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A webhook. What its requests are signed with is kept apart.
+    """A webhook. The key that signs its requests is stored separately.
 
     Attributes:
-        name: Its own.
-        url: Where events are sent.
-        kinds: Of events; none: only those of jobs that name the hook.
-        queues: Patterns of the queues whose events it gets; none: all, and what is of no queue.
-        since: The number of the latest event when it was made: only later ones are sent.
-        at: When it was made or changed, seconds since the epoch.
-        by: By whom.
-        comment: What it is for.
+        name: Name of the webhook.
+        url: URL to which events are sent.
+        kinds: Kinds of events to send; empty for only those of jobs that name the webhook.
+        queues: Patterns of queues whose events are sent; empty for all events, also those without queue.
+        since: Number of the latest event at its creation; only later events are sent.
+        at: Time of creation or change, seconds since the epoch.
+        by: Author of the webhook or its change.
+        comment: Comment of the author.
     """
 
     name: str
@@ -34,14 +34,14 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class HookVersion:
-    """All webhooks as they were from a change on.
+    """A version of the set of webhooks.
 
     Attributes:
-        version: From 1; 0: there has been none yet.
-        at: Seconds since the epoch.
-        by: Who changed it.
-        what: What was changed, in words.
-        hooks: By name.
+        version: Number of the version, from 1; 0 before the first.
+        at: Time of the change, seconds since the epoch.
+        by: Author of the change.
+        what: Description of the change.
+        hooks: Webhooks, sorted by name.
     """
 
     version: int
@@ -51,18 +51,18 @@ class HookVersion:
     hooks: tuple[Hook, ...] = ()
 
     def hook(self, name: str) -> Hook | None:
-        """The one of that name."""
+        """Return the webhook with a name; None if it does not exist."""
         return next((hook for hook in self.hooks if hook.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptHooks:
-    """The webhooks as the state has them, so that whoever leads next has them, too.
+    """Webhooks as stored in the state, so that the next leader has them, too.
 
     Attributes:
-        by: The scheduler that wrote it; "": one that is alone.
-        version: The version that holds.
-        secrets: What the requests of each are signed with, by name.
+        by: Id of the scheduler that wrote it; "" for a single scheduler.
+        version: Current version of the webhooks.
+        secrets: Signing keys by name of the webhook.
     """
 
     by: str
@@ -72,13 +72,12 @@ class KeptHooks:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How far events were sent to webhooks, as the state has it.
+    """Progress of sending events to webhooks, as stored in the state.
 
     Attributes:
-        by: The scheduler that sent; "": one that is alone.
-        seen: The number of the latest event that was looked at.
-        waiting: By webhook, the first event that it has not taken yet, of those that have one; "": of all URLs that
-            jobs have named.
+        by: Id of the scheduler that sent; "" for a single scheduler.
+        seen: Number of the latest processed event.
+        waiting: First undelivered event by webhook, of webhooks that have one; key "" for all URLs named by jobs.
     """
 
     by: str
@@ -86,29 +85,29 @@ class Sent:
     waiting: Mapping[str, int] = field(default_factory=dict)
 
     def first_of(self, target: str) -> int:
-        """The first event that a target may lack."""
+        """Return the number of the first event that a target may lack."""
         return self.waiting.get("" if is_url(target) else target, self.seen + 1)
 
     @property
     def first(self) -> int:
-        """The first event that any target may lack."""
+        """Number of the first event that any target may lack."""
         return min(self.waiting.values(), default=self.seen + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Something that is to be sent, or could not be.
+    """A request to a webhook that is to be sent, or was given up.
 
     Attributes:
-        id: Grows from one to the next.
-        target: The name of a hook, or a URL that a job has named.
-        event: The number of the event.
-        kind: Of that.
-        body: That is sent.
-        tries: So far.
-        next_at: When it is tried again, seconds since the epoch.
-        error: Why the last try failed.
-        dead_at: When it was given up; None: it was not.
+        id: Number that grows with each delivery.
+        target: Name of a webhook, or URL that a job names.
+        event: Number of the event.
+        kind: Kind of the event.
+        body: Body of the request.
+        tries: Number of attempts so far.
+        next_at: Time of the next attempt, seconds since the epoch.
+        error: Reason why the last attempt failed.
+        dead_at: Time at which it was given up; None if it was not.
     """
 
     id: int
@@ -122,7 +121,7 @@ class Delivery:
     dead_at: float | None = None
 
 
-#: What a job that asks for it is told of.
+#: Kinds of events that are sent to receivers that a job's request names.
 TOLD: Final = frozenset(
     {EventKind.FINISHED, EventKind.FAILED, EventKind.KILLED, EventKind.NOTICE, EventKind.RECALL}
 )
@@ -131,12 +130,12 @@ TOLD: Final = frozenset(
 def targets_of(
     event: LogEvent, hooks: tuple[Hook, ...], fits: Callable[[Sequence[str], str], bool]
 ) -> list[str]:
-    """Where an event is to be sent, each once. Of a job array it is the array's own that are, not those of its tasks.
+    """Return the targets of an event, each once. Webhooks get events of a job array itself, not those of its tasks.
 
     Args:
-        event: What has happened.
-        hooks: All that there are.
-        fits: Whether a queue fits one of some patterns.
+        event: Event to be sent.
+        hooks: Webhooks to choose from.
+        fits: Function that returns whether one of some patterns matches a queue.
     """
     named = event.notify if event.kind in TOLD else ()
     targets = [
@@ -156,5 +155,5 @@ def targets_of(
 
 
 def is_url(target: str) -> bool:
-    """Whether a target is an address and no name of a hook."""
+    """Return whether a target is a URL instead of the name of a webhook."""
     return "://" in target

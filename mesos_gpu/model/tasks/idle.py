@@ -1,4 +1,4 @@
-"""How far a job is on the way from idle GPUs to its end."""
+"""Idleness of a job: its progress from idle GPUs to its end."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,29 +7,29 @@ from mesos_gpu.model.ids import JobId
 
 
 class IdleState(Enum):
-    """Where a job stands, by what is known of its GPUs."""
+    """Stage of a job, by what is known of its GPUs."""
 
-    ACTIVE = "active"  # they are at work, or nobody knows
-    SUSPECT = "suspect"  # they do nothing
-    WARNED = "warned"  # and it was told so
-    NOTICE = "notice"  # it is told when it is ended
-    RETURNED = "returned"  # it is being ended, or was
+    ACTIVE = "active"  # its GPUs work, or their use is unknown
+    SUSPECT = "suspect"  # its GPUs are idle
+    WARNED = "warned"  # idle, and the job was warned
+    NOTICE = "notice"  # the job has notice of its end
+    RETURNED = "returned"  # the job is being ended, or has ended
 
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """What is remembered of a job that was seen idle, or is kept from being ended for it.
+    """Record of a job that was seen idle, or that a user protects from being ended as idle.
 
     Attributes:
-        job_id: Whose.
-        launch: The number of its launch that this is of: the next one begins anew.
-        state: Where it stands.
-        since: Since when, seconds since the epoch.
-        idle_ms: How long its GPUs did nothing, milliseconds. Of a job that was warned: up to the warning, and since.
-        resumed_ms: How long they have been back at work since, less what they were idle meanwhile.
-        known_at: Up to when something is known of them, seconds since the epoch.
-        keep_until: Until then it is not ended for it; None: nobody has asked for that.
-        kept_by: The name of who has asked; "": it is not known.
+        job_id: Id of the job.
+        launch: Number of the launch to which the record applies; it restarts with the next launch.
+        state: Stage of the job.
+        since: Begin of the stage, seconds since the epoch.
+        idle_ms: Idle time in milliseconds; after a warning, the time before and after it.
+        resumed_ms: Time at work since then, less idle time in between, in milliseconds.
+        known_at: Time up to which the use of its GPUs is known, seconds since the epoch.
+        keep_until: End of the protection, seconds since the epoch; None without protection.
+        kept_by: Name of the user who asked for the protection; "" if not known.
     """
 
     job_id: JobId

@@ -1,4 +1,4 @@
-"""What a task is told before it is ended for something that is not its own doing."""
+"""Notices to tasks before they are ended for a reason outside of the job."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,32 +7,32 @@ from mesos_gpu.model.ids import JobId
 
 
 class NoticeReason(Enum):
-    """Why a task is to end."""
+    """Reason why a task will be ended."""
 
-    RECLAIM = "reclaim"  # somebody is owed its GPUs
-    PREEMPTION = "preemption"  # a job of higher priority takes its place
-    TIME_LIMIT = "time_limit"  # its own
+    RECLAIM = "reclaim"  # a queue reclaims its guarantee
+    PREEMPTION = "preemption"  # a job of higher priority needs its GPUs
+    TIME_LIMIT = "time_limit"  # the time limit of the job
     BUDGET = "budget"  # a budget that it is charged to is used up
-    DRAIN = "drain"  # its node, card or queue is taken out
-    IDLE = "idle"  # its GPUs do nothing
-    CALENDAR = "calendar"  # hours or a booking begin or end
+    DRAIN = "drain"  # its node, GPU or queue is drained
+    IDLE = "idle"  # its GPUs are idle
+    CALENDAR = "calendar"  # hours of queues or a booking begin or end
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A task's notice, as the scheduler keeps it. Times are seconds since the epoch.
+    """A task's notice in the scheduler's state. Times are seconds since the epoch.
 
     Attributes:
-        number: Grows with each notice, and each recall, of the task, from 1.
-        reason: Why it is to end.
-        why: The same in words, with who gains by it.
-        at: When it was given.
-        until: When the task is ended if it still runs.
-        by: The job that it makes room for; None: no job.
-        recalled_at: When it was called off; None: it stands.
-        told: The number of the latest that the executor says its task can read; 0: none.
-        final: The job ends with it, and does not go back to its queue.
-        warning: It only says what comes if nothing changes: the task is not to end yet.
+        number: Number that grows with each notice and each recall for the task, from 1.
+        reason: Reason why the task will be ended.
+        why: Reason as text, with the job or queue that benefits.
+        at: Time of the notice.
+        until: Time at which the task is ended if it still runs.
+        by: Id of the job for which the GPUs are freed; None if for no job.
+        recalled_at: Time of the recall; None if the notice stands.
+        told: Number of the latest notice that the task can read, as its executor reports; 0 for none.
+        final: Whether the job ends for good, and is not requeued.
+        warning: Whether it only announces what will happen without a change: the task will not be ended yet.
     """
 
     number: int
@@ -48,13 +48,13 @@ class Notice:
 
     @property
     def stands(self) -> bool:
-        """Whether the task is to end."""
+        """Whether the task will be ended."""
         return self.recalled_at is None and not self.warning
 
 
 @dataclass(frozen=True, slots=True)
 class ComingEnd:
-    """End of a running job that is known before it comes.
+    """Expected end of a running job.
 
     Attributes:
         at: Moment at which the job is ended if it still runs, in seconds since the epoch.

@@ -1,4 +1,4 @@
-"""A change of a running task's share: what its executor is asked for, and what it answers."""
+"""Resizing of a running task's share: request to the executor, and answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from mesos_gpu.model.shares.share import Share
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """What a task shall have of each of its GPUs from now on. It may be asked for more than once: the highest number
-    counts, and one that was done is answered again.
+    """Wanted share of each GPU of a task. Requests may be repeated: the highest number counts, and the answer to a
+    completed request is sent again.
 
     Attributes:
-        number: Grows with each request of the task, from 1; 0: nothing is to change, it is to say what it has.
-        memory_mib, memory_max_mib, compute_milli: As of a `Share`.
+        number: Number that grows with each request for the task, from 1; 0 only asks the executor to report the share.
+        memory_mib, memory_max_mib, compute_milli: Amounts of the share, as in `Share`.
     """
 
     number: int
@@ -24,14 +24,14 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """What came of it.
+    """Answer of an executor to a resize request.
 
     Attributes:
-        number: Of the request that is answered.
-        memory_mib, memory_max_mib, compute_milli: What the task has of each GPU now, be it changed or not.
-        refused: Why nothing was changed, for people; "": all of it is done.
-        used_mib: The memory that the task uses, where that is more than it would have had.
-        restart: Whether the task could have it if it started again.
+        number: Number of the request.
+        memory_mib, memory_max_mib, compute_milli: Amounts that the task has of each GPU now, changed or not.
+        refused: Reason why nothing was changed, for people; "" if the request was carried out.
+        used_mib: Memory that the task uses, if that is more than the requested share; else None.
+        restart: Whether a restarted task could have the requested share.
     """
 
     number: int
@@ -45,23 +45,22 @@ class Resized:
 
 @dataclass(frozen=True, slots=True)
 class Resizing:
-    """A resize of a task's share as the scheduler keeps it: the latest that was asked for. Times are seconds since the
-    epoch.
+    """State of the latest resize of a task's share in the scheduler. Times are seconds since the epoch.
 
     Attributes:
-        number: As of `Resize`; 0: it is asked only what it has, and nothing is to change.
-        share: What the task is to have.
-        before: What it had; of one that undoes another, what it may have got by that.
-        since: When it was asked for.
-        patch: What its job asks for of each GPU once all its tasks have it, by the names of its fields.
-        restart: Whether the job is to start again if it cannot be changed while it runs.
-        restartable: Whether its executor says that this would do.
-        back: Whether it only undoes one that another task of the gang could not follow, or that was withdrawn.
-        withdrawn: Whether it undoes one that was withdrawn.
-        sent_at: When its executor was last asked; None: it was not.
-        answered: Whether its executor has answered.
-        refused: Why the executor did not do it; "": it did, or has not answered.
-        used_mib: As of `Resized`.
+        number: Number of the request; 0 if the executor is only asked to report the share.
+        share: Wanted share of each GPU.
+        before: Previous share; when a resize is undone, the share that the task may have got by it.
+        since: Time of the request.
+        patch: Changes of the job's request once all of its tasks are resized, by field name.
+        restart: Whether the job is restarted if it cannot be resized while it runs.
+        restartable: Whether the executor reports that a restart would help.
+        back: Whether it undoes a resize that another task of the gang refused, or that was withdrawn.
+        withdrawn: Whether it undoes a resize that was withdrawn.
+        sent_at: Time of the last request to the executor; None before the first.
+        answered: Whether the executor has answered.
+        refused: Reason why the executor refused; "" if it did not refuse or has not answered.
+        used_mib: Memory in use according to the answer, as in `Resized`.
     """
 
     number: int
@@ -80,5 +79,5 @@ class Resizing:
 
     @property
     def pending(self) -> bool:
-        """Whether its executor may still do it."""
+        """Whether the executor may still carry it out."""
         return not self.answered

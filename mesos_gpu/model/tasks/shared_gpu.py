@@ -1,4 +1,4 @@
-"""A GPU that several tasks share, as it stands."""
+"""State of GPUs that several tasks share."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,24 +9,24 @@ from mesos_gpu.model.tasks.task import Task
 
 
 class Cover(Enum):
-    """How a shared GPU stands in Mesos, which knows whole GPUs only."""
+    """State of a shared GPU in Mesos, which knows only whole GPUs."""
 
-    OPEN = "open"  # a task of ours holds it there, and it has no shares now
-    COVERED = "covered"  # a task of ours holds it there for its shares
-    UNCOVERED = "uncovered"  # it has shares, and Mesos may offer it to others: no more are placed on it
+    OPEN = "open"  # a cover task holds it, and it has no shares now
+    COVERED = "covered"  # a cover task holds it for its shares
+    UNCOVERED = "uncovered"  # it has shares, but Mesos may offer it to others, so that it gets no more
 
 
 @dataclass(frozen=True, slots=True)
 class SharedGpu:
-    """What is granted of a GPU that is open to shares, and what is left of it.
+    """A GPU that is open to shares, with its free capacity.
 
     Attributes:
-        gpu_id: Its UUID.
-        cover: The task that holds it in Mesos; None: it is uncovered.
-        tenants: Tasks that have shares of it, in the order of their launches.
-        capacity_mib: What all shares together may have; None: its node does not say.
-        compute_milli: Thousandths of its compute that are free; with overcommitment there may be more than 1000.
-        memory_mib: What is free of its capacity; None: the capacity is not known.
+        gpu_id: UUID of the GPU.
+        cover: Cover task that holds the GPU in Mesos; None if uncovered.
+        tenants: Tasks with shares of the GPU, in the order of their launches.
+        capacity_mib: Memory for all shares together; None if its node does not report it.
+        compute_milli: Free thousandths of compute, more than 1000 with overcommitment.
+        memory_mib: Free memory of the capacity; None if the capacity is unknown.
     """
 
     gpu_id: GpuId
@@ -38,17 +38,17 @@ class SharedGpu:
 
     @property
     def state(self) -> Cover:
-        """How it stands in Mesos."""
+        """State of the GPU in Mesos."""
         if self.cover is None:
             return Cover.UNCOVERED
         return Cover.COVERED if self.tenants else Cover.OPEN
 
     @property
     def method(self) -> Method | None:
-        """How its shares are enforced; None: it has none."""
+        """Method by which its shares are enforced; None without shares."""
         return next((task.share.method for task in self.tenants if task.share), None)
 
     @property
     def domain(self) -> str:
-        """The user whose shares alone may be on it; "": anybody's."""
+        """User to whose shares the GPU is restricted; "" without restriction."""
         return next((task.share.domain for task in self.tenants if task.share), "")

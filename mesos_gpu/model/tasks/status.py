@@ -1,4 +1,4 @@
-"""A status update as Mesos sends it, in plain types."""
+"""Status updates from Mesos, in plain types."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ class Status:
     reason: str = ""
     source: str = ""
     message: str = ""
-    uuid: str | None = None  # base64; None: nothing to acknowledge (reconciliation)
+    uuid: str | None = None  # base64; None if no acknowledgement is expected (reconciliation)
     data: bytes = b""
-    healthy: bool | None = None  # what health checks say of the task; None: nothing, or not yet
-    at: float | None = None  # when its sender made it, by his clock, in seconds since the epoch
-    proof: int | None = None  # the number that its executor sealed it with; None: it has no seal that holds
+    healthy: bool | None = None  # result of health checks; None without a result
+    at: float | None = None  # time of its creation on the sender's clock, seconds since the epoch
+    proof: int | None = None  # number under which its executor sealed it; None without a valid seal

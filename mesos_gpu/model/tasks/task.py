@@ -1,4 +1,4 @@
-"""The life cycle of one launch: a Mesos task, from ACCEPT to its last status, as a table."""
+"""State table of one launch: a Mesos task, from ACCEPT to its last status update."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,19 +16,19 @@ from mesos_gpu.model.tasks.unknown import Unknown
 
 
 class TaskState(Enum):
-    """Where one launch stands. A task that we do not know is a state too."""
+    """State of one launch, including tasks that the scheduler does not know."""
 
-    ABSENT = "absent"  # Mesos speaks of it, our store does not know it
-    LAUNCHED = "launched"  # saved and sent; no word of it yet
+    ABSENT = "absent"  # known to Mesos, but not to the scheduler's store
+    LAUNCHED = "launched"  # saved and sent to Mesos; no status update yet
     STARTING = "starting"
     RUNNING = "running"
     KILLING = "killing"
-    UNREACHABLE = "unreachable"  # its agent is cut off, or the master does not know it (yet)
-    ABANDONED = "abandoned"  # unreachable for too long: its job went back to the queue, its GPUs stay held
+    UNREACHABLE = "unreachable"  # its agent is unreachable, or the master does not know it (yet)
+    ABANDONED = "abandoned"  # unreachable for too long: its job is requeued, its GPUs stay held
     FINISHED = "finished"
-    FAILED = "failed"  # by itself
-    KILLED = "killed"  # because it was asked to
-    LOST = "lost"  # by the infrastructure
+    FAILED = "failed"  # by its own fault
+    KILLED = "killed"  # on request
+    LOST = "lost"  # ended by the infrastructure
 
 
 LIVE: Final = (
@@ -42,20 +42,20 @@ ENDED: Final = (TaskState.FINISHED, TaskState.FAILED, TaskState.KILLED, TaskStat
 
 
 class Action(Enum):
-    """What a transition asks for, in the order in which it is done."""
+    """Operation that a transition requires; listed in the order of execution."""
 
     SAVE = "save"
-    FREE = "free"  # its GPUs may be given out again
+    FREE = "free"  # its GPUs may be assigned again
     COMPLETE = "complete"  # the job has finished
-    CANCEL = "cancel"  # the job was killed, as asked
-    RETRY = "retry"  # an attempt is used up: queue the next, or the job has failed
+    CANCEL = "cancel"  # the job was killed on request
+    RETRY = "retry"  # an attempt is used up: requeue the job, or mark it as failed
     REQUEUE = "requeue"  # no attempt is used up
-    KILL = "kill"  # it runs, and must not
-    HOLD = "hold"  # it runs, and nobody here knows what it is
+    KILL = "kill"  # it runs, but must not
+    HOLD = "hold"  # it runs, but the scheduler does not know it
 
 
 S, A = TaskState, Action
-_STALE: Final[frozenset[Action]] = frozenset()  # legal and without effect: late, repeated or reordered
+_STALE: Final[frozenset[Action]] = frozenset()  # legal without effect: late, repeated or reordered
 _NOTE: Final = frozenset({A.SAVE})
 _PROGRESS: Final = (S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING)
 
@@ -72,8 +72,8 @@ def _table() -> dict[tuple[TaskState, TaskState], frozenset[Action]]:
         for j, new in enumerate(_PROGRESS):
             table[old, new] = _NOTE if j > i else _STALE
     for new in _PROGRESS:
-        table[S.UNREACHABLE, new] = _NOTE  # the agent is back, and it still runs
-        table[S.ABANDONED, new] = frozenset({A.KILL})  # another copy may run by now
+        table[S.UNREACHABLE, new] = _NOTE  # the agent is back, and the task still runs
+        table[S.ABANDONED, new] = frozenset({A.KILL})  # another copy of the task may run by now
         table[S.ABSENT, new] = frozenset({A.HOLD})
         table[S.LOST, new] = frozenset({A.KILL})
     table[S.UNREACHABLE, S.ABANDONED] = frozenset({A.SAVE, A.REQUEUE})
@@ -85,7 +85,7 @@ def _table() -> dict[tuple[TaskState, TaskState], frozenset[Action]]:
             table[old, new] = _STALE
     for old in (S.FINISHED, S.FAILED, S.KILLED):
         for new in _PROGRESS:
-            table[old, new] = _STALE  # a late update; it cannot run again
+            table[old, new] = _STALE  # a late update, as the task cannot run again
     return table
 
 
@@ -94,7 +94,7 @@ TABLE: Final = _table()
 
 @cache
 def actions_of(old: TaskState, new: TaskState) -> tuple[Action, ...] | None:
-    """Actions of `old → new` in the order they are done; () if it is stale; None if it is illegal."""
+    """Return the operations of a transition in order; () if the update is stale, None if the transition is illegal."""
     if old is new:
         return ()
     actions = TABLE.get((old, new))
@@ -103,74 +103,73 @@ def actions_of(old: TaskState, new: TaskState) -> tuple[Action, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A launch, as the scheduler keeps it. Times are seconds since the epoch."""
+    """A launch in the scheduler's state. Times are seconds since the epoch."""
 
     id: TaskId
     agent_id: AgentId
     executor_id: str
-    job_id: JobId | None  # None: a node monitor
+    job_id: JobId | None  # None for a node monitor
     state: TaskState
     launched_at: float
     attempt: int = 1
     gpus: tuple[GpuId, ...] = ()
     hostname: str = ""
-    agent_url: str = ""  # where its sandbox can be read
+    agent_url: str = ""  # URL of the agent, which serves the sandbox
     started_at: float | None = None
     ended_at: float | None = None
-    heard_at: float = 0.0  # the latest word of it from Mesos; 0: none since (re)registration
+    heard_at: float = 0.0  # time of the latest status update; 0 if none since (re)registration
     unreachable_since: float | None = None
     kill_sent_at: float | None = None
     message: str = ""
-    evicted: str = ""  # why the scheduler ends it, though no user asked: its job is queued again
-    launch: int = (
-        0  # which launch of its job it belongs to, from 1; 0: the job has one task, or it is a monitor
-    )
-    rank: int = 0  # among the tasks of that launch
-    ports: tuple[int, ...] = ()  # of its host, that it may listen on
-    preempted_for: JobId | None = None  # the job that it makes room for
-    notice: Notice | None = None  # the latest; None: it had none
-    charge: Charge | None = (
-        None  # what it counts as in its queue; None: nothing, or there is no tree of queues
-    )
-    told: tuple[GpuId, ...] = ()  # broken cards that its job's message has named
-    healthy: bool | None = None  # the latest of its health checks; None: there are none, or not all were made
-    sealed: bool = False  # whether its executor was told a secret, and is believed by it only
-    proof: int = 0  # the number of the latest update that was believed
-    unhealthy: str = ""  # why its health checks ended it, or will
-    ready: bool = False  # its readiness check has passed
+    evicted: str = ""  # reason why the scheduler ends it without a user's request; its job is requeued
+    launch: int = 0  # number of the job's launch, from 1; 0 for a job of one task or a monitor
+    rank: int = 0  # rank among the tasks of the launch
+    ports: tuple[int, ...] = ()  # ports of its host that it may listen on
+    preempted_for: JobId | None = None  # id of the job for which it is preempted
+    notice: Notice | None = None  # latest notice; None without one
+    charge: Charge | None = None  # amounts charged to its queue; None if nothing is charged
+    told: tuple[GpuId, ...] = ()  # broken GPUs that its job's message already names
+    healthy: bool | None = None  # overall result of its health checks; None unless all have a result
+    sealed: bool = False  # whether its executor has a key, and only updates with its seal are accepted
+    proof: int = 0  # number of the latest accepted update
+    unhealthy: str = ""  # reason why its health checks end it
+    ready: bool = False  # whether its readiness check has passed
     unknown: Unknown | None = (
-        None  # the state did not know it, and it waits for an operator's word; its job may not exist
+        None  # set if the state did not know the task, which waits for an operator's decision
     )
-    share: Share | None = None  # what it holds of each of `gpus`; None: all of them
-    resize: Resizing | None = None  # the latest of its share; None: it had none
-    excess: str = ""  # how it is beyond its share, as its job was told; if it was ended then, why
-    covers: GpuId | None = (
-        None  # the shared card that it holds in Mesos for all its shares; None: it is no such task
+    share: Share | None = None  # its share of each of `gpus`; None for whole GPUs
+    resize: Resizing | None = None  # latest resize of its share; None without one
+    excess: str = (
+        ""  # text of the job's message that it exceeds its share; if it was ended for that, the reason
     )
-    #: The ExecutorInfo of such a task as JSON: Mesos wants that of all tasks of one executor to be the same. "": it is
-    #: not known, and no other task joins that executor.
+    covers: GpuId | None = None  # shared GPU that it holds in Mesos as a cover task; None for other tasks
+    #: ExecutorInfo of a cover task as JSON, as Mesos requires equal ones of all tasks of an executor. "" if not known;
+    #: then
+    #: no other task joins that executor.
     keeper: str = ""
-    made_by: str = ""  # of a node monitor: `Settings.monitor_made_by` at its launch; "": an earlier release's
-    program: Program | None = None  # what its executor is; None: it has not said it, or its release does not
+    made_by: str = ""  # for a monitor: `Settings.monitor_made_by` at its launch; "" if launched by an earlier release
+    program: Program | None = None  # release of its executor; None if not reported
     listening: Listening | None = (
         None  # ports at which the task listens; None if its executor does not report them
     )
 
     @property
     def counted_share(self) -> Share | None:
-        """What is counted as held of each of `gpus`: while its share is resized, the most that it may have."""
+        """Share that counts as held of each of `gpus`: while a resize is pending, the largest amounts that it may
+        have."""
         if self.share is None or self.resize is None or not self.resize.pending:
             return self.share
         return larger_of(larger_of(self.share, self.resize.share), self.resize.before)
 
     @property
     def proved_ports(self) -> tuple[int | None, ...]:
-        """Ports of the task, with None for each port at which it is not proved to listen: nothing may be sent there."""
+        """Ports of the task, with None for each port at which it is not proved to listen, so that nothing is sent
+        there."""
         if self.listening is None:
             return self.ports
         return tuple(port if port in self.listening.ports else None for port in self.ports)
 
     @property
     def ended(self) -> bool:
-        """Whether its GPUs are free again."""
+        """Whether the task has ended, so that its GPUs are free."""
         return self.state in ENDED

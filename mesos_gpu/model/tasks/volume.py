@@ -1,4 +1,4 @@
-"""Persistent volume: a directory of one node that outlives the tasks that use it."""
+"""Persistent volumes: directories of one node that outlive the tasks that use them."""
 
 import re
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ MAX_NAMED: Final = 1000  # named volumes of one owner
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolume:
-    """Persistent volume, as the scheduler keeps it.
+    """A persistent volume in the scheduler's state.
 
-    It belongs to an app, each instance of which has its own, or to the owner of jobs, which use it by its name.
+    It belongs to an app, whose instances have one each, or to the owner of jobs, which use it by its name.
 
     Attributes:
         id: UUID, which is the name of its directory on the node.
         name: Name that jobs use; of an app's volume its path in the sandbox.
         size_mib: Most that it may hold.
         app: Id of the app whose instance it belongs to; "" for a named volume.
-        job_id: Job that used it last. The job of an app's volume is remembered as long as the volume.
+        job_id: Id of the job that used it last; the job of an app's volume is kept as long as the volume.
         hostname: Host name of the node that has it; "" before the first launch.
         is_made: Whether a task has run with it, so that its directory must be there.
         unwanted: Whether its directory is to be removed.

@@ -1,1 +1,1 @@
-"""Who may do what, and tokens, as JSON."""
+"""JSON of access documents, access checks and tokens."""

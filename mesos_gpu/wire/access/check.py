@@ -1,4 +1,4 @@
-"""A question whether a name may do something, as JSON. Pure."""
+"""JSON of access checks: whether a name may do something; pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ KNOWN: Final = ("name", "groups", "right", "queue", "app", "owner", "about")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether somebody may do something.
+    """An access check: whether a name may do something.
 
     Attributes:
-        name: Whose right is asked for; "": of who asks.
-        groups: Of that name.
-        right: The right.
-        subject: What it is asked for; None: for all of the cluster.
+        name: Name to check; "" for the caller.
+        groups: Groups of that name.
+        right: Right to check.
+        subject: Object to which the right applies; None for the whole cluster.
     """
 
     name: str
@@ -30,11 +30,11 @@ class Question:
 
 
 def decode(value: Mapping[str, Any]) -> Question | list[Problem]:
-    """A question, or all that is wrong with it."""
+    """Parse an access check; return it, or all problems."""
     check = Check(value, KNOWN)
     name = fields.name(check)
-    if value.get("name") == "":  # a script's empty variable is not whoever runs it
-        check.problem("name", 'must be somebody\'s name, got ""; without the field: of who asks')
+    if value.get("name") == "":  # an empty variable in a script must not mean the caller
+        check.problem("name", 'must be a name, got ""; leave the field out to check your own rights')
     groups = fields.texts(check, "groups", fields.MAX_PATTERNS, fields.name_problem)
     right = BY_NAME.get(value["right"]) if isinstance(value.get("right"), str) else None
     if right is None:

@@ -1,4 +1,4 @@
-"""Fields that documents and tokens share: names, groups, patterns, rights. Pure."""
+"""Parsing of fields that access documents and tokens share: names, groups, patterns, rights; pure functions."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -12,19 +12,19 @@ from mesos_gpu.wire.checking import Check, show
 MAX_NAME_LENGTH: Final = MAX_NAME
 MAX_PATTERN: Final = 256
 MAX_COMMENT: Final = 1000
-MAX_PATTERNS: Final = 100  # of one field
-MAX_STARS: Final = 8  # of one pattern
+MAX_PATTERNS: Final = 100  # patterns of one field
+MAX_STARS: Final = 8  # asterisks in one pattern
 MAX_RIGHTS: Final = 200
 QUEUE_PATTERN: Final = re.compile(r"[a-z0-9./*-]+")
 APP_PATTERN: Final = re.compile(r"\*|/[a-z0-9./*-]*")
 
-Problem = Callable[[str], str]  # why a value cannot be taken; "": it can
+Problem = Callable[[str], str]  # returns the problem of a text; "" if it is valid
 
 
 def texts(
     check: Check, key: str, most: int, problem: Problem, *, default: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """A list of texts, each once; what is wrong with each is told with its place."""
+    """Return a list of distinct texts; problems are reported with their index."""
     given = check.given.get(key)
     if given is None:
         return tuple(default)
@@ -34,7 +34,7 @@ def texts(
     for index, item in enumerate(given):
         why = problem(item) if isinstance(item, str) else f"must be a string, got {show(item)}"
         if not why and item in given[:index]:
-            why = f"is there twice: {show(item)}"
+            why = f"appears twice: {show(item)}; remove one"
         if why:
             check.problem(f"{key}/{index}", why)
     return tuple(item for item in given if isinstance(item, str))
@@ -45,34 +45,34 @@ def _count(given: object) -> str:
 
 
 def name_problem(text: str) -> str:
-    """Why a text cannot be somebody's name, or a group's."""
+    """Return why a text is not valid as name of a user or group; "" if it is."""
     if not 0 < len(text) <= MAX_NAME_LENGTH:
         return f"must have 1 to {MAX_NAME_LENGTH} characters, got {show(text)}"
     if not text.isprintable() or text != text.strip():
         return f"must be printable, without blanks at its ends, got {show(text)}"
     if EVERYTHING in text:
-        return f"must be exact: {show(text)} has a *, which stands for everybody only alone, in names"
+        return f"must be exact, got {show(text)}; only a single * is possible, in names, for everyone"
     return ""
 
 
 def pattern_problem(pattern: re.Pattern[str] | None, form: str) -> Problem:
-    """Why a text cannot be a pattern whose characters are those of `pattern`; None: all that are printable."""
+    """Return a check of patterns; `pattern` matches the permitted characters, None permits all that are printable."""
 
     def problem(text: str) -> str:
         allowed = pattern.fullmatch(text) if pattern else text.isprintable() and text == text.strip()
         if not text or not allowed:
             return f"must be {form}, got {show(text)}"
         if len(text) > MAX_PATTERN or text.count(EVERYTHING) > MAX_STARS:
-            return f"must have at most {MAX_PATTERN} characters and {MAX_STARS} times *, got {show(text)}"
+            return f"must have at most {MAX_PATTERN} characters and {MAX_STARS} asterisks, got {show(text)}"
         return ""
 
     return problem
 
 
 def right_problem(text: str) -> str:
-    """Why a text gives no right."""
+    """Return why a text is not a valid right; "" if it is."""
     if len(text) > MAX_PATTERN or not text.isprintable() or text.count(EVERYTHING) > MAX_STARS:
-        bounds = f"at most {MAX_PATTERN} characters and {MAX_STARS} times *"
+        bounds = f"at most {MAX_PATTERN} characters and {MAX_STARS} asterisks"
         return f"must be printable and have {bounds}, got {show(text)}"
     try:
         parse(text)
@@ -82,7 +82,7 @@ def right_problem(text: str) -> str:
 
 
 def rights(check: Check, *, default: Iterable[str] = ()) -> tuple[str, ...]:
-    """The field `rights`."""
+    """Return the rights in the field `rights`."""
     return texts(check, "rights", MAX_RIGHTS, right_problem, default=default)
 
 
@@ -95,18 +95,19 @@ _app_problem: Final = pattern_problem(
 
 
 def queues(check: Check) -> tuple[str, ...]:
-    """The field `queues`; without it: all."""
+    """Return the patterns in the field `queues`; a pattern for all queues if absent."""
     return texts(check, "queues", MAX_PATTERNS, _queue_problem, default=(EVERYTHING,))
 
 
 def apps(check: Check) -> tuple[str, ...]:
-    """The field `apps`; without it: all. `*` is written `/*`, as every path begins with a slash."""
+    """Return the patterns in the field `apps`; a pattern for all apps if absent. `*` becomes `/*`, as paths begin with
+    /."""
     given = texts(check, "apps", MAX_PATTERNS, _app_problem, default=(ALL_APPS,))
-    return tuple(dict.fromkeys(ALL_APPS if each == EVERYTHING else each for each in given))
+    return tuple(dict.fromkeys(ALL_APPS if pattern == EVERYTHING else pattern for pattern in given))
 
 
 def line(check: Check, key: str, most: int) -> str:
-    """A text of one line; without it: ""."""
+    """Return a text of one line; "" if absent."""
     given = check.given.get(key, "")
     if not isinstance(given, str) or len(given) > most or not given.isprintable():
         check.problem(key, f"must be one line of at most {most} printable characters, got {show(given)}")
@@ -115,7 +116,7 @@ def line(check: Check, key: str, most: int) -> str:
 
 
 def name(check: Check) -> str:
-    """The field `name`, somebody's; without it: ""."""
+    """Return the name in the field `name`; "" if absent."""
     given = line(check, "name", MAX_NAME_LENGTH)
     if given and (why := name_problem(given)):
         check.problem("name", why)
@@ -123,7 +124,7 @@ def name(check: Check) -> str:
 
 
 def objects(check: Check, key: str, most: int) -> list[Any]:
-    """A list whose items are for others to read; without it: none."""
+    """Return a list whose items the caller parses; an empty one if absent."""
     given = check.given.get(key, [])
     if not isinstance(given, list) or len(given) > most:
         check.problem(key, f"must be a list of at most {most} objects, got {_count(given)}")

@@ -1,4 +1,4 @@
-"""A request for a token, and tokens as they are shown, as JSON. Pure."""
+"""JSON of requests for access tokens, and of tokens in answers; pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ KNOWN: Final = ("name", "groups", "rights", "queues", "apps", "lifetime_s", "com
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """A token as it is asked for.
+    """Request for an access token.
 
     Attributes:
-        name: Whom it shall prove; "": who asks.
-        groups: Of another name; None: not said.
-        narrowing: What it shall be good for; None: as much as the proof of who asks.
-        lifetime_s: How long it proves that.
-        comment: What it is for.
+        name: Name that it should prove; "" for the caller's.
+        groups: Groups, for another name than the caller's; None if not given.
+        narrowing: Restriction of its rights; None for that of the caller's proof.
+        lifetime_s: Time until it expires, in seconds.
+        comment: Purpose of the token.
     """
 
     name: str
@@ -37,7 +37,7 @@ class TokenRequest:
 
 
 def decode(value: Mapping[str, Any], longest_s: float) -> TokenRequest | list[Problem]:
-    """A request, or all that is wrong with it. `longest_s`: that a token may live."""
+    """Parse a request for a token; return it, or all problems. `longest_s`: longest permitted lifetime."""
     check = Check(value, KNOWN)
     name = fields.name(check)
     groups = fields.texts(check, "groups", MAX_GROUPS, fields.name_problem)
@@ -46,7 +46,7 @@ def decode(value: Mapping[str, Any], longest_s: float) -> TokenRequest | list[Pr
     )
     for key in ("rights", "queues", "apps"):
         if key in check.given and not getattr(narrowing, key) and key not in check.failed:
-            check.problem(key, "must name one at least, or be left out")
+            check.problem(key, "must have at least one item, or be left out")
     form = f"a number of seconds from {MIN_S:g} to {longest_s:.15g}"
     default_s = min(DEFAULT_S, longest_s)
     lifetime_s = check.number("lifetime_s", default_s, lambda n: MIN_S <= n <= longest_s, form)
@@ -64,7 +64,7 @@ def decode(value: Mapping[str, Any], longest_s: float) -> TokenRequest | list[Pr
 
 
 def encode(token: Token) -> dict[str, Any]:
-    """What is shown of a token: nothing of what proves it."""
+    """Return a token as shown in answers, without its hash."""
     return {
         "id": token.id,
         "name": token.name,

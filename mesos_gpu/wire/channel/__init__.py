@@ -1,1 +1,1 @@
-"""What goes over a channel into a task, and how its executor is called to it."""
+"""Protocol of channels into tasks, and calls of executors to them."""

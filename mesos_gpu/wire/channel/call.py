@@ -1,9 +1,10 @@
-"""A call to a task's executor, as a MESSAGE: where a channel waits for it, and proof that its scheduler says so. Pure.
+"""Calls of an executor to a channel, sent as MESSAGE: its address, and proof that the scheduler sent it; pure
+functions.
 
-Who knows the secret of the launch (see `seal`) alone can make a call, and can answer it: the secret itself, a key or a
-command is in none. A call that is heard by others, or comes twice, leads to a channel that is taken already.
+Calls and answers can only be made with the secret of the launch (see `seal`). A call contains no secret, key or
+command. If others see a call, or it is repeated, it leads only to a channel that is taken already.
 
-Only the standard library's json: the host side imports it.
+The host side imports this module, so it uses only the standard library's json.
 """
 
 import json
@@ -13,23 +14,23 @@ from typing import Final
 from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.digest import blake2b
 
-MARK: Final = b'"channel"'  # each such message has it
+MARK: Final = b'"channel"'  # contained in each such message
 _MAX_TEXT: Final = 2000
-_SIZE: Final = 32  # bytes of a proof
+_SIZE: Final = 32  # bytes of a seal
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Where an executor is to go.
+    """Address of a channel to which an executor should connect.
 
     Attributes:
-        id: Of the channel.
-        task_id: For whom it is.
-        url: Of the scheduler, http:// or https://.
-        pin: The SHA-256 of the certificate that it must show there, in hexadecimal digits; "": it is to be one that
-            this host's authorities vouch for.
-        kept: Sandbox of an ended task to be read, as of `Kept.text`; `task_id` is then the node monitor's. "" for a
-            call to a running task.
+        id: Id of the channel.
+        task_id: Id of the task.
+        url: URL of the scheduler, http:// or https://.
+        pin: SHA-256 of the certificate that the scheduler must show, hexadecimal; "" to verify it with the authorities
+            of the host.
+        kept: Sandbox of an ended task to be read, from `Kept.text`; then `task_id` is that of the node monitor. "" for
+            a call to a running task.
     """
 
     id: str
@@ -41,7 +42,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Sandbox of an ended task, by the ids in its path.
+    """Sandbox of an ended task, identified by the ids in its path.
 
     Attributes:
         agent_id, framework_id, executor_id: Mesos' ids of the task's agent, framework and executor.
@@ -67,48 +68,50 @@ class Kept:
         Raises:
             ValueError: The string is not such a result, or an id is not a valid directory name.
         """
-        said = parsed(text.encode())
-        if not isinstance(said, list) or [type(each) for each in said] != [str, str, str, bool, bool]:
-            raise ValueError("a sandbox has ids of an agent, a framework and an executor, and two flags")
-        for each in said[:3]:
-            if "/" in each or "\0" in each or each in ("", ".", ".."):
-                raise ValueError(f"{each!r} is no id of Mesos")
-        return cls(*said)
+        values = parsed(text.encode())
+        if not isinstance(values, list) or [type(value) for value in values] != [str, str, str, bool, bool]:
+            raise ValueError(
+                "a sandbox must have ids of an agent, a framework and an executor, and two flags"
+            )
+        for id in values[:3]:
+            if "/" in id or "\0" in id or id in ("", ".", ".."):
+                raise ValueError(f"{id!r} is not a Mesos id")
+        return cls(*values)
 
 
 def encode_call(call: Call, secret: str) -> bytes:
-    """The message."""
-    said = asdict(call)
+    """Encode a call as a message."""
+    fields = asdict(call)
     if not call.kept:
-        del said["kept"]  # earlier releases know none
-    return json.dumps({"channel": {**said, "seal": _seal(call, secret)}}, separators=(",", ":")).encode()
+        del fields["kept"]  # earlier releases do not have this field
+    return json.dumps({"channel": {**fields, "seal": _seal(call, secret)}}, separators=(",", ":")).encode()
 
 
 def decode_call(data: bytes, task_id: str, secret: str) -> Call:
-    """The inverse.
+    """Decode a message, and verify that it is from the task's scheduler.
 
     Raises:
-        ValueError: It is none of the scheduler's, or for another task.
+        ValueError: The message is not a call from the task's scheduler, or is for another task.
     """
     from hmac import compare_digest
 
-    said = parsed(data)
-    said = said.get("channel") if isinstance(said, dict) else None
-    if not isinstance(said, dict) or said.keys() - {"kept"} != {"id", "task_id", "url", "pin", "seal"}:
-        raise ValueError("a call to a channel has id, task_id, url, pin, seal, and perhaps kept")
-    if not all(isinstance(each, str) and len(each) <= _MAX_TEXT for each in said.values()):
-        raise ValueError(f"a call to a channel has texts of at most {_MAX_TEXT} characters")
-    seal = said.pop("seal")
-    call = Call(**said)
+    fields = parsed(data)
+    fields = fields.get("channel") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or fields.keys() - {"kept"} != {"id", "task_id", "url", "pin", "seal"}:
+        raise ValueError("a call to a channel must have id, task_id, url, pin, seal, and optionally kept")
+    if not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in fields.values()):
+        raise ValueError(f"a call to a channel must have texts of at most {_MAX_TEXT} characters")
+    seal = fields.pop("seal")
+    call = Call(**fields)
     if not secret or not compare_digest(seal.encode(), _seal(call, secret).encode()):
-        raise ValueError("a call to a channel that is not of the scheduler of this task")
+        raise ValueError("a call to a channel is not from the scheduler of this task")
     if call.task_id != task_id:
-        raise ValueError(f"a call to a channel for {call.task_id!r}")
+        raise ValueError(f"a call to a channel is for another task, {call.task_id!r}")
     return call
 
 
 def answer_to(call: Call, secret: str) -> str:
-    """What proves to the scheduler that the one who comes is the executor that was called."""
+    """Return the proof that the executor sends to show that it received the call."""
     return _keyed("answer", call, secret)
 
 

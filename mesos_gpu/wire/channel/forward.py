@@ -1,6 +1,6 @@
-"""An order to carry connections to ports of a task, as JSON. Pure.
+"""JSON of orders to forward connections to ports of a task; pure functions.
 
-Only the standard library's json: the host side imports it.
+The host side imports this module, so it uses only the standard library's json.
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ _LAST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Connections to these ports, and to no others, of the task's own addresses."""
+    """An order to forward connections to these ports of the task's own addresses, and to no others."""
 
     ports: tuple[int, ...]
 
 
 def forward_of(value: object) -> tuple[Forward | None, list[Problem]]:
-    """What a JSON value asks for, or all that is wrong with it."""
+    """Parse an order; return it and no problems, or None and all problems."""
     if not isinstance(value, dict):
         return None, [Problem("", "must be an object")]
-    problems = [Problem(f"/{name}", "is not known here") for name in sorted(value.keys() - {"ports"})]
+    problems = [Problem(f"/{name}", "unknown field") for name in sorted(value.keys() - {"ports"})]
     ports = value.get("ports")
     if not isinstance(ports, list) or not 1 <= len(ports) <= MAX_PORTS or not all(map(_is_port, ports)):
         problems.append(

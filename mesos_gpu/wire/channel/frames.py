@@ -1,8 +1,8 @@
-"""Frames of a channel into a task: one binary message each, a byte that says its kind and what belongs to it. Pure.
+"""Frames of a channel into a task: binary messages of a byte for the kind, and contents; pure functions.
 
-The client sends STDIN, EOF, SIZE, SIGNAL and CREDIT; the host STDOUT, STDERR, CREDIT, and last EXIT or FAILED. Neither
-sends more bytes of streams than `WINDOW` for which it got no CREDIT. So whoever is between takes what comes at once:
-a signal reaches a command that reads nothing, and signs of life are seen where nobody reads what it writes.
+The client sends STDIN, EOF, SIZE, SIGNAL and CREDIT; the host sends STDOUT, STDERR, CREDIT, and finally EXIT or FAILED.
+Neither side sends more than `WINDOW` bytes of streams without CREDIT. So proxies in between can accept everything at
+once: a signal reaches a command that reads nothing, and keepalives arrive even if no one reads the command's output.
 """
 
 import struct
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-WINDOW: Final = 1 << 20  # bytes each way that may be under way
+WINDOW: Final = 1 << 20  # bytes in transit in each direction
 MAX_DATA: Final = 1 << 16  # bytes of one frame's data
-MAX_AHEAD: Final = WINDOW + MAX_DATA  # of a host: two outputs may go beyond by one frame
+MAX_AHEAD: Final = WINDOW + MAX_DATA  # limit for a host, whose two outputs may exceed the window by one frame
 MAX_FRAME: Final = MAX_DATA + 1
 _SIZE: Final = struct.Struct("!HH")
 _NUMBER: Final = struct.Struct("!I")
@@ -21,18 +21,18 @@ _SIGNALS: Final = 65
 
 
 class Kind(IntEnum):
-    """What a frame is."""
+    """Kind of a frame."""
 
-    STDIN = 0  # bytes for the command
-    STDOUT = 1  # bytes of it; of a terminal all that it shows
+    STDIN = 0  # input of the command
+    STDOUT = 1  # output of the command; with a terminal all of its output
     STDERR = 2
-    EOF = 3  # the end of stdin
-    SIZE = 4  # rows and columns of the client's terminal
-    SIGNAL = 5  # the number of a signal for the command
-    CREDIT = 6  # how many bytes were taken of what the other side sent
-    EXIT = 7  # its exit code, 128+N after signal N; the last frame
-    FAILED = 8  # why it could not be started, in words; the last frame
-    ORDER = 9  # what to run: the scheduler's, to the host
+    EOF = 3  # end of stdin
+    SIZE = 4  # change of rows and columns of the client's terminal
+    SIGNAL = 5  # number of a signal for the command
+    CREDIT = 6  # number of received bytes that were processed
+    EXIT = 7  # exit code of the command, 128+N after signal N; the last frame
+    FAILED = 8  # reason why it could not be started; the last frame
+    ORDER = 9  # order of the scheduler to the host
 
 
 FROM_CLIENT: Final = frozenset({Kind.STDIN, Kind.EOF, Kind.SIZE, Kind.SIGNAL, Kind.CREDIT})
@@ -42,7 +42,7 @@ LAST: Final = frozenset({Kind.EXIT, Kind.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame. `data`: of STDIN, STDOUT, STDERR, FAILED (UTF-8) and ORDER (JSON); `numbers`: of the others."""
+    """A frame. `data` is set for STDIN, STDOUT, STDERR, FAILED (UTF-8) and ORDER (JSON); `numbers` for other kinds."""
 
     kind: Kind
     data: bytes = b""
@@ -50,10 +50,10 @@ class Frame:
 
 
 def encode(frame: Frame) -> bytes:
-    """The message.
+    """Encode a frame as a message.
 
     Raises:
-        ValueError: A number does not fit, or there is too much data.
+        ValueError: A number is out of range, or there is too much data.
     """
     try:
         if frame.kind is Kind.SIZE:
@@ -65,15 +65,15 @@ def encode(frame: Frame) -> bytes:
     except struct.error as error:
         raise ValueError(f"{frame.kind.name} of {frame.numbers}: {error}") from error
     if len(body) > MAX_DATA:
-        raise ValueError(f"{frame.kind.name} of {len(body)} bytes; at most {MAX_DATA}")
+        raise ValueError(f"{frame.kind.name} has {len(body)} bytes, more than {MAX_DATA}")
     return bytes((frame.kind,)) + body
 
 
 def decode(message: bytes) -> Frame:
-    """The inverse.
+    """Decode a message as a frame.
 
     Raises:
-        ValueError: It is no frame.
+        ValueError: The message is not a valid frame.
     """
     if not message or len(message) > MAX_FRAME:
         raise ValueError(f"a frame has 1 to {MAX_FRAME} bytes, not {len(message)}")
@@ -86,15 +86,15 @@ def decode(message: bytes) -> Frame:
             raise ValueError(f"{kind.name} must be below {_NUMBERED[kind]}, got {numbers[0]}")
         return Frame(kind, numbers=numbers)
     if kind is Kind.EOF and body:
-        raise ValueError(f"EOF has {len(body)} bytes, and is to have none")
+        raise ValueError(f"EOF must have no data, got {len(body)} bytes")
     return Frame(kind, body)
 
 
 def kind_of(message: bytes) -> Kind:
-    """The kind of a message, which is looked at no further.
+    """Return the kind of a message without decoding the rest.
 
     Raises:
-        ValueError: It has none that is known.
+        ValueError: The message is empty or has an unknown kind.
     """
     if not message:
         raise ValueError("a frame has 1 byte or more, not 0")

@@ -1,10 +1,10 @@
-"""Several connections over one stream of bytes each way: records, which both sides send. Pure.
+"""Multiplexing of connections over one byte stream in each direction, as records that both sides send; pure functions.
 
-A record is its kind (1 byte), the connection's number (4, big-endian), the number of bytes that follow (4), and these.
-Who accepts connections numbers them and sends OPEN; the other one connects. Of each connection, a side sends no more
-bytes than `WINDOW` for which it got no CREDIT, so one that nobody reads holds up no other.
+A record has its kind (1 byte), the connection's number (4, big-endian), the length of the contents (4), and the
+contents. The side that accepts connections numbers them and sends OPEN; the other side connects. For each connection,
+a side sends no more than `WINDOW` bytes without CREDIT, so that a connection that no one reads does not block others.
 
-Only the standard library: the host side imports it.
+The host side imports this module, so it uses only the standard library.
 """
 
 import struct
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-WINDOW: Final = 1 << 18  # bytes of one connection, each way, that may be under way
+WINDOW: Final = 1 << 18  # bytes of one connection in transit in each direction
 MAX_DATA: Final = 1 << 15  # bytes of a record
 MAX_CONNECTIONS: Final = 256  # at once
 _HEAD: Final = struct.Struct("!BII")
@@ -21,18 +21,18 @@ _NUMBER: Final = struct.Struct("!I")
 
 
 class Mark(IntEnum):
-    """What a record is."""
+    """Kind of a record."""
 
-    OPEN = 1  # a connection to the port (4 bytes)
+    OPEN = 1  # open a connection to a port (4 bytes)
     DATA = 2
-    END = 3  # no more of this side's bytes will come
-    CLOSED = 4  # it is over; the bytes say why, in words, if it was never there
-    CREDIT = 5  # how many bytes were taken (4 bytes)
+    END = 3  # no more data from this side
+    CLOSED = 4  # connection closed; the contents have the reason if it could not be opened
+    CREDIT = 5  # number of received bytes that were processed (4 bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record. `data`: of DATA and CLOSED; `number`: of OPEN and CREDIT."""
+    """A record. `data` is set for DATA and CLOSED; `number` for OPEN and CREDIT."""
 
     mark: Mark
     id: int
@@ -41,29 +41,28 @@ class Record:
 
 
 def encode(record: Record) -> bytes:
-    """The record's bytes."""
+    """Encode a record."""
     data = _NUMBER.pack(record.number) if record.mark in (Mark.OPEN, Mark.CREDIT) else record.data
     return _HEAD.pack(record.mark, record.id, len(data)) + data
 
 
 class Decoder:
-    """Records out of bytes, however these come."""
+    """Incremental decoder of records from a byte stream."""
 
     def __init__(self) -> None:
-        """Nothing has come."""
         self._kept = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Record]:
-        """The records that are whole by now.
+        """Add received bytes, and yield the records that are complete.
 
         Raises:
-            ValueError: What comes is none.
+            ValueError: The bytes are not a valid record.
         """
         self._kept += data
         while len(self._kept) >= _HEAD.size:
             mark, id, size = _HEAD.unpack_from(self._kept)
             if size > MAX_DATA:
-                raise ValueError(f"a record has {size} bytes, and {MAX_DATA} are taken")
+                raise ValueError(f"a record has {size} bytes, more than {MAX_DATA}")
             if len(self._kept) < _HEAD.size + size:
                 return
             body = bytes(self._kept[_HEAD.size : _HEAD.size + size])
@@ -73,12 +72,12 @@ class Decoder:
 
 def _record(mark: Mark, id: int, body: bytes) -> Record:
     if mark is Mark.END and body:
-        raise ValueError(f"END has {len(body)} bytes, and is to have none")
+        raise ValueError(f"END must have no data, got {len(body)} bytes")
     if mark not in (Mark.OPEN, Mark.CREDIT):
         return Record(mark, id, body)
     if len(body) != _NUMBER.size:
         raise ValueError(f"{mark.name} has {_NUMBER.size} bytes, not {len(body)}")
     number = _NUMBER.unpack(body)[0]
     if number > (WINDOW if mark is Mark.CREDIT else 65535):
-        raise ValueError(f"{mark.name} of {number} is too much")
+        raise ValueError(f"{mark.name} is {number}, which is too large")
     return Record(mark, id, number=number)

@@ -1,6 +1,6 @@
-"""A command that a host is to run in a task, as JSON. Pure.
+"""JSON of orders to run a command in a task; pure functions.
 
-Only the standard library's json: the host side imports it.
+The host side imports this module, so it uses only the standard library's json.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ MAX_SIDE: Final = 4096  # rows or columns of a terminal
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A command in a task.
+    """An order to run a command in a task.
 
     Attributes:
-        argv: Its words; the first is looked for in the task's PATH.
-        stdin: Whether it gets what the client sends; else nothing.
-        tty: Whether it has a terminal; then all that it writes is its stdout.
-        rows, columns: Of the terminal.
-        term: TERM of its environment, with a terminal.
+        argv: Words of the command; the first is looked up in the task's PATH.
+        stdin: Whether it gets input from the client; else its input is empty.
+        tty: Whether it has a terminal; then all of its output is stdout.
+        rows, columns: Size of the terminal.
+        term: Value of TERM, with a terminal.
     """
 
     argv: tuple[str, ...]
@@ -34,14 +34,16 @@ class Order:
 
 
 def order_of(value: object) -> tuple[Order | None, list[Problem]]:
-    """What a JSON value asks for, or all that is wrong with it."""
+    """Parse an order; return it and no problems, or None and all problems."""
     if not isinstance(value, dict):
         return None, [Problem("", "must be an object")]
     value = {name: each for name, each in value.items() if each is not None}
-    problems = [Problem(f"/{name}", "is not known here") for name in sorted(value.keys() - _FIELDS)]
+    problems = [Problem(f"/{name}", "unknown field") for name in sorted(value.keys() - _FIELDS)]
     argv = value.get("argv")
     if not _is_argv(argv):
-        what = f"must be a list of 1 to {MAX_WORDS} strings without NUL, {MAX_TEXT} characters at most in all"
+        what = (
+            f"must be a list of 1 to {MAX_WORDS} strings without NUL, at most {MAX_TEXT} characters in total"
+        )
         problems.append(Problem("/argv", what))
     problems += [
         Problem(f"/{name}", f"must be true or false, got {value[name]!r}")
@@ -55,7 +57,9 @@ def order_of(value: object) -> tuple[Order | None, list[Problem]]:
     ]
     if not _is_term(value.get("term", "xterm")):
         problems.append(
-            Problem("/term", "must be a name of a terminal: letters, digits, - and ., 40 at most")
+            Problem(
+                "/term", "must be the name of a terminal type: at most 40 letters, digits, '-', '+' and '.'"
+            )
         )
     if problems:
         return None, problems

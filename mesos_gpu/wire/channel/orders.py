@@ -1,6 +1,6 @@
-"""What a host may be ordered to do at a channel: a command, or a work of ours. Pure.
+"""Encoding of orders that a host executes at a channel: commands, file transfers, port forwarding; pure functions.
 
-An order is a JSON object. Its `kind` says what it is; a command has none, as in releases that knew nothing else.
+An order is a JSON object with a field `kind`; commands have none, as in releases that had no other kind.
 """
 
 import json
@@ -25,24 +25,24 @@ _READERS: Final[Mapping[type, Callable[[object], tuple[Any, list[Problem]]]]] = 
 
 
 def encode_order(order: AnyOrder) -> bytes:
-    """Write an order as JSON."""
+    """Encode an order as JSON."""
     kind = next(name for name, of in _KINDS.items() if isinstance(order, of))
-    said = {} if kind == _COMMAND else {"kind": kind}
-    return json.dumps({**said, **asdict(order)}, separators=(",", ":")).encode()
+    kind_field = {} if kind == _COMMAND else {"kind": kind}
+    return json.dumps({**kind_field, **asdict(order)}, separators=(",", ":")).encode()
 
 
 def decode_order(data: bytes) -> AnyOrder:
-    """The inverse, on the host.
+    """Decode an order, on the host.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The data is not a valid order.
     """
     value = parsed(data)
     kind = value.pop("kind", _COMMAND) if isinstance(value, dict) else _COMMAND
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError(f"an order of kind {kind!r} is not known here")
+        raise ValueError(f"unknown kind of order, {kind!r}")
     order: AnyOrder | None
     order, problems = _READERS[_KINDS[kind]](value)
     if order is None:
-        raise ValueError("; ".join(f"{each.path}: {each.reason}" for each in problems))
+        raise ValueError("; ".join(f"{problem.path}: {problem.reason}" for problem in problems))
     return order

@@ -1,10 +1,10 @@
-"""Files and directories as a stream of records, for the bytes of a channel. Pure.
+"""Encoding of files and directories as a stream of records over a channel; pure functions.
 
-A record is a byte that says what it is, the number of bytes that follow (4, big-endian), and these. A directory comes
-before what is in it, and all that is in it before anything else; a file's bytes follow it, in DATA, up to its END. DONE
-is the last: a stream without it is not whole. Who receives believes no name and no link of it.
+A record has its kind (1 byte), the length of the contents (4, big-endian), and the contents. A directory precedes its
+contents, which precede everything else; an entry of a file is followed by its bytes in DATA, up to END. DONE is the
+last record: a stream without it is incomplete. The receiver must not trust names and links in the stream.
 
-Only the standard library's json: the host side imports it.
+The host side imports this module, so it uses only the standard library's json.
 """
 
 import json
@@ -19,22 +19,22 @@ from mesos_gpu.wire.body import parsed
 MAX_DATA: Final = 1 << 18  # bytes of a record
 MAX_WORDS: Final = (
     1 << 18
-)  # bytes of one that is JSON: a path of the longest names, of bytes that JSON escapes, fits
-MAX_DEPTH: Final = 100  # directories in each other
+)  # bytes of a JSON record: enough for a path of the longest names with all bytes escaped
+MAX_DEPTH: Final = 100  # nesting of directories
 MAX_NAME: Final = 255  # bytes (limits.h, NAME_MAX)
-MODES: Final = 0o777  # that are kept: neither set-user-ID nor sticky
+MODES: Final = 0o777  # permissions that are copied, without set-user-ID, set-group-ID and sticky bits
 _HEAD: Final = struct.Struct("!BI")
 _NUMBERS: Final = {"mode": 0o10000, "size": 1 << 63, "mtime_ns": 1 << 63, "uid": 1 << 32, "gid": 1 << 32}
 
 
 class Mark(IntEnum):
-    """What a record is."""
+    """Kind of a record."""
 
     ENTRY = 1
-    DATA = 2  # bytes of the file whose entry came last
-    END = 3  # of that file: all of its bytes have come
-    FAULT = 4  # something could not be read or written; a file that is under way is given up
-    LEFT = 5  # something is not copied, as it is neither file nor directory, or a link that leads elsewhere
+    DATA = 2  # bytes of the file of the last entry
+    END = 3  # end of that file
+    FAULT = 4  # something could not be read or written; a file in transfer is abandoned
+    LEFT = 5  # something is not copied: a special file, or a link that leads out of the copied tree
     DONE = 6
 
 
@@ -43,14 +43,14 @@ class Entry:
     """A file, a directory or a link.
 
     Attributes:
-        path: Names from what was asked for, which is ().
-        kind: "file", "dir", "link"; in a list "other", too.
-        mode: Its permissions.
-        size: Bytes; of a file that is sent about as many.
-        mtime_ns: When it was changed, nanoseconds since the epoch.
-        target: Of a link.
-        uid, gid: Whose it is; -1: not said.
-        user: Name of the user where the file is; "": not known.
+        path: Path as names, relative to the requested path, which is ().
+        kind: "file", "dir", "link"; in a listing also "other".
+        mode: Permissions as a number.
+        size: Size in bytes; approximate for a file that is sent.
+        mtime_ns: Time of the last change, nanoseconds since the epoch.
+        target: Target of a link.
+        uid, gid: Ids of the owner; -1 if not given.
+        user: User name of the owner on the host; "" if not known.
     """
 
     path: tuple[str, ...]
@@ -66,7 +66,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is not copied, and why: a FAULT, or LEFT."""
+    """Something that is not copied, with the reason: content of FAULT and LEFT."""
 
     path: tuple[str, ...]
     why: str
@@ -74,7 +74,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How many files went or came whole, their bytes, and how much failed."""
+    """Number of completely transferred files, their bytes, and number of failures."""
 
     files: int
     bytes: int
@@ -83,7 +83,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record: `what` of ENTRY, FAULT, LEFT and DONE; `data` of DATA."""
+    """A record. `what` is set for ENTRY, FAULT, LEFT and DONE; `data` for DATA."""
 
     mark: Mark
     what: Entry | Said | Done | None = None
@@ -91,7 +91,7 @@ class Record:
 
 
 def entry(each: Entry) -> bytes:
-    """Encode an ENTRY."""
+    """Encode an ENTRY record."""
     value: dict[str, Any] = {
         "path": list(map(_bytes, each.path)),
         "kind": each.kind,
@@ -103,40 +103,39 @@ def entry(each: Entry) -> bytes:
 
 
 def data(piece: bytes) -> bytes:
-    """Encode DATA, at most `MAX_DATA` bytes."""
+    """Encode a DATA record of at most `MAX_DATA` bytes."""
     return _record(Mark.DATA, piece)
 
 
 def end() -> bytes:
-    """Encode END."""
+    """Encode an END record."""
     return _record(Mark.END, b"")
 
 
 def said(mark: Mark, each: Said) -> bytes:
-    """Encode a FAULT or LEFT."""
+    """Encode a FAULT or LEFT record."""
     value = {"path": list(map(_bytes, each.path)), "why": _bytes(each.why[:1000])}
     return _record(mark, json.dumps(value).encode())
 
 
 def done(each: Done) -> bytes:
-    """Encode DONE."""
+    """Encode a DONE record."""
     value = {"files": each.files, "bytes": each.bytes, "faults": each.faults}
     return _record(Mark.DONE, json.dumps(value).encode())
 
 
 class Decoder:
-    """A stream as records."""
+    """Incremental decoder of the records in a stream."""
 
     def __init__(self) -> None:
-        """Nothing has come."""
         self._kept = bytearray()
-        self.is_whole = False  # whether DONE has come
+        self.is_whole = False  # whether DONE was received
 
     def take(self, piece: bytes) -> Iterator[Record]:
-        """More bytes; the records that are complete by them.
+        """Add received bytes, and yield the records that are complete.
 
         Raises:
-            ValueError: It is no such stream.
+            ValueError: The bytes are not a valid stream.
         """
         self._kept += piece
         at = 0
@@ -144,7 +143,9 @@ class Decoder:
             number, size = _HEAD.unpack_from(self._kept, at)
             mark = Mark(number)
             if self.is_whole or size > (MAX_DATA if mark is Mark.DATA else MAX_WORDS):
-                raise ValueError(f"a record of {size} bytes" + (" after the last" if self.is_whole else ""))
+                raise ValueError(
+                    f"unexpected record of {size} bytes" + (" after DONE" if self.is_whole else "")
+                )
             if len(self._kept) - at - _HEAD.size < size:
                 break
             at += _HEAD.size + size
@@ -154,8 +155,10 @@ class Decoder:
 
 
 def leads_out(path: tuple[str, ...], target: str) -> bool:
-    """Whether a link at that path could lead out of what is copied: one that may not is relative, goes up at its
-    beginning alone, and not beyond."""
+    """Return whether a link at a path may lead out of the copied tree.
+
+    A link stays inside if it is relative, has '..' only at its beginning, and goes up no further than the tree.
+    """
     names = target.split("/")
     up = 0
     while up < len(names) and names[up] == "..":
@@ -164,17 +167,17 @@ def leads_out(path: tuple[str, ...], target: str) -> bool:
 
 
 def is_name(value: object) -> bool:
-    """Whether that is the name of something in a directory."""
+    """Return whether a value is valid as a name in a directory."""
     if not isinstance(value, str) or value in ("", ".", "..") or "/" in value or "\0" in value:
         return False
     try:
         return len(value.encode(errors="surrogateescape")) <= MAX_NAME
-    except UnicodeEncodeError:  # other halves of surrogates
+    except UnicodeEncodeError:  # unpaired surrogates that do not stand for bytes
         return False
 
 
 def _bytes(name: str) -> str:
-    """Bytes as characters of the same numbers: names may be no UTF-8, and then are no text that JSON has."""
+    """Return the bytes of a name as characters with these numbers, as names may not be UTF-8, which JSON requires."""
     return name.encode(errors="surrogateescape").decode("latin-1")
 
 
@@ -193,7 +196,7 @@ def _decoded(mark: Mark, body: bytes) -> Record:
         return Record(mark)
     value = parsed(body)
     if not isinstance(value, dict):
-        raise ValueError(f"{mark.name} is to be an object")
+        raise ValueError(f"{mark.name} must be an object")
     if mark is Mark.DONE:
         return Record(mark, Done(*(_number(value, name, 1 << 63) for name in ("files", "bytes", "faults"))))
     if mark is Mark.ENTRY:
@@ -205,7 +208,7 @@ def _entry_of(value: dict[str, Any]) -> Entry:
     numbers = {name: _number(value, name, most) for name, most in _NUMBERS.items() if name in value}
     kind = _text(value, "kind")
     if kind not in ("file", "dir", "link", "other"):
-        raise ValueError(f"an entry of kind {kind[:20]!r}")
+        raise ValueError(f"an entry has the unknown kind {kind[:20]!r}")
     user = _text(value, "user") if "user" in value else ""
     return Entry(_path_of(value), kind, target=_text(value, "target"), user=user[:MAX_NAME], **numbers)
 
@@ -215,24 +218,24 @@ def _path_of(value: dict[str, Any]) -> tuple[str, ...]:
     if (
         not isinstance(names, list)
         or len(names) > MAX_DEPTH
-        or not all(isinstance(each, str) for each in names)
+        or not all(isinstance(name, str) for name in names)
     ):
-        raise ValueError(f"the path of an entry is to be a list of at most {MAX_DEPTH} names")
+        raise ValueError(f"the path of an entry must be a list of at most {MAX_DEPTH} names")
     path = tuple(map(_name, names))
     if not all(map(is_name, path)):
-        raise ValueError("the path of an entry has what is no name")
+        raise ValueError("the path of an entry has an invalid name")
     return path
 
 
 def _text(value: dict[str, Any], name: str) -> str:
     text = value.get(name)
     if not isinstance(text, str) or "\0" in text:
-        raise ValueError(f"{name} of an entry is to be a text")
+        raise ValueError(f"{name} of an entry must be a string without NUL")
     return _name(text)
 
 
 def _number(value: dict[str, Any], name: str, most: int) -> int:
     number = value.get(name)
     if type(number) is not int or not 0 <= number < most:
-        raise ValueError(f"{name} of an entry is to be a whole number from 0")
+        raise ValueError(f"{name} of an entry must be a whole number from 0 up to its limit")
     return number

@@ -1,1 +1,1 @@
-"""Formats that other programs read: metrics and configurations of load balancers."""
+"""Output formats for other programs: metrics, configurations of load balancers, and webhooks."""

@@ -1,4 +1,4 @@
-"""Metrics as Marathon's /metrics prints them: the JSON of the Dropwizard library, version 4. Pure."""
+"""Metrics in the form of Marathon's /metrics, the JSON of the Dropwizard library, version 4; pure functions."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -9,8 +9,11 @@ _VERSION: Final = "4.0.0"
 
 
 def render(metrics: Iterable[Metric]) -> dict[str, Any]:
-    """Return the document. Families with labels are left out: its names have none, and clients make names of their own
-    from them, in which no brace and no quotation mark may be."""
+    """Return the document, without families that have labels.
+
+    Dropwizard names have no labels, and clients derive their own names, which must contain no braces and quotation
+    marks.
+    """
     families: dict[str, dict[str, dict[str, float]]] = {"counter": {}, "gauge": {}}
     value = {"counter": "count", "gauge": "value"}
     for metric in metrics:

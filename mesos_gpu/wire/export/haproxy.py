@@ -1,4 +1,4 @@
-"""Services as a configuration of HAProxy 2.4 or later, without a `global` section: that is the operator's. Pure."""
+"""Services as a configuration of HAProxy 2.4 or later, without the operator's `global` section; pure functions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from mesos_gpu.model.apps.split import Backend, Mode
 
 HOSTS_FRONTEND: Final = "mesos_gpu_hosts"
-# A connection that a server does not take goes to another one; a host whose name is not known is down.
+# Requests refused by a server go to another one (redispatch); servers with unknown host names count as down.
 _HEAD: Final = """\
 # Written by mesos-gpu; changes are lost.
 defaults mesos_gpu
@@ -19,26 +19,29 @@ defaults mesos_gpu
   option redispatch
   default-server init-addr last,libc,none
 """
-_HTTP: Final = "  mode http\n  option idle-close-on-response\n"  # a client that is idle outlives a reload
+_HTTP: Final = (
+    "  mode http\n  option idle-close-on-response\n"  # idle clients keep their connections across a reload
+)
 
 
 def render(backends: Sequence[Backend], *, http_port: int, sections: bool = True) -> str:
-    """The text of a configuration file.
+    """Return the text of a configuration file.
 
     Args:
-        backends: No two share a name, a port, or a host and a path. Of one that is left out only the reason is written.
-        http_port: Where requests are sorted by their host.
-        sections: Whether defaults and frontends come first; else there are backends only.
+        backends: Services; no two may have equal names, ports, or hosts with path. For those that are left out only the
+            reason is written.
+        http_port: Port of the frontend that selects services by host.
+        sections: Whether defaults and frontends are included; else only backends.
     """
-    parts, shown = [_problems(backends)], [each for each in backends if not each.left_out]
+    parts, shown = [_problems(backends)], [backend for backend in backends if not backend.left_out]
     if sections:
         parts += [_HEAD, *map(_frontend, shown), _by_host(shown, http_port)]
     return "\n".join(part for part in (*parts, *map(_users, shown), *map(_backend, shown)) if part)
 
 
 def _problems(backends: Iterable[Backend]) -> str:
-    left_out = [f"{each.name} is left out: {each.left_out}" for each in backends if each.left_out]
-    problems = [*left_out, *(problem for each in backends for problem in each.problems)]
+    left_out = [f"{backend.name} is left out: {backend.left_out}" for backend in backends if backend.left_out]
+    problems = [*left_out, *(problem for backend in backends for problem in backend.problems)]
     return "".join(f"# {_one_line(problem)}\n" for problem in problems)
 
 
@@ -77,7 +80,7 @@ def _by_host(backends: Iterable[Backend], port: int) -> str:
 
 
 def _users(backend: Backend) -> str:
-    """Return the section with the name and password of a service; "" if it needs none."""
+    """Return the section with name and password of a service; "" if it needs none."""
     if backend.login is None:
         return ""
     name = _users_of(backend)

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format 0.0.4. Pure."""
+"""Metrics in the text format 0.0.4 of Prometheus; pure functions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _NOT_FINITE: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
-_SPARE: Final = 1000  # texts of labels that are kept beyond twice those of a page
+_SPARE: Final = 1000  # label texts that are cached beyond twice those of a page
 _TEXTS: Final = ("text/plain", "application/openmetrics-text")
 
 Sample = tuple[Mapping[str, str], float]  # labels and value
@@ -15,18 +15,18 @@ Sample = tuple[Mapping[str, str], float]  # labels and value
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Numbers of what many families have samples of: each as many as there are labels, which the families share.
+    """Samples of one family as two parallel lists; several families may share the list of labels.
 
     Attributes:
-        labels: Values of the labels. The same list in all families: it is written once.
-        numbers: In the same order; None: it has no sample.
+        labels: Label values of each sample. Families with the same list object share their text.
+        numbers: Values in the order of `labels`; None for no sample.
     """
 
     labels: Sequence[tuple[str, ...]]
     numbers: Sequence[float | None]
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        """The rows."""
+        """Yield the label values and number of each sample."""
         for values, number in zip(self.labels, self.numbers, strict=True):
             if number is not None:
                 yield values, number
@@ -34,7 +34,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A family of samples. `kind` is counter or gauge; `rows`: values of the labels, in their order, and the number."""
+    """A family of samples. `kind` is counter or gauge; `rows` are pairs of label values, in order of `labels`, and
+    number."""
 
     name: str
     kind: str
@@ -44,30 +45,30 @@ class Metric:
 
     @property
     def samples(self) -> list[Sample]:
-        """The rows, with the names of their labels."""
+        """Samples with label names."""
         return [(dict(zip(self.labels, values, strict=True)), number) for values, number in self.rows]
 
 
 def asks_for_text(accept: str) -> bool:
-    """Whether a request's Accept names the format, or the one that grew out of it; "*/*" names none."""
+    """Return whether an Accept header names this format or OpenMetrics; "*/*" does not."""
     return any(kind.partition(";")[0].strip().lower() in _TEXTS for kind in accept.split(","))
 
 
 def render(metrics: Iterable[Metric]) -> str:
-    """The page that Prometheus scrapes. Label values are escaped; names are ours and need none."""
+    """Return the page that Prometheus scrapes. Label values are escaped; names are trusted."""
     return "".join(rendered(metrics, Texts()))
 
 
 def rendered(metrics: Iterable[Metric], texts: "Texts") -> Iterator[str]:
-    """The page, family by family.
+    """Yield the page family by family.
 
     Args:
-        metrics: The families.
-        texts: Labels as they were written for the page before: most are those of cards, which stay.
+        metrics: Families of samples.
+        texts: Cache of label texts from previous pages; most labels, those of GPUs, rarely change.
     """
     columns: dict[
         tuple[int, tuple[str, ...]], tuple[Column, list[str]]
-    ] = {}  # the column keeps its list of labels
+    ] = {}  # holding the column keeps the id of its list unique
     for metric in metrics:
         name, rows, of = metric.name, metric.rows, texts.of(metric.labels)
         head = f"# HELP {name} {_escaped_help(metric.help)}\n# TYPE {name} {metric.kind}\n"
@@ -85,7 +86,7 @@ def rendered(metrics: Iterable[Metric], texts: "Texts") -> Iterator[str]:
 
 def _numbers(name: str, texts: Iterable[str], numbers: Sequence[float | None]) -> list[str]:
     kinds = {*map(type, numbers)}
-    if kinds <= {int}:  # most are: meters of cards
+    if kinds <= {int}:  # the common case: meters of GPUs
         return [f"{name}{text} {number}\n" for text, number in zip(texts, numbers, strict=True)]
     return [
         f"{name}{text} {number if type(number) is int else _number(number)}\n"
@@ -95,31 +96,30 @@ def _numbers(name: str, texts: Iterable[str], numbers: Sequence[float | None]) -
 
 
 class Texts:
-    """Label values as they are written, kept from one page to the next; as many as twice those of a page."""
+    """Cache of written label values from one page to the next, limited to about twice those of a page."""
 
     def __init__(self) -> None:
-        """None was written."""
         self._of: dict[tuple[str, ...], _Written] = {}
 
     def of(self, names: tuple[str, ...]) -> "_Written":
-        """The texts of labels that have these names."""
+        """Return the texts of labels with given names."""
         if names not in self._of:
             self._of[names] = _Written(names)
         return self._of[names]
 
     def trim(self) -> None:
-        """A page is done: forget all where more are kept than it needs."""
-        for each in self._of.values():
-            if len(each) > 2 * each.most + _SPARE:
-                each.clear()
-            each.most = 0
+        """End a page: clear caches that hold much more than the page used."""
+        for texts in self._of.values():
+            if len(texts) > 2 * texts.most + _SPARE:
+                texts.clear()
+            texts.most = 0
 
 
 class _Written(dict[tuple[str, ...], str]):
-    """Texts by the values of labels, each made once.
+    """Cached texts by label values.
 
     Attributes:
-        most: So many a family of this page had.
+        most: Largest number of rows in a family of the current page.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -128,7 +128,7 @@ class _Written(dict[tuple[str, ...], str]):
         self._form, self.most = f"{{{inner}}}" if inner else "", 0
 
     def all(self, rows: Sequence[tuple[str, ...]]) -> list[str]:
-        """The texts of some, in their order."""
+        """Return the texts of rows of label values, in their order."""
         self.most = max(self.most, len(rows))
         return [self[values] for values in rows]
 

@@ -1,18 +1,18 @@
-"""Services as Traefik's HTTP provider reads them: its dynamic configuration, versions 2 and 3. Pure."""
+"""Services as dynamic configuration for Traefik's HTTP provider, versions 2 and 3; pure functions."""
 
 from collections.abc import Iterable
 from typing import Any, Final
 
 from mesos_gpu.model.apps.split import Backend, Mode, Server
 
-_HASHES: Final = ("$2a$", "$2b$", "$2y$", "$apr1$")  # what its middleware basicAuth compares
+_HASHES: Final = ("$2a$", "$2b$", "$2y$", "$apr1$")  # forms that Traefik's middleware basicAuth supports
 
 
 def render(backends: Iterable[Backend]) -> dict[str, Any]:
-    """The document; what would be empty is left out, as Traefik refuses it."""
-    every = [each for each in backends if not each.left_out and not why_left_out(each)]
-    http, tcp = ([each for each in every if each.mode is mode] for mode in (Mode.HTTP, Mode.TCP))
-    routers = {each.name: _router(each) for each in http if each.hosts}
+    """Return the document without empty parts, which Traefik refuses."""
+    every = [backend for backend in backends if not backend.left_out and not why_left_out(backend)]
+    http, tcp = ([backend for backend in every if backend.mode is mode] for mode in (Mode.HTTP, Mode.TCP))
+    routers = {backend.name: _router(backend) for backend in http if backend.hosts}
     middlewares = {name: body for each in http for name, body in _middlewares(each).items()}
     services = {name: body for each in http for name, body in _services(each).items()}
     tcp_services = {name: body for each in tcp for name, body in _services(each).items()}
@@ -26,11 +26,11 @@ def _filled(**parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def why_left_out(backend: Backend) -> str:
-    """Return why Traefik cannot limit who uses a service, so that it does not get it; "" if it can."""
+    """Return why Traefik cannot restrict access to a service as requested, so that it is left out; "" if it can."""
     if backend.login is not None and not backend.login.password.startswith(_HASHES):
-        return "Traefik needs the password of HAPROXY_n_AUTH hashed by bcrypt ($2y$) or apr1"
+        return "Traefik needs the password in HAPROXY_n_AUTH as a hash of bcrypt ($2y$) or apr1"
     if (backend.path or backend.login or backend.https_only) and not backend.hosts:
-        return "Traefik limits who uses a service in its router, and it has no HAPROXY_n_VHOST"
+        return "Traefik restricts access in routers, which need a host; set the label HAPROXY_n_VHOST"
     return ""
 
 
@@ -43,7 +43,7 @@ def _router(backend: Backend) -> dict[str, Any]:
 
 
 def _middlewares(backend: Backend) -> dict[str, Any]:
-    """Return what a request passes before the service, in this order, by name."""
+    """Return the middlewares of a service by name, in their order."""
     middlewares: dict[str, Any] = {}
     if backend.https_only:
         middlewares[f"{backend.name}__https"] = {"redirectScheme": {"scheme": "https", "permanent": True}}
@@ -54,7 +54,7 @@ def _middlewares(backend: Backend) -> dict[str, Any]:
 
 
 def _services(backend: Backend) -> dict[str, Any]:
-    """A service for each app, and the service that weighs them; without a server there is one that has none."""
+    """Return a service for each app and one that weighs them; without shares, a single service without servers."""
     if not backend.shares:
         return {backend.name: {"loadBalancer": {"servers": []}}}
     names = {app: f"{backend.name}__{app.strip('/').replace('/', '_')}" for app in backend.shares}
@@ -67,7 +67,9 @@ def _services(backend: Backend) -> dict[str, Any]:
     services: dict[str, Any] = {backend.name: {"weighted": weighted}}
     for app, name in names.items():
         servers = [
-            _server(each, backend.mode) for each in backend.servers if each.app_id == app and not each.problem
+            _server(server, backend.mode)
+            for server in backend.servers
+            if server.app_id == app and not server.problem
         ]
         balancer: dict[str, Any] = {"servers": servers}
         if sticky:

@@ -1,4 +1,4 @@
-"""Events as webhooks get them: the envelope of Standard Webhooks. Pure."""
+"""Bodies of webhook requests: events in the envelope of Standard Webhooks; pure functions."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,15 +9,15 @@ from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tenancy import EVERYBODY
 from mesos_gpu.model.usage import MS
 
-TEST = "test"  # the type of what somebody sends to try a hook out
+TEST = "test"  # event type of a test message
 
 
 def hook_body(event: LogEvent, *, of_job: bool = False) -> bytes:
-    """An event as a request's body; what it is not about is not in it.
+    """Return the body of a request for an event, without fields that do not apply.
 
     Args:
-        event: What has happened.
-        of_job: Whether a job has named the receiver: then it has no texts, which may tell of jobs and queues of others.
+        event: Event to be sent.
+        of_job: Whether a job named the receiver; then texts are left out, as they may mention other users' jobs.
     """
     data: dict[str, Any] = {
         "number": event.number, "job_id": event.job_id, "user": event.user, "queue": event.queue, "app": event.app,
@@ -43,7 +43,7 @@ def hook_body(event: LogEvent, *, of_job: bool = False) -> bytes:
 
 
 def trial_body(hook: str, at: float) -> bytes:
-    """What a hook is sent to try it out."""
+    """Return the body of a test message."""
     return _envelope(TEST, at, {"message": f"a test of webhook {hook}"})
 
 

@@ -1,1 +1,1 @@
-"""What programs of hosts say of themselves."""
+"""Messages about programs and tasks on hosts."""

@@ -1,4 +1,4 @@
-"""Result of the check of a task that is only shown, as JSON data of a TASK_RUNNING update. Pure.
+"""JSON of the result of a check that is only shown, in the data of a TASK_RUNNING update; pure functions.
 
 The executor imports this module, so it uses only the standard library's json.
 """
@@ -13,7 +13,7 @@ _KEY = "checked"
 
 
 def encode_checked(checked: Checked) -> bytes:
-    """Encode a result as the data of a status update."""
+    """Encode a check result as the data of a status update."""
     return json.dumps({_KEY: {"ok": checked.ok, "code": checked.code}}, separators=(",", ":")).encode()
 
 
@@ -29,10 +29,10 @@ def decode_checked(data: bytes) -> Checked | None:
         return None
     if not isinstance(value, Mapping) or _KEY not in value:
         return None
-    said = value[_KEY]
-    if not isinstance(said, Mapping) or type(said.get("ok")) is not bool:
-        raise ValueError(f"checked must be an object with ok, got {said!r:.80}")
-    code = said.get("code")
+    result = value[_KEY]
+    if not isinstance(result, Mapping) or type(result.get("ok")) is not bool:
+        raise ValueError(f"checked must be an object with ok, got {result!r:.80}")
+    code = result.get("code")
     if code is not None and (type(code) is not int or not 0 <= code <= 999):
         raise ValueError(f"checked: code must be a number from 0 to 999, got {code!r:.80}")
-    return Checked(said["ok"], code)
+    return Checked(result["ok"], code)

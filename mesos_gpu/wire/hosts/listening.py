@@ -1,4 +1,4 @@
-"""Encoding of `Listening` as JSON data of a TASK_STARTING or TASK_RUNNING update. Pure.
+"""JSON of `Listening`, in the data of a TASK_STARTING or TASK_RUNNING update; pure functions.
 
 The executor imports this module, so it uses only the standard library's json.
 """
@@ -37,10 +37,10 @@ def decode_listening(data: bytes) -> Listening | None:
         return None
     if not isinstance(value, Mapping) or "listening" not in value:
         return None
-    said = value["listening"]
-    if not isinstance(said, Mapping):
-        raise ValueError(f"listening must be an object, got {said!r:.80}")
-    ports, problem = said.get("ports"), said.get("problem")
+    listening = value["listening"]
+    if not isinstance(listening, Mapping):
+        raise ValueError(f"listening must be an object, got {listening!r:.80}")
+    ports, problem = listening.get("ports"), listening.get("problem")
     if not isinstance(ports, list) or len(ports) > _MAX_PORTS or not all(map(_is_port, ports)):
         raise ValueError(
             f"listening: ports must be a list of numbers from 1 to {_LAST_PORT}, got {ports!r:.80}"

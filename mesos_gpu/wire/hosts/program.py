@@ -1,7 +1,7 @@
-"""What a node monitor and an executor are: `Program` to JSON, and back. Pure.
+"""JSON of `Program`, the release of a node monitor or an executor; pure functions.
 
-In a monitor's report it is the field `program`; an executor says it in the data of its first update. Only the standard
-library: the host side imports it.
+A monitor's report has it in the field `program`; an executor sends it in the data of its first update. The host side
+imports this module, so it uses only the standard library.
 """
 
 import json
@@ -13,12 +13,14 @@ from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 from mesos_gpu.wire.body import parsed
 
 MAX_WIRE: Final = 1_000_000
-_VERSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", re.ASCII)  # as PEP 440 has them, and room
+_VERSION: Final = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", re.ASCII
+)  # versions by PEP 440, and similar ones
 _DIGEST: Final = re.compile(r"(?:[0-9a-f]{64})?", re.ASCII)
 
 
 def program_to_json(program: Program) -> dict[str, Any]:
-    """The program as a JSON object; digests that are not known are left out."""
+    """Return a program as a JSON object; unknown digests are left out."""
     digests = {"digest": program.digest, "replaced": program.replaced}
     return {
         "version": program.version,
@@ -29,10 +31,10 @@ def program_to_json(program: Program) -> dict[str, Any]:
 
 
 def program_from_json(value: Any) -> Program:
-    """The inverse; fields that are not known here are left out.
+    """Parse a JSON object from `program_to_json`; unknown fields are ignored.
 
     Raises:
-        ValueError: A field is missing, of another type, or out of range; the message names it.
+        ValueError: A field is missing, has another type, or is out of range; the message names it.
     """
     if not isinstance(value, dict):
         raise ValueError(f"program must be an object, got {value!r:.80}")
@@ -60,10 +62,10 @@ def encode_program(version: str, **more: Any) -> bytes:
 
 
 def decode_program(data: bytes) -> Program | None:
-    """The inverse; None: it is other data.
+    """Decode the data of a status update; None if it has no program.
 
     Raises:
-        ValueError: It is of this kind, and no program.
+        ValueError: The program is invalid.
     """
     try:
         value = parsed(data)
@@ -84,5 +86,5 @@ def _number(value: dict[str, Any], name: str) -> int:
 def _text(value: dict[str, Any], name: str, form: re.Pattern[str], default: str | None) -> str:
     got = value.get(name, default)
     if not isinstance(got, str) or not form.fullmatch(got):
-        raise ValueError(f"program: {name} is not as it must be: {got!r:.80}")
+        raise ValueError(f"program: {name} is invalid, got {got!r:.80}")
     return got

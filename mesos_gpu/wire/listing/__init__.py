@@ -1,1 +1,1 @@
-"""Which records a list shows, decided in the same way by the scheduler and by its clients."""
+"""Filters of lists, applied equally by the scheduler and by its clients."""

@@ -1,4 +1,4 @@
-"""Filters of lists: what is asked for, and whether a record has it. Pure."""
+"""Filters of lists, and whether a record passes them; pure functions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -6,14 +6,14 @@ from typing import Final
 
 from mesos_gpu.access.patterns import fits
 
-MAX_PATTERNS: Final = 64  # of one filter
-MAX_LENGTH: Final = 300  # characters of a pattern: the path of a queue has 255
+MAX_PATTERNS: Final = 64  # patterns of one filter
+MAX_LENGTH: Final = 300  # characters of a pattern; paths of queues have up to 255
 
-Values = Mapping["By", Iterable[str]]  # what a record has, by filter; of labels `key=value`
+Values = Mapping["By", Iterable[str]]  # values of a record by filter; labels as `key=value`
 
 
 class By(StrEnum):
-    """What a list can be filtered by."""
+    """Property by which a list can be filtered."""
 
     USER = "user"
     NAME = "name"
@@ -25,18 +25,21 @@ class By(StrEnum):
 
     @property
     def field(self) -> str:
-        """What the query of a request calls it: `name` is a whole name there, without a pattern."""
+        """Name in the query of a request, where `name` has another meaning: a whole name, not a pattern."""
         return "named" if self is By.NAME else self.value
 
 
 def labels_of(values: Mapping[str, str]) -> list[str]:
-    """`key=value` of each, in the order of keys: what a filter by label looks at."""
+    """Return labels as `key=value`, sorted by key, which is the form that filters use."""
     return [f"{key}={value}" for key, value in sorted(values.items())]
 
 
 def passes(asked: Mapping[By, Sequence[str]], values: Values) -> bool:
-    """Whether a record has one of what each filter asks for, and all labels that are. Filters that ask for nothing let
-    everything through; a record that lacks what a filter is about does not pass."""
+    """Return whether a record passes all filters.
+
+    A record passes a filter if it has a value that matches one of the patterns; for labels, if it matches all patterns.
+    A filter without patterns passes everything.
+    """
     for by, patterns in asked.items():
         if not patterns:
             continue
@@ -48,29 +51,29 @@ def passes(asked: Mapping[By, Sequence[str]], values: Values) -> bool:
 
 
 def _user(pattern: str, value: str) -> bool:
-    """A name that nobody has proved ends with a question mark."""
+    """Match a user; the name may end with a question mark, which marks unproved names."""
     return fits(pattern, value) or fits(pattern, value.removesuffix("?"))
 
 
 def _label(wanted: str, label: str) -> bool:
-    """KEY, or KEY=VALUE; the value may be a pattern."""
+    """Match a label with KEY or KEY=VALUE, whose value may be a pattern."""
     key, equals, pattern = wanted.partition("=")
     has, _, value = label.partition("=")
     return key == has and (not equals or fits(pattern, value))
 
 
 def _queue(pattern: str, path: str) -> bool:
-    """A queue, and those below it."""
+    """Match a queue, or one of its ancestors."""
     return fits(pattern, path) or fits(f"{pattern}/*", path)
 
 
 def _app(pattern: str, id: str) -> bool:
-    """The slash in front of an app's ID may be left out."""
+    """Match an app id; the pattern may lack the first slash."""
     return fits(pattern, id) or fits(f"/{pattern}", id)
 
 
 def _node(pattern: str, host: str) -> bool:
-    """The first part of a host's name is enough."""
+    """Match a host name; the pattern may have only its first part."""
     return fits(pattern, host) or fits(pattern, host.partition(".")[0])
 
 

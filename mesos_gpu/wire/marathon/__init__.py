@@ -1,1 +1,1 @@
-"""Marathon 1.11's JSON: apps and groups, read, checked and printed. Pure."""
+"""Marathon 1.11's JSON of apps and groups: parsing, checks and output; pure functions."""

@@ -1,4 +1,4 @@
-"""Definitions of apps as Marathon 1.11 reads and prints them. Pure."""
+"""Parsing, updating and output of app definitions as in Marathon 1.11; pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mesos_gpu.wire.marathon.shapes import APP, Strategy
 
 _ALLOWED: Final = Allowed()
 _GIVE_PORTS: Final = frozenset(("container", "ipAddress", "networks", "portDefinitions", "ports"))
-#: Fields whose problems may follow from a value of a wrong type in others; "": problems of the whole app.
+#: By field: other fields whose type errors may cause its problems; "" stands for problems of the whole app.
 _FOLLOWS: Final = {
     "": _GIVE_PORTS | {"args", "cmd", "id", "instances", "labels"},
     "cmd": frozenset(("args", "container")),
@@ -30,17 +30,17 @@ _FOLLOWS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """An update that asks for an earlier version, "2015-02-11T09:31:50.021Z", and for nothing else."""
+    """An update that requests an earlier version, such as "2015-02-11T09:31:50.021Z", and nothing else."""
 
     version: str
 
 
 def json_of(body: bytes, most_values: int = MAX_VALUES) -> Any | Problems:
-    """Return the value of a request's body, or `Problems` with status 400 if it is no JSON.
+    """Return the value of a request's JSON body, or `Problems` with status 400 if it is not JSON.
 
     Args:
         body: JSON in UTF-8.
-        most_values: Largest number of values in it, however deep.
+        most_values: Largest number of values in it, at any depth.
     """
     try:
         return decoded(body, most_values)
@@ -49,14 +49,14 @@ def json_of(body: bytes, most_values: int = MAX_VALUES) -> Any | Problems:
 
 
 def is_pod(value: object) -> bool:
-    """Whether it is a pod's definition rather than an app's."""
+    """Return whether a value is the definition of a pod, not of an app."""
     return isinstance(value, dict) and isinstance(value.get("containers"), list)
 
 
 def decode_app(
     body: bytes, *, id_from_path: str | None = None, base: str = ROOT, allowed: Allowed = _ALLOWED
 ) -> App | Problems:
-    """A body of POST /v2/apps, or PUT of an app with partialUpdate=false. See `app_of`."""
+    """Parse the body of POST /v2/apps, or of PUT of an app with partialUpdate=false, as by `app_of`."""
     value = json_of(body)
     if isinstance(value, Problems):
         return value
@@ -66,7 +66,8 @@ def decode_app(
 def app_of(
     value: object, *, id_from_path: str | None = None, base: str = ROOT, allowed: Allowed = _ALLOWED
 ) -> App | Problems:
-    """Read an app from decoded JSON. An id in the path wins; a relative one is below the group `base`."""
+    """Parse an app from decoded JSON. An id in the path takes precedence; a relative id is relative to the group
+    `base`."""
     report = Report()
     app = read_app(value, report, id_from_path=id_from_path, base=base, allowed=allowed)
     problems = report.problems()
@@ -83,7 +84,7 @@ def read_app(
     base: str = ROOT,
     allowed: Allowed = _ALLOWED,
 ) -> App | None:
-    """Read an app and report all that is wrong with it; None if a value has a wrong type."""
+    """Parse an app and report all problems; None if a value has a wrong type."""
     if isinstance(value, dict) and id_from_path is not None:
         value = {**value, "id": id_from_path}
     sent = APP.read(value, report)
@@ -108,7 +109,7 @@ def read_app(
 
 
 def app_to_json(app: App) -> dict[str, Any]:
-    """All fields but `version` and `versionInfo`, which are the store's; fields of old Marathons are not among them."""
+    """Return an app as JSON in current fields, without `version` and `versionInfo`, which the store adds."""
     written = APP.write(app)
     written.setdefault("unreachableStrategy", Strategy.DISABLED.value)
     return written
@@ -117,7 +118,7 @@ def app_to_json(app: App) -> dict[str, Any]:
 def update(
     app: App, patch: bytes, *, base: str = ROOT, allowed: Allowed = _ALLOWED
 ) -> App | Rollback | Problems:
-    """A body of PATCH, or PUT with partialUpdate=true (the default), for an app that exists. See `updated`."""
+    """Apply the body of PATCH, or of PUT with partialUpdate=true (the default), to an existing app, as by `updated`."""
     value = json_of(patch)
     return value if isinstance(value, Problems) else updated(app, value, base=base, allowed=allowed)
 
@@ -125,19 +126,19 @@ def update(
 def updated(
     app: App, value: object, *, base: str = ROOT, allowed: Allowed = _ALLOWED
 ) -> App | Rollback | Problems:
-    """The app with what was sent in place of what it had, field by field; what is absent or null stays.
+    """Return an app with the sent fields replaced; fields that are absent or null stay unchanged.
 
-    The id stays too, whatever the patch says: it was chosen by the path.
+    The id also stays, whatever the patch has, as the path of the request selected the app.
     """
     if not isinstance(value, dict):
         return app_of(value)
     patch = {key: item for key, item in value.items() if item is not None and key != "id"}
     if isinstance(patch.get("version"), str):
         return _rollback(patch)
-    kept = app_to_json(app)
+    fields = app_to_json(app)
     for key in _superseded(patch):
-        kept.pop(key, None)
-    return app_of({**kept, **patch}, id_from_path=app.id, base=base, allowed=allowed)
+        fields.pop(key, None)
+    return app_of({**fields, **patch}, id_from_path=app.id, base=base, allowed=allowed)
 
 
 def _rollback(patch: Mapping[str, Any]) -> Rollback | Problems:
@@ -149,7 +150,7 @@ def _rollback(patch: Mapping[str, Any]) -> Rollback | Problems:
 
 
 def _superseded(patch: Mapping[str, Any]) -> list[str]:
-    """Fields that the patch replaces by their older forms."""
+    """Return the fields that older forms of them in a patch replace."""
     superseded = []
     container = patch.get("container")
     docker = container.get("docker") if isinstance(container, dict) else None

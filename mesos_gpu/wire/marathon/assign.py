@@ -1,4 +1,4 @@
-"""Fields of an app named by a dotted path, "env.LANG" or "healthChecks.0.path", with values as text. Pure."""
+"""Assignments to fields of an app by dotted path, "env.LANG" or "healthChecks.0.path", with values as text; pure."""
 
 import copy
 import difflib
@@ -28,48 +28,49 @@ _SAYS_NOTHING: Final[tuple[object, ...]] = (
     [],
     {},
     "",
-)  # values of a field that Marathon printed and has no more
+)  # values of obsolete fields in Marathon's output that mean nothing
 
 
 class WrongAssignment(ValueError):
-    """An assignment that names no field, or whose value is of another type than the field's."""
+    """Error of an assignment that names no field, or whose value has another type than the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """`value` is JSON, of the field's type."""
+    """An assignment of `value`, which is JSON of the field's type."""
 
     path: tuple[str | int, ...]
     value: Any
 
 
 def assignment_of(key: str, text: str) -> Assignment:
-    """Read one: text as it is for a field that is text, else JSON; a list of texts may be written with commas.
+    """Parse an assignment. Values of text fields are taken as they are, others as JSON; lists of texts may have commas.
 
     Raises:
-        WrongAssignment: See there.
+        WrongAssignment: The field does not exist, or the text is not a valid value of it.
     """
     path, kind = _way(key)
     for value in _readings(text, kind):
         report = Report()
         kind.read(value, report)
         problems = report.problems()
-        if problems is None or problems.message == NOT_VALID:  # the range is the whole app's affair
+        if problems is None or problems.message == NOT_VALID:  # ranges are checked with the whole app
             return Assignment(path, value)
     raise WrongAssignment(f"{key}: {text!r} is not {_form(kind)}")
 
 
 def path_of(key: str) -> tuple[str | int, ...]:
-    """Read the path of a field.
+    """Parse the dotted path of a field.
 
     Raises:
-        WrongAssignment: There is none of that name.
+        WrongAssignment: The field does not exist.
     """
     return _way(key)[0]
 
 
 def unknown_fields(value: object, kind: Kind = APP, path: str = "") -> list[str]:
-    """What the JSON of an app has that no app has: Marathon ignores it. Each with the field that it may be."""
+    """Return fields in an app's JSON that Marathon does not know and ignores, each with a suggestion if there is
+    one."""
     kind = _inner(kind)
     if isinstance(kind, ListOf) and isinstance(value, list):
         return [
@@ -92,29 +93,29 @@ def unknown_fields(value: object, kind: Kind = APP, path: str = "") -> list[str]
 
 
 def _near(name: str, names: Collection[str]) -> list[str]:
-    meant = [each for each in MEANT.get(name.lower(), ()) if each in names]
+    meant = [key for key in MEANT.get(name.lower(), ()) if key in names]
     return meant[:1] or difflib.get_close_matches(name, list(names), n=1)
 
 
 def assigned(app: dict[str, Any], assignments: Sequence[Assignment]) -> dict[str, Any]:
-    """The top fields of the app's JSON that have another value then: what a PATCH has to say.
+    """Return the top-level fields of an app's JSON that assignments change, with their new values, for a PATCH.
 
     Raises:
-        WrongAssignment: A list has no such item.
+        WrongAssignment: An index is beyond the end of its list.
     """
     changed: dict[str, Any] = {}
-    for each in assignments:
-        top, *rest = each.path
+    for assignment in assignments:
+        top, *rest = assignment.path
         changed.setdefault(str(top), copy.deepcopy(app.get(str(top))))
-        changed[str(top)] = _with(changed[str(top)], rest, each)
+        changed[str(top)] = _with(changed[str(top)], rest, assignment)
     return changed
 
 
 def without(app: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
-    """The top field of the app's JSON without what is at `path`; None if that is the field itself.
+    """Return the top-level field of an app's JSON without what is at `path`; None as its value if `path` is the field.
 
     Raises:
-        WrongAssignment: There is nothing.
+        WrongAssignment: Nothing exists at `path`.
     """
     within = {str(path[0]): copy.deepcopy(app.get(str(path[0])))}
     at: Any = within
@@ -130,7 +131,7 @@ def without(app: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
 
 
 def _form(kind: Kind) -> str:
-    """What a value of it is."""
+    """Return a description of the values of a kind."""
     match kind:
         case Number(whole=True):
             return "a whole number"
@@ -157,12 +158,12 @@ def _with(value: Any, path: Sequence[str | int], of: Assignment) -> Any:
     value = value if isinstance(value, list) else []
     if step > len(value):
         name = ".".join(map(str, of.path))
-        raise WrongAssignment(f"{name}: there are {len(value)} items; the next has the number {len(value)}")
+        raise WrongAssignment(f"{name}: the list has {len(value)} items; use {len(value)} to append one")
     return [*value[:step], _with(value[step] if step < len(value) else None, rest, of), *value[step + 1 :]]
 
 
 def _readings(text: str, kind: Kind) -> list[Any]:
-    """What `text` may mean, the likeliest first."""
+    """Return the possible meanings of a text, the most likely first."""
     readings: list[Any] = [text]
     try:
         readings.insert(0 if isinstance(kind, ListOf | MapOf) else 1, json.loads(text))
@@ -173,7 +174,7 @@ def _readings(text: str, kind: Kind) -> list[Any]:
 
 
 def _way(key: str) -> tuple[tuple[str | int, ...], Kind]:
-    """Steps down to a field, and its kind. What is below a map is one key, whatever dots it has."""
+    """Return the steps to a field, and its kind. A path below a map is a single key, also with dots."""
     kind: Kind = APP
     path: list[str | int] = []
     steps = key.split(".")
@@ -182,7 +183,7 @@ def _way(key: str) -> tuple[tuple[str | int, ...], Kind]:
         if isinstance(kind, MapOf):
             path.append(".".join(steps))
             if not path[-1]:
-                raise WrongAssignment(f"{key}: after the dot follows a name")
+                raise WrongAssignment(f"{key}: a name must follow the dot")
             return tuple(path), kind.item
         step = steps.pop(0)
         if isinstance(kind, ListOf) and step.isdecimal():
@@ -197,12 +198,12 @@ def _way(key: str) -> tuple[tuple[str | int, ...], Kind]:
         else:
             at = ".".join(map(str, path))
             wants = "a number, from 0" if isinstance(kind, ListOf) else "nothing"
-            raise WrongAssignment(f"{key}: after {at} follows {wants}, and not {step!r}")
+            raise WrongAssignment(f"{key}: after {at} must follow {wants}, got {step!r}")
     return tuple(path), kind
 
 
 def _inner(kind: Kind) -> Kind:
-    """The one with the fields."""
+    """Return the kind that has the fields of a kind."""
     if isinstance(kind, TextOr):
         return _inner(kind.other)
     if isinstance(kind, Keyed):
@@ -219,6 +220,6 @@ def _field(record: Record, step: str, key: str) -> Kind:
         near = _near(step, names)
         raise WrongAssignment(
             f"{key}: there is no field {step}; "
-            + (f"is it {near[0]}?" if near else f"there are {', '.join(names)}")
+            + (f"did you mean {near[0]}?" if near else f"fields are {', '.join(names)}")
         )
     return kind

@@ -1,4 +1,4 @@
-"""An app's object `gpu`: fields of jobs that it passes on, as `JobSpec` declares them, and the app's own. Pure."""
+"""The object `gpu` of an app: job fields that it passes on, as declared by `JobSpec`, and its own fields; pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -14,10 +14,10 @@ from mesos_gpu.wire.marathon.problems import Report
 
 
 class LevelKind:
-    """A level of the fabric, required or preferred."""
+    """Kind of a field with a level of the network fabric, required or preferred."""
 
     def read(self, value: object, report: Report) -> Topology | None:
-        """Read an object with one of the keys "required" and "preferred"."""
+        """Parse an object with one of the keys "required" and "preferred"."""
         topology = topology_of(value)
         if isinstance(topology, str):
             report.wrong(topology)
@@ -25,7 +25,7 @@ class LevelKind:
         return topology
 
     def write(self, value: Topology) -> dict[str, str]:
-        """Write the level as `read` reads it."""
+        """Return a level in the form that `read` parses."""
         return topology_to_json(value)
 
 
@@ -56,4 +56,4 @@ def _kind_of(kind: of.Kind) -> Kind:
     return entry(_KINDS, kind)(kind)
 
 
-GPU: Final = Record(tuple(_field(each.name) for each in fields(GpuOptions)), GpuOptions, strict=True)
+GPU: Final = Record(tuple(_field(field.name) for field in fields(GpuOptions)), GpuOptions, strict=True)

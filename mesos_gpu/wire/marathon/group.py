@@ -1,4 +1,4 @@
-"""Groups of apps as Marathon 1.11 reads, updates and prints them. Pure."""
+"""Parsing, updating and output of groups of apps as in Marathon 1.11; pure functions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,26 +13,26 @@ from mesos_gpu.wire.marathon.rules import Allowed
 from mesos_gpu.wire.marathon.shapes import APP
 
 _ALLOWED: Final = Allowed()
-_DEEPEST: Final = 64  # groups within groups
+_DEEPEST: Final = 64  # nesting of groups
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An update that multiplies the instances of all apps below."""
+    """An update that multiplies the instances of all apps of a group and below."""
 
     by: float
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRollback:
-    """An update that asks for an earlier version."""
+    """An update that requests an earlier version of a group."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Any:
-    """Read later, with the group's id."""
+    """Kind of a field that is parsed later, when the id of the group is known."""
 
     def read(self, value: object, report: Report) -> object:
         return value
@@ -43,7 +43,7 @@ class _Any:
 
 _VERSION: Final = next(field for field in APP.fields if field.key == "version")
 _ENFORCED: Final = Field("enforceRole", "enforce_role", Flag())
-ENFORCED_ROLE: Final = Record((_ENFORCED,))  # all that a PATCH says
+ENFORCED_ROLE: Final = Record((_ENFORCED,))  # the only field of a PATCH
 _GROUP: Final = Record(
     (
         Field("id", "id", Text(least=1)),
@@ -66,7 +66,7 @@ def decode_group(
     allowed: Allowed = _ALLOWED,
     current: Group | None = None,
 ) -> Group | Scale | GroupRollback | Problems:
-    """A body of POST or PUT /v2/groups. See `group_of`."""
+    """Parse the body of POST or PUT /v2/groups, as by `group_of`."""
     value = json_of(body)
     if isinstance(value, Problems):
         return value
@@ -81,9 +81,9 @@ def group_of(
     allowed: Allowed = _ALLOWED,
     current: Group | None = None,
 ) -> Group | Scale | GroupRollback | Problems:
-    """The group that is meant, whole: of `current`, what is now at its id, it has what was not sent.
+    """Return the whole resulting group; parts that were not sent are taken from `current`, the existing group.
 
-    A list that was sent takes the place of all that was there: apps and groups missing from it end.
+    A list that was sent replaces the existing list: apps and groups that it lacks are ended.
     """
     report = Report()
     sent = _GROUP.read(value, report)
@@ -98,7 +98,8 @@ def group_of(
 
 
 def _told_once(details: tuple[Detail, ...] | str) -> tuple[Detail, ...] | str:
-    """Without what is wrong with a group's id at each place below it, as it is a part of all ids there."""
+    """Return problems without those that repeat, below a group, a problem of the group's id, which is part of all
+    ids."""
     if isinstance(details, str):
         return details
     own = {detail.path.removesuffix("id"): detail.errors for detail in details if detail.path.endswith("/id")}
@@ -128,13 +129,13 @@ def _change(sent: dict[str, Any], report: Report) -> Scale | GroupRollback | Pro
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Goes down the tree; paths of problems are from its root, as "/groups(0)/apps(1)/cpus"."""
+    """Parser of a tree of groups; paths of problems are from the root, as in "/groups(0)/apps(1)/cpus"."""
 
     report: Report
     allowed: Allowed
 
     def group(self, sent: dict[str, Any], id: str, current: Group | None) -> Group:
-        """The group `id` with what was sent, else what `current` has."""
+        """Return the group `id` with sent parts, and other parts from `current`."""
         if why := problem_of(id):
             self.report.wrong(why, "id")
         if sent.get("enforce_role") and len(steps_of(id)) != 1:
@@ -153,7 +154,7 @@ class _Reader:
         return Group(id, apps, groups, needed, sent.get("enforce_role", current.enforce_role))
 
     def apps(self, values: tuple[object, ...], id: str) -> tuple[App, ...]:
-        """Read the apps of the group `id`; an app that was sent twice is a problem."""
+        """Parse the apps of the group `id`; an app that was sent twice is a problem."""
         apps: dict[str, App] = {}
         for i, value in enumerate(values):
             with self.report.at("apps", i):
@@ -165,7 +166,7 @@ class _Reader:
         return tuple(apps.values())
 
     def groups(self, values: tuple[object, ...], id: str, current: Group) -> tuple[Group, ...]:
-        """Read the groups of the group `id`."""
+        """Parse the child groups of the group `id`; `current` is the existing group."""
         groups: dict[str, Group] = {}
         before = {group.id: group for group in current.groups}
         for i, value in enumerate(values):
@@ -174,27 +175,27 @@ class _Reader:
                 if sent is not None and "id" not in sent:
                     self.report.mistyped("error.path.missing", "id")
                 path = absolute((sent or {}).get("id", ""), id)
-                # Only a child is gone into: so no more deeply than an id may be long.
+                # Only children are parsed, so that the recursion is bounded by the length of ids.
                 if sent and "id" in sent and self.is_child(path, id, groups):
                     groups[path] = self.group(sent, path, before.get(path))
         return tuple(groups.values())
 
     def is_child(self, path: str, id: str, known: Mapping[str, object]) -> bool:
-        """Whether it is right below the group `id` and none of those known; else that is reported."""
+        """Return whether an id is directly below the group `id` and not among those known; report it if not."""
         why = ""
         if path == ROOT or parent_of(path) != id:
             why = f"Identifier is not child of '{id}'"
         elif path in known:
-            why = f"{path} is there twice"
+            why = f"{path} appears twice"
         elif len(steps_of(path)) > _DEEPEST:
-            why = f"groups may be {_DEEPEST} deep at most"
+            why = f"groups may be nested at most {_DEEPEST} deep"
         if why:
             self.report.wrong(why, "id")
         return not why
 
 
 def group_to_json(group: Group, app: Callable[[App], dict[str, Any]] = app_to_json) -> dict[str, Any]:
-    """A group with all below it, without `version`; `app` prints an app, with the counts of its tasks perhaps."""
+    """Return a group as JSON with everything below it, without `version`; `app` converts an app."""
     written: dict[str, Any] = {
         "id": group.id,
         "apps": [app(each) for each in group.apps],
@@ -206,5 +207,6 @@ def group_to_json(group: Group, app: Callable[[App], dict[str, Any]] = app_to_js
 
 
 def enforced_to_json(group: Group) -> dict[str, bool]:
-    """A group says it once it was told it: a client that knows every key, marathon-python, does not know this one."""
+    """Return `enforceRole` if it was set for a group; else nothing, as strict clients (marathon-python) lack the
+    field."""
     return {} if group.enforce_role is None else {"enforceRole": group.enforce_role}

@@ -1,7 +1,7 @@
-"""How a value of a field is read from JSON and written to it: one table serves both directions. Pure.
+"""Kinds of fields, which define both parsing from JSON and writing to JSON; pure functions.
 
-A kind reads what it can. A value that is out of its range is reported and given all the same: the rules that
-come later look at the whole. What is of another type is reported, and None.
+A value out of range is reported but still returned, so that later rules can check the whole. A value of a wrong type
+is reported, and None is returned.
 """
 
 import re
@@ -14,30 +14,29 @@ from mesos_gpu.wire.checking import is_number
 from mesos_gpu.wire.marathon.problems import Report
 
 LARGEST_INTEGER: Final = 2**31 - 1
-_EXACT: Final = 2**53  # a float beyond holds no more the integer that was meant
-_UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")  # neither execve nor a store takes it
+_EXACT: Final = 2**53  # larger floats cannot represent all integers
+_UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")  # characters that neither execve nor a store accepts
 
 
 class Kind(Protocol):
-    """The kind of a field's value."""
+    """Interface of a kind of field values."""
 
     def read(self, value: object, report: Report) -> Any:
-        """What the value says; None, after a report, if it says nothing that can be used."""
+        """Return the parsed value; None, after a report, if it has a wrong type."""
 
     def write(self, value: Any) -> object:
-        """Write a value as JSON."""
+        """Return a value as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string of `least` to `most` characters. `pattern` must match all of it."""
+    """A string of `least` to `most` characters that `pattern` matches as a whole."""
 
     least: int = 0
     most: int | None = None
     pattern: re.Pattern[str] | None = None
 
     def read(self, value: object, report: Report) -> str | None:
-        """See `Kind`."""
         if not isinstance(value, str):
             report.mistyped("error.expected.jsstring")
             return None
@@ -47,7 +46,7 @@ class Text:
 
     def _problem(self, value: str) -> str:
         if _UNFIT.search(value):
-            return "must not have a NUL in it"
+            return "must not contain NUL"
         if len(value) < self.least:
             return "must not be empty"
         if self.most is not None and len(value) > self.most:
@@ -57,20 +56,18 @@ class Text:
         return ""
 
     def write(self, value: str) -> str:
-        """See `Kind`."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number; `whole` ones may be written as 3.0, and are read as int."""
+    """A number. Whole ones may be written as 3.0, and are returned as int."""
 
     least: float | None = None
     most: float | None = None
     whole: bool = False
 
     def read(self, value: object, report: Report) -> float | int | None:
-        """See `Kind`."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not is_number(value):
             report.mistyped("error.expected.jsnumber")
             return None
@@ -84,39 +81,35 @@ class Number:
         return int(value) if self.whole else float(value)
 
     def write(self, value: float) -> float:
-        """See `Kind`."""
         return plain(value)
 
 
 def plain(value: float) -> float:
-    """An int where it is the same: clients choke on "instances": 3.0."""
+    """Return an int if the value is whole, as some clients cannot parse "instances": 3.0."""
     return int(value) if value == int(value) and abs(value) < _EXACT else value
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """True or false."""
+    """True or false, as a boolean."""
 
     def read(self, value: object, report: Report) -> bool | None:
-        """See `Kind`."""
         if not isinstance(value, bool):
             report.mistyped("error.expected.jsboolean")
             return None
         return value
 
     def write(self, value: bool) -> bool:
-        """See `Kind`."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice of an enum's values."""
+    """A value of an enum."""
 
     of: type[Enum]
 
     def read(self, value: object, report: Report) -> Enum | None:
-        """See `Kind`."""
         if not isinstance(value, str):
             report.mistyped("error.expected.jsstring")
             return None
@@ -126,20 +119,18 @@ class Choice:
         return choice
 
     def write(self, value: Enum) -> object:
-        """See `Kind`."""
         return value.value
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list; of `distinct` ones a repetition is dropped, as a set does."""
+    """A list; if `distinct`, repeated items are dropped as in a set."""
 
     item: Kind
     distinct: bool = False
     least: int = 0
 
     def read(self, value: object, report: Report) -> tuple[Any, ...] | None:
-        """See `Kind`."""
         if not isinstance(value, list):
             report.mistyped("error.expected.jsarray")
             return None
@@ -154,18 +145,16 @@ class ListOf:
         return tuple(dict.fromkeys(items)) if self.distinct else tuple(items)
 
     def write(self, value: tuple[Any, ...]) -> list[object]:
-        """See `Kind`."""
         return [self.item.write(item) for item in value]
 
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """An object with any keys."""
+    """An object with any keys, and values of one kind."""
 
     item: Kind
 
     def read(self, value: object, report: Report) -> dict[str, Any] | None:
-        """See `Kind`."""
         if not isinstance(value, dict):
             report.mistyped("error.expected.jsobject")
             return None
@@ -173,28 +162,26 @@ class MapOf:
         for key, item in value.items():
             with report.at(key):
                 if _UNFIT.search(key):
-                    report.wrong("must not have a NUL in its name")
+                    report.wrong("must not have NUL in its name")
                 read = self.item.read(item, report)
             if read is not None:
                 items[key] = read
         return items
 
     def write(self, value: Mapping[str, Any]) -> dict[str, object]:
-        """See `Kind`."""
         return {key: self.item.write(item) for key, item in value.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """A value that is the only one of an object: {"secret": ...}. `made` makes a noun of it."""
+    """A value as the only field of an object, as in {"secret": …}. `made` constructs an object from it."""
 
     key: str
     item: Kind
     made: Callable[[Any], Any] | None = None
-    attribute: str = ""  # of that noun
+    attribute: str = ""  # attribute of that object with the value
 
     def read(self, value: object, report: Report) -> Any:
-        """See `Kind`."""
         if not isinstance(value, dict):
             report.mistyped("error.expected.jsobject")
             return None
@@ -206,27 +193,26 @@ class Wrapped:
         return self.made(item) if self.made and item is not None else item
 
     def write(self, value: Any) -> dict[str, object]:
-        """See `Kind`."""
         return {self.key: self.item.write(getattr(value, self.attribute) if self.attribute else value)}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record: `key` in JSON is `name` here. What is None, or empty and `omit_empty`, is not written."""
+    """A field of a record: `key` in JSON, `name` in code. None, or an empty value with `omit_empty`, is not written."""
 
     key: str
     name: str
     kind: Kind
     required: bool = False
     omit_empty: bool = False
-    legacy: bool = False  # read only: the rules turn it into something else
+    legacy: bool = False  # only parsed, and converted to current fields
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An object whose fields are known. Null is as absent; other keys are ignored unless it is `strict`.
+    """An object with known fields. Null counts as absent; other keys are ignored unless `strict`.
 
-    Without `made` it gives a dict by name of what was sent, for rules that must know what was.
+    Without `made` it returns a dict of the sent fields by name, for rules that depend on what was sent.
     """
 
     fields: tuple[Field, ...]
@@ -234,23 +220,22 @@ class Record:
     strict: bool = False
 
     def read(self, value: object, report: Report) -> Any:
-        """See `Kind`."""
         if not isinstance(value, dict):
             report.mistyped("error.expected.jsobject")
             return None
         values, whole = {}, True
-        for known in self.fields:
-            given = value.get(known.key)
+        for field in self.fields:
+            given = value.get(field.key)
             if given is None:
-                whole = whole and not known.required
-                if known.required:
-                    report.mistyped("error.path.missing", known.key)
+                whole = whole and not field.required
+                if field.required:
+                    report.mistyped("error.path.missing", field.key)
                 continue
-            with report.at(known.key):
-                item = known.kind.read(given, report)
-            whole = whole and (item is not None or not known.required)
+            with report.at(field.key):
+                item = field.kind.read(given, report)
+            whole = whole and (item is not None or not field.required)
             if item is not None:
-                values[known.name] = item
+                values[field.name] = item
         if self.strict:
             self._refuse_unknown(value, report)
         if self.made is None:
@@ -258,45 +243,41 @@ class Record:
         return self.made(**values) if whole else None
 
     def _refuse_unknown(self, value: dict[str, object], report: Report) -> None:
-        known = [known.key for known in self.fields]
+        known = [keys.key for keys in self.fields]
         for key in value:
             if key not in known:
-                report.wrong(f"unknown field; known are {', '.join(known)}", key)
+                report.wrong(f"unknown field; known fields are {', '.join(known)}", key)
 
     def write(self, value: Any) -> dict[str, object]:
-        """See `Kind`."""
         written = {}
-        for known in self.fields:
-            item = None if known.legacy else getattr(value, known.name)
-            if item is not None and not (known.omit_empty and not item):
-                written[known.key] = known.kind.write(item)
+        for field in self.fields:
+            item = None if field.legacy else getattr(value, field.name)
+            if item is not None and not (field.omit_empty and not item):
+                written[field.key] = field.kind.write(item)
         return written
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A field that Marathon knows and that is not offered here: said, never passed over."""
+    """A field that Marathon knows but that is not supported here, so that it is refused with a reason."""
 
     why: str
 
     def read(self, value: object, report: Report) -> None:
-        """See `Kind`."""
         report.wrong(self.why)
 
     def write(self, value: Any) -> object:
-        """See `Kind`: there is none."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """An object that is one of several, told apart by which of the keys it has."""
+    """An object of one of several kinds, selected by which key it has."""
 
     by_key: Mapping[str, Kind]
-    of: Callable[[Any], str]  # the key that a noun is written with
+    of: Callable[[Any], str]  # returns the key of the kind to write a value with
 
     def read(self, value: object, report: Report) -> Any:
-        """See `Kind`."""
         if not isinstance(value, dict):
             report.mistyped("error.expected.jsobject")
             return None
@@ -307,21 +288,18 @@ class Keyed:
         return None
 
     def write(self, value: Any) -> object:
-        """See `Kind`."""
         return self.by_key[self.of(value)].write(value)
 
 
 @dataclass(frozen=True, slots=True)
 class TextOr:
-    """A string, or else what `other` reads. `text` says which strings."""
+    """A string of the kind `text`, or a value of the kind `other`."""
 
     text: Kind
     other: Kind
 
     def read(self, value: object, report: Report) -> Any:
-        """See `Kind`."""
         return (self.text if isinstance(value, str) else self.other).read(value, report)
 
     def write(self, value: Any) -> object:
-        """See `Kind`."""
         return (self.text if isinstance(value, str) else self.other).write(value)

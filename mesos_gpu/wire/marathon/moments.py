@@ -1,20 +1,20 @@
-"""Moments as Marathon writes them: ISO 8601 in UTC, with milliseconds."""
+"""Times in Marathon's form: ISO 8601 in UTC with milliseconds."""
 
 from datetime import UTC, datetime
 from functools import lru_cache
 
 
-@lru_cache(maxsize=8192)  # of one moment there are many: an app says each of its versions several times
+@lru_cache(maxsize=8192)  # the times of an app's versions occur repeatedly
 def stamp(moment: float) -> str:
-    """Seconds since the epoch as "2015-02-03T12:30:00.000Z"."""
+    """Format seconds since the epoch as "2015-02-03T12:30:00.000Z"."""
     time = datetime.fromtimestamp(round(moment, 3), UTC)
     return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
 
 
 def moment(text: str) -> float:
-    """The inverse.
+    """Parse a time in ISO 8601 into seconds since the epoch.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not such a time.
     """
     return datetime.fromisoformat(text).timestamp()

@@ -1,4 +1,4 @@
-"""Ids of apps and groups: paths as "/shop/db", relative ones as "db" and "../db". Pure."""
+"""Ids of apps and groups: paths such as "/shop/db", or relative ones such as "db" and "../db"; pure functions."""
 
 import re
 from typing import Final
@@ -6,16 +6,16 @@ from typing import Final
 ROOT: Final = "/"
 _LABEL: Final = r"([a-z0-9]|[a-z0-9][a-z0-9-]*[a-z0-9])"
 _STEP: Final = re.compile(rf"({_LABEL}\.)*{_LABEL}")
-_RESERVED: Final = ("restart", "tasks", "versions", ".", "..")  # they are verbs of the REST interface
+_RESERVED: Final = ("restart", "tasks", "versions", ".", "..")  # used as verbs in paths of the REST interface
 
 
 def steps_of(path: str) -> list[str]:
-    """The names between the slashes; how many slashes there are, and where, is of no matter."""
+    """Return the names in a path; repeated slashes, and slashes at the ends, do not matter."""
     return [step for step in path.split("/") if step]
 
 
 def absolute(path: str, base: str = ROOT) -> str:
-    """Return the id that `path` names below `base`, with "." and ".." resolved.
+    """Return the absolute id that `path` names relative to `base`, with "." and ".." resolved.
 
     A ".." that climbs above the root stays at the beginning, as in "/../db": `problem_of` refuses such an id.
     """
@@ -29,15 +29,15 @@ def absolute(path: str, base: str = ROOT) -> str:
 
 
 def parent_of(path: str) -> str:
-    """The group that an absolute id is in; the root's is the root."""
+    """Return the id of the group that contains an absolute id; the root for the root itself."""
     return ROOT + "/".join(steps_of(path)[:-1])
 
 
 def problem_of(path: str) -> str:
-    """Why an absolute id may not be an app's or a group's; "" if it may. The root may be a group's."""
+    """Return why an absolute id is invalid for an app or a group; "" if it is valid. The root is valid for a group."""
     steps = steps_of(path)
     if ".." in steps:
-        return f"{path!r} climbs above the root: name it from the root, as /shop/db, or with fewer '..'"
+        return f"{path!r} is above the root; write it from the root, as /shop/db, or with fewer '..'"
     bad = [step for step in steps if not _STEP.fullmatch(step)]
     if bad:
         return f"{bad[0]!r} must fully match regular expression '{_STEP.pattern}'"

@@ -1,4 +1,4 @@
-"""What is wrong with a request, as Marathon 1.11 answers it."""
+"""Problems of a request, in the form of Marathon 1.11's answers."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ NOT_VALID: Final = "Object is not valid"
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """All that is wrong at one place. `path` is as "/healthChecks(0)/path"; the whole is "/"."""
+    """All problems at one place. `path` is as in "/healthChecks(0)/path", or "/" for the whole."""
 
     path: str
     errors: tuple[str, ...]
@@ -19,14 +19,14 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """A refusal. `details` is a sentence where the body is no JSON at all."""
+    """A refusal with all problems. `details` is a sentence if the body is not JSON."""
 
     message: str
     details: tuple[Detail, ...] | str
-    status: int = 422  # of HTTP
+    status: int = 422  # HTTP status
 
     def as_json(self) -> dict[str, Any]:
-        """The body of the answer."""
+        """Return the body of the answer."""
         if isinstance(self.details, str):
             return {"message": self.message, "details": self.details}
         details = [{"path": detail.path, "errors": list(detail.errors)} for detail in self.details]
@@ -34,7 +34,7 @@ class Problems:
 
 
 class Report:
-    """Collects what is wrong, below a path that grows and shrinks as the reader goes down and up."""
+    """Collector of problems with a current path, which follows the parser down and up the document."""
 
     def __init__(self) -> None:
         self._steps: list[str] = []
@@ -43,7 +43,7 @@ class Report:
 
     @contextmanager
     def at(self, *steps: str | int) -> Iterator[None]:
-        """Within the `with`, paths are below these: a name is a key, a number an index."""
+        """Append steps to the current path within a `with`: a name is a key, a number an index."""
         self._steps += [f"({step})" if isinstance(step, int) else f"/{step}" for step in steps]
         try:
             yield
@@ -51,30 +51,30 @@ class Report:
             del self._steps[len(self._steps) - len(steps) :]
 
     def wrong(self, error: str, *steps: str | int) -> None:
-        """The value is not allowed."""
+        """Report that the value at the current path is not allowed."""
         with self.at(*steps):
             self._found.setdefault("".join(self._steps) or "/", {})[error] = None
 
     def mistyped(self, error: str, *steps: str | int) -> None:
-        """The value is not even of its type; `error` is Play's code, as "error.expected.jsstring"."""
+        """Report that the value has a wrong type; `error` is a code of Play, such as "error.expected.jsstring"."""
         with self.at(*steps):
             self._mistyped.append("".join(self._steps))
             self.wrong(error)
 
     def adopt(self, other: "Report") -> None:
-        """Add what another one found, below where this one is."""
+        """Add the problems of another report below the current path."""
         here = "".join(self._steps)
         for path, errors in other._found.items():
             self._found.setdefault(here + path if path != "/" else here or path, {}).update(errors)
         self._mistyped += [here + path for path in other._mistyped]
 
     def adopt_others(self, other: "Report", follows: Mapping[str, frozenset[str]]) -> None:
-        """Add what another report found in the rest of an object with values of a wrong type.
+        """Add the problems of another report on the same object, from which values of wrong types were left out.
 
         Args:
-            other: The report of the object without those values.
-            follows: Fields that problems of another field may follow from, by that field, or "" for the whole
-                object: such problems are left out if one of the fields has a wrong type.
+            other: Report on the object without these values.
+            follows: Other fields that may cause problems of a field, by field, or "" for the whole object. A problem is
+                left out if one of these has a wrong type.
         """
         wrong_fields = {_top(path) for path in self._mistyped}
         for path, errors in other._found.items():
@@ -83,22 +83,22 @@ class Report:
                 self._found.setdefault(path, {}).update(errors)
 
     def doubts(self, *steps: str | int) -> bool:
-        """Whether the value is known to be wrong."""
+        """Return whether a problem was reported for the value."""
         with self.at(*steps):
             return "".join(self._steps) in self._found
 
     @property
     def ill_formed(self) -> bool:
-        """Whether a type is wrong: then the rules, which need the values, are not looked at."""
+        """Whether a value has a wrong type, so that rules that need the values are skipped."""
         return bool(self._mistyped)
 
     @property
     def found(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Each place with all that was found there."""
+        """Each place with its problems."""
         return ((path, tuple(errors)) for path, errors in self._found.items())
 
     def problems(self) -> Problems | None:
-        """Return what was found; None if nothing was."""
+        """Return all reported problems; None without any."""
         if not self._found:
             return None
         details = tuple(Detail(path, errors) for path, errors in self.found)
@@ -106,12 +106,12 @@ class Report:
 
 
 def _top(path: str) -> str:
-    """Return the first name of a path, as "container" of "/container/volumes(0)"."""
+    """Return the first name in a path, "container" for "/container/volumes(0)"."""
     return path.removeprefix("/").partition("/")[0].partition("(")[0]
 
 
 def _meet(path: str, wrong: str) -> bool:
-    """Whether a problem is at a value of a wrong type, in the list that has it, or around it."""
+    """Return whether a problem is at a value of a wrong type, in the list that contains it, or around it."""
     listed = wrong.rpartition("(")[0] or wrong
     return path != "/" and (_is_below(path, listed) or _is_below(wrong, path))
 

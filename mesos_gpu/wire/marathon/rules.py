@@ -1,4 +1,4 @@
-"""What Marathon 1.11 demands of an app beyond types and ranges (its AppValidation); the GPU options too. Pure."""
+"""Rules of Marathon 1.11 for apps beyond types and ranges (its AppValidation), and for GPU options; pure functions."""
 
 import math
 import re
@@ -34,11 +34,13 @@ ANY_ROLE: Final = "*"
 _MIGRATION: Final = "DCOS_MIGRATION_API_VERSION"
 _MIGRATION_NEEDS: Final = ("DCOS_PACKAGE_FRAMEWORK_NAME", "DCOS_MIGRATION_API_PATH")
 _ROLE_UNFIT: Final = re.compile(r"[\t\n\v\f\r /\x7f]")
-# RFC 3986, and like java.net.URI letters beyond ASCII.
+# RFC 3986, with non-ASCII letters as java.net.URI permits them.
 _URI: Final = re.compile(r"([A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|[^\x00-\xa0\s]|%[0-9A-Fa-f]{2})*")
 _URI_WITH_FRAGMENT: Final = re.compile(rf"{_URI.pattern}(#{_URI.pattern})?")
-_BARE: Final = ReadinessCheck()  # a check with the defaults of a request
-_NO_SECRETS: Final = "secrets are not enabled here: the scheduler needs --secrets-dir or --vault-url"
+_BARE: Final = ReadinessCheck()  # a check with the default values of requests
+_NO_SECRETS: Final = (
+    "secrets are not enabled; leave them out, or have the operator set --secrets-dir or --vault-url"
+)
 
 
 def _nothing(_app: App) -> Iterable[tuple[str, str]]:
@@ -47,14 +49,14 @@ def _nothing(_app: App) -> Iterable[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What definitions may ask for.
+    """Permissions and defaults for app definitions.
 
     Attributes:
         secrets: Whether the scheduler has a store of secrets.
-        role: The role of apps that name none.
-        default_network: Name of networks of mode container that have none.
-        also: Function that returns what else stands in the way of an app, each with its field, as
-            "container.volumes.0", so that one answer has all of it.
+        role: Role of apps that name none.
+        default_network: Name of networks of mode container without a name.
+        also: Function that returns further problems of an app with their fields, such as "container.volumes.0", to be
+            reported in the same answer.
     """
 
     secrets: bool = False
@@ -64,23 +66,25 @@ class Allowed:
 
 
 def check(app: App, allowed: Allowed, report: Report) -> None:
-    """Report everything that is wrong with the app."""
+    """Report all problems of an app."""
     report_labels(app, report)
     for rule in _RULES:
         rule(app, report)
     _secrets(app, allowed, report)
-    # Of secrets `_secrets` has said it.
-    report_others(report, (each for each in allowed.also(app) if each[0] != "secrets" or allowed.secrets))
+    # Problems of disabled secrets are reported by `_secrets`.
+    report_others(
+        report, (problem for problem in allowed.also(app) if problem[0] != "secrets" or allowed.secrets)
+    )
 
 
 def report_others(report: Report, problems: Iterable[tuple[str, str]]) -> None:
-    """Report problems as `Allowed.also` returns them."""
+    """Report problems in the form that `Allowed.also` returns."""
     for field, why in problems:
         report.wrong(why, *_steps(field))
 
 
 def _steps(field: str) -> list[str | int]:
-    """Return the steps to a field of `Allowed.also`: a number is an index; names in env and labels may have dots."""
+    """Return the steps of a field in `Allowed.also`: numbers are indexes; names in env and labels may have dots."""
     top, _, rest = field.partition(".")
     if top in ("env", "labels") and rest:
         return [top, rest]
@@ -100,19 +104,19 @@ def _id(app: App, report: Report) -> None:
 def _constraints(app: App, report: Report) -> None:
     if len(app.constraints) > MAX_CONSTRAINTS:
         report.wrong(
-            f"at most {MAX_CONSTRAINTS} are compared here, got {len(app.constraints)}", "constraints"
+            f"must have at most {MAX_CONSTRAINTS} constraints, got {len(app.constraints)}", "constraints"
         )
 
 
 def _command(app: App, report: Report) -> None:
     if app.cmd is not None and len(app.cmd) == 1:
-        report.wrong("must not be an empty string")  # Marathon's words for a cmd of one character
+        report.wrong("must not be an empty string")  # Marathon's message for a cmd of one character
     container = app.container
     runnable = container is not None and (container.docker is not None or container.type is EngineType.MESOS)
     if (bool(app.cmd) and bool(app.args)) or not (app.cmd or app.args or runnable):
         report.wrong("AppDefinition must either contain one of 'cmd' or 'args', and/or a 'container'.")
     if app.executor not in ("", "//cmd"):
-        report.wrong("executors of one's own are not run here: leave it out", "executor")
+        report.wrong("custom executors are not supported; leave it out", "executor")
     for i, artifact in enumerate(app.fetch):
         if not _URI_WITH_FRAGMENT.fullmatch(artifact.uri):
             report.wrong("URI has invalid syntax.", "fetch", i)
@@ -140,11 +144,12 @@ def _mappings(app: App, report: Report) -> None:
         for i, each in enumerate(mappings):
             if several and each.host_port is not None and len(each.network_names) != 1:
                 report.wrong(
-                    "with several container networks a hostPort needs exactly one of networkNames", i
+                    "with several container networks a port with hostPort must have exactly one of networkNames",
+                    i,
                 )
             for k, name in enumerate(each.network_names):
                 if name not in names:
-                    report.wrong("is none of the app's networks", i, "networkNames", k)
+                    report.wrong("must be the name of one of the app's networks", i, "networkNames", k)
 
 
 def _networks(app: App, report: Report) -> None:
@@ -153,7 +158,7 @@ def _networks(app: App, report: Report) -> None:
             report.wrong(why)
     on_docker = app.container is not None and app.container.type is EngineType.DOCKER
     if on_docker and sum(network.mode is NetworkMode.CONTAINER for network in app.networks) > 1:
-        report.wrong("a container of type DOCKER may be in a single container network only")
+        report.wrong("a container of type DOCKER must have at most one container network")
 
 
 def _problems_of_networks(networks: tuple[Network, ...]) -> Iterable[str]:
@@ -163,11 +168,11 @@ def _problems_of_networks(networks: tuple[Network, ...]) -> Iterable[str]:
     if any(each.mode is NetworkMode.BRIDGE and each.name for each in networks):
         yield "Bridge networks may not have names"
     if any(each.mode is NetworkMode.CONTAINER and each.name is None for each in networks):
-        yield "a network of mode container needs a name: there is no default one"
+        yield "a network of mode container must have a name, as there is no default network"
     if _repeats(each.name for each in networks if each.mode is NetworkMode.CONTAINER):
         yield "Duplicate networks are not allowed"
     if len(networks) > 1 and modes[NetworkMode.CONTAINER] != len(networks):
-        yield "may be one host network, or one bridge network, or container networks"
+        yield "must be one host network, one bridge network, or container networks"
 
 
 def _container(app: App, report: Report) -> None:
@@ -178,16 +183,18 @@ def _container(app: App, report: Report) -> None:
         if container.type is EngineType.DOCKER and container.docker is None:
             report.wrong("not defined", "docker")
         if container.type is EngineType.DOCKER and container.linux_info is not None:
-            report.wrong("is for containers of type MESOS", "linuxInfo")
+            report.wrong("is only for containers of type MESOS; leave it out", "linuxInfo")
         seccomp = container.linux_info.seccomp if container.linux_info else None
         if seccomp is not None and seccomp.unconfined == (seccomp.profile_name is not None):
-            report.wrong("needs either a profileName or unconfined", "linuxInfo", "seccomp")
+            report.wrong("must have either profileName or unconfined", "linuxInfo", "seccomp")
 
 
 def _residency(app: App, report: Report) -> None:
-    """Report what persistent volumes need, and what does not go with them."""
+    """Report conflicts of persistent volumes with other fields."""
     if (app.residency is not None) is not app.is_resident:
-        report.wrong("residency and persistent volumes need each other: set both, or neither", "residency")
+        report.wrong(
+            "residency and persistent volumes must be set together; set both or neither", "residency"
+        )
     if not app.is_resident or app.container is None:
         return
     for i, volume in enumerate(app.container.volumes):
@@ -195,37 +202,39 @@ def _residency(app: App, report: Report) -> None:
             with report.at("container", "volumes", i):
                 _persistent(volume, volume.persistent, report)
     if app.upgrade_strategy.maximum_over_capacity:
-        why = "must be 0 with persistent volumes: an instance needs the volumes of the one that it replaces"
+        why = (
+            "must be 0 with persistent volumes, as an instance needs the volumes of the one that it replaces"
+        )
         report.wrong(why, "upgradeStrategy", "maximumOverCapacity")
     if app.unreachable_strategy is not None:
-        why = 'must be "disabled" with persistent volumes: an instance waits for the node that has them'
+        why = 'must be "disabled" with persistent volumes, as an instance waits for the node that has them'
         report.wrong(why, "unreachableStrategy")
 
 
 def _persistent(volume: Volume, persistent: Persistent, report: Report) -> None:
     path = volume.container_path
     if "/" in path or path in (".", ".."):
-        report.wrong(f"must be one name in the sandbox, as data; got {path!r}", "containerPath")
+        report.wrong(f"must be a single name in the sandbox, as data; got {path!r}", "containerPath")
     if volume.mode is not VolumeMode.RW:
         report.wrong("must be RW for a persistent volume", "mode")
     if persistent.type is not DiskType.ROOT:
-        why = f"must be root, the only type that is offered here; got {persistent.type.value}"
+        why = f"must be root, the only supported type, got {persistent.type.value}"
         report.wrong(why, "persistent", "type")
     if persistent.constraints:
-        report.wrong("is for disks of type path and mount; leave it out", "persistent", "constraints")
+        report.wrong("is only for disks of type path and mount; leave it out", "persistent", "constraints")
 
 
 def _health_checks(app: App, report: Report) -> None:
     count = len(app.ports)
-    for i, each in enumerate(app.health_checks):
+    for i, health_check in enumerate(app.health_checks):
         with report.at("healthChecks", i):
-            if not _finds_its_port(each, count):
+            if not _finds_its_port(health_check, count):
                 report.wrong(
                     "Health check port indices must address an element of the ports array or container port mappings."
                 )
-            if each.ip_protocol is IpProtocol.IPV6 and not _may_ask_ipv6(each, app.container):
+            if health_check.ip_protocol is IpProtocol.IPV6 and not _may_ask_ipv6(health_check, app.container):
                 report.wrong(
-                    "IPv6 is for containers of type DOCKER and protocols MESOS_HTTP, MESOS_HTTPS and MESOS_TCP"
+                    "IPv6 is only for containers of type DOCKER and protocols MESOS_HTTP, MESOS_HTTPS and MESOS_TCP"
                 )
     if sum(each.protocol.by_executor and each.command is None for each in app.health_checks) > 1:
         report.wrong("AppDefinition can contain at most one Mesos health check")
@@ -252,30 +261,36 @@ def _check(app: App, report: Report) -> None:
         report.wrong("AppDefinition must not use 'checks' if using docker")
     with report.at("check"):
         if sum(each is not None for each in (check.http, check.tcp, check.exec)) != 1:
-            report.wrong("needs exactly one of http, tcp and exec")
+            report.wrong("must have exactly one of http, tcp and exec")
         if check.exec is not None and (check.exec.shell is None) != bool(check.exec.argv):
-            report.wrong("needs exactly one of shell and argv", "exec", "command")
+            report.wrong("must have exactly one of shell and argv", "exec", "command")
         where = check.http or check.tcp
         count = len(app.ports)
         if where is not None and where.port is None and (where.port_index or 0) >= count:
-            report.wrong("its port index must address one of the app's ports")
+            report.wrong("must have a port index of one of the app's ports")
 
 
 def _readiness(app: App, report: Report) -> None:
     if len(app.readiness_checks) > 1:
-        report.wrong("there may be one at most", "readinessChecks")
+        report.wrong("must have at most one check", "readinessChecks")
     names = [port.name for port in app.ports]
-    for i, each in enumerate(app.readiness_checks):
+    for i, readiness_check in enumerate(app.readiness_checks):
         with report.at("readinessChecks", i):
-            if each.port_name not in names:
-                of = ", the default: name a port of the app" if each.port_name == _BARE.port_name else ""
-                report.wrong(f"No port definition reference for portName {each.port_name}{of}", "portName")
-            if each.timeout_s >= each.interval_s:
-                _timeout_too_long(each, report)
+            if readiness_check.port_name not in names:
+                of = (
+                    ", the default; set it to the name of a port of the app"
+                    if readiness_check.port_name == _BARE.port_name
+                    else ""
+                )
+                report.wrong(
+                    f"No port definition reference for portName {readiness_check.port_name}{of}", "portName"
+                )
+            if readiness_check.timeout_s >= readiness_check.interval_s:
+                _timeout_too_long(readiness_check, report)
 
 
 def _timeout_too_long(check: ReadinessCheck, report: Report) -> None:
-    """Report that a check may last as long as its interval; a timeout of the default size may not be in the request."""
+    """Report a timeout that is not below the interval; at `intervalSeconds` if the timeout may be the default."""
     if check.timeout_s == _BARE.timeout_s:
         least = f"got {check.interval_s}, expected more than timeoutSeconds, which is {_BARE.timeout_s} by default"
         report.wrong(least, "intervalSeconds")
@@ -311,13 +326,15 @@ def _limits(app: App, report: Report) -> None:
         return
     for key, limit, least in (("cpus", limits.cpus, app.cpus), ("mem", limits.mem_mib, app.mem_mib)):
         if limit is not None and not math.isinf(limit) and limit < least:
-            report.wrong(f"must be {least} at least, which the app asks for", "resourceLimits", key)
+            report.wrong(f"must be at least {least}, the amount that the app requests", "resourceLimits", key)
 
 
 def _migration(app: App, report: Report) -> None:
     version = app.labels.get(_MIGRATION)
     if version and (version != "v1" or not all(app.labels.get(key) for key in _MIGRATION_NEEDS)):
-        report.wrong(f"label {_MIGRATION} must be v1, and goes with {' and '.join(_MIGRATION_NEEDS)}")
+        report.wrong(
+            f"label {_MIGRATION} must be v1, and requires the labels {' and '.join(_MIGRATION_NEEDS)}"
+        )
 
 
 def _environment(app: App, report: Report) -> None:
@@ -326,14 +343,14 @@ def _environment(app: App, report: Report) -> None:
             report.wrong(too_much, key)
     for name in app.env:
         if not name or "=" in name:
-            report.wrong("a variable needs a name without '='", "env", name)
+            report.wrong("must have a non-empty name without '='", "env", name)
 
 
 def _roles(app: App, report: Report) -> None:
     roles = [(("acceptedResourceRoles", i), role) for i, role in enumerate(app.accepted_resource_roles)]
     for steps, role in [(("role",), app.role or ANY_ROLE), *roles]:
         if role in ("", ".", "..") or role.startswith("-") or _ROLE_UNFIT.search(role):
-            report.wrong("is no name of a role", *steps)
+            report.wrong("must be the name of a Mesos role", *steps)
 
 
 def _secrets(app: App, allowed: Allowed, report: Report) -> None:
@@ -377,7 +394,7 @@ def _share(app: App, report: Report) -> None:
 
 
 def _doubts(report: Report, name: str) -> bool:
-    """Whether it is wrong what an app asks for by a field of `JobSpec` or by the label that stands for it."""
+    """Return whether the field of an app for a field of `JobSpec`, or the label for it, has a reported problem."""
     of_app = OF_SHARES[name].of_app
     label = PREFIX + of_app.upper() if of_app else GPU_SHARE
     return report.doubts(*OF_APPS[name].split(".")) or report.doubts("labels", label)

@@ -1,6 +1,6 @@
-"""Label selectors, as in GET /v2/apps?label=a==b,c in (d, e). Pure.
+"""Label selectors, as in GET /v2/apps?label=a==b,c in (d, e); pure functions.
 
-A term is of A-Z, a-z, 0-9 and -._; any other character needs a backslash before it.
+A term consists of A-Z, a-z, 0-9 and -._; other characters need a backslash before them.
 """
 
 import re
@@ -21,14 +21,14 @@ _MAX_LENGTH: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What is asked of one label. It must be there, for != and notin too."""
+    """Condition on one label, which must exist, also for != and notin."""
 
     label: str
-    wanted: frozenset[str] | None = None  # None: any value will do
+    wanted: frozenset[str] | None = None  # None for any value
     unwanted: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an app with these labels is meant."""
+        """Return whether labels meet the condition."""
         value = labels.get(self.label)
         if value is None:
             return False
@@ -36,15 +36,15 @@ class Selector:
 
 
 def selectors_of(text: str) -> tuple[Selector, ...] | str:
-    """The selectors, all of which must match; or what is wrong with the text."""
+    """Parse selectors, all of which must match; return the problem as text if the text is invalid."""
     if len(text) > _MAX_LENGTH:
-        return f"a label selector may have {_MAX_LENGTH} characters at most"
+        return f"a label selector must have at most {_MAX_LENGTH} characters"
     selectors, at = [], 0
     while text[at:].strip():
         match = _SELECTOR.match(text, at)
         if match is None:
             rest = text[at : at + 40]
-            return f"can not parse label selector at {rest!r}: write as a, a==b, a!=b, a in (b, c) or a notin (b)"
+            return f"cannot parse label selector at {rest!r}; write a, a==b, a!=b, a in (b, c) or a notin (b)"
         selectors.append(_selector(match))
         at = match.end()
     return tuple(selectors)
@@ -55,7 +55,7 @@ def _selector(match: re.Match[str]) -> Selector:
     if match["equal"]:
         values = frozenset([_plain(match["value"])])
     elif match["set"]:
-        values = frozenset(_plain(each) for each in _VALUE.findall(match["values"]))
+        values = frozenset(_plain(value) for value in _VALUE.findall(match["values"]))
     else:
         return Selector(label)
     return (

@@ -1,6 +1,6 @@
-"""Settle what was sent of an app into an `App`: fields of old Marathons turned into today's, defaults filled in. Pure.
+"""Normalization of sent fields into an `App`: old fields of Marathon are converted, and defaults filled in; pure.
 
-The order of the steps is Marathon's (AppNormalization): each relies on those before it.
+The order of steps is that of Marathon (AppNormalization), as each step relies on the ones before it.
 """
 
 import re
@@ -27,11 +27,13 @@ from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.marathon.shapes import DockerNetwork, Strategy
 
 MESOS_BRIDGE: Final = "mesos-bridge"  # Marathon's default name of the network that it treats as a bridge
-_ARCHIVE: Final = re.compile(r".*\.(tgz|tar\.gz|tbz2|tar\.bz2|txz|tar\.xz|zip)")  # what the fetcher unpacks
+_ARCHIVE: Final = re.compile(
+    r".*\.(tgz|tar\.gz|tbz2|tar\.bz2|txz|tar\.xz|zip)"
+)  # archives that the fetcher extracts
 _HOST: Final = (Network(NetworkMode.HOST),)
 _DEFAULT_PORT: Final = "default"
 _LEGACY: Final = ("ip_address", "ports", "uris", "version")
-#: What an app with persistent volumes has where it says nothing else: an update ends an instance first.
+#: Default for apps with persistent volumes, whose updates end an old instance before the new one starts.
 _UPGRADE_OF_RESIDENT: Final = UpgradeStrategy(minimum_health_capacity=0.5, maximum_over_capacity=0.0)
 _MODES: Final = {
     DockerNetwork.HOST: NetworkMode.HOST,
@@ -39,11 +41,11 @@ _MODES: Final = {
     DockerNetwork.USER: NetworkMode.CONTAINER,
 }
 
-Draft = dict[str, Any]  # by name of `App`, only what was sent; `container` and its `docker` are drafts too
+Draft = dict[str, Any]  # sent fields by name in `App`; `container` and its `docker` are drafts too
 
 
 def settled(sent: Draft, id: str, report: Report, *, role: str, default_network: str | None) -> App:
-    """The app `id` that was meant. What contradicts itself is reported, and one of both taken."""
+    """Return the app with the id `id`. Contradictory fields are reported, and one of them is used."""
     _look_at_legacy(sent, report)
     networks = _networks(sent, report)
     meant = {name: item for name, item in sent.items() if name not in _LEGACY}
@@ -75,14 +77,19 @@ def settled(sent: Draft, id: str, report: Report, *, role: str, default_network:
 
 
 def _gpus(milli: int | None, options: GpuOptions | None) -> tuple[int, int]:
-    """Cards, and thousandths of each. `milli`: as asked for; None: it was not, and a share of compute is of one."""
+    """Return the number of GPUs and the thousandths of each.
+
+    Args:
+        milli: Requested thousandths; None if `gpus` is absent, then a share of compute is of one GPU.
+        options: GPU options of the app.
+    """
     if milli is None:
         milli = WHOLE if options is not None and options.compute_pct is not None else 0
     return cards_of(milli)
 
 
 def _look_at_legacy(sent: Draft, report: Report) -> None:
-    """Old fields must not be mixed with those that took their place."""
+    """Report old fields that are mixed with the fields that replaced them."""
     address, ports = sent.get("ip_address"), sent.get("ports")
     docker = sent.get("container", {}).get("docker", {})
     uris = sorted(sent.get("uris", ()))
@@ -100,7 +107,7 @@ def _look_at_legacy(sent: Draft, report: Report) -> None:
 
 
 def _networks(sent: Draft, report: Report) -> tuple[Network, ...]:
-    """Empty: nothing was said of them."""
+    """Return the networks; empty if none were sent."""
     address = sent.get("ip_address")
     old = sent.get("container", {}).get("docker", {}).get("network")
     if sent.get("networks"):
@@ -135,7 +142,7 @@ def _fetched(uris: tuple[str, ...]) -> tuple[Artifact, ...]:
 def _container(
     sent: Draft, report: Report, networks: tuple[Network, ...], *, wanted_ports: int
 ) -> Container | None:
-    """`networks` are the container's own: none with host networking."""
+    """Return the container; `networks` are its own networks, empty with host networking."""
     draft = sent.get("container")
     if draft is None and not networks:
         return None
@@ -162,8 +169,8 @@ def _image(docker: Draft | None, engine: EngineType, report: Report) -> DockerIm
                 f"must be empty with a container of type {engine.value}", "docker", keys.get(name, name)
             )
     legacy = ("credential", "network", "port_mappings")
-    kept = {name: item for name, item in docker.items() if name not in legacy}
-    return DockerImage(**kept) if "image" in kept else None
+    fields = {name: item for name, item in docker.items() if name not in legacy}
+    return DockerImage(**fields) if "image" in fields else None
 
 
 def _mappings(sent: Draft, draft: Draft, report: Report) -> tuple[PortMapping, ...] | None:
@@ -188,13 +195,12 @@ def _mappings(sent: Draft, draft: Draft, report: Report) -> tuple[PortMapping, .
 def _filled(
     mappings: tuple[PortMapping, ...] | None, networks: tuple[Network, ...], wanted: int
 ) -> tuple[PortMapping, ...]:
-    """Fill the mappings up to one port, or as many as there were port definitions; on a bridge all have a host's
-    port."""
+    """Extend port mappings to at least one, or to the number of port definitions; on a bridge all get a host port."""
     if mappings is None:
         mappings = (PortMapping(name=_DEFAULT_PORT),)
     mappings += (PortMapping(),) * (wanted - len(mappings))
     if any(network.mode is NetworkMode.BRIDGE for network in networks):
-        return tuple(replace(each, host_port=each.host_port or 0) for each in mappings)
+        return tuple(replace(mapping, host_port=mapping.host_port or 0) for mapping in mappings)
     return mappings
 
 

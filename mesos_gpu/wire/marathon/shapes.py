@@ -1,4 +1,4 @@
-"""The fields of Marathon 1.11's app (its RAML), with what mesos_gpu adds: tables for reading and writing. Pure."""
+"""Fields of Marathon 1.11's app (its RAML) and of mesos_gpu, as tables for parsing and writing; pure functions."""
 
 import math
 import re
@@ -78,13 +78,13 @@ _MODE: Final = Choice(VolumeMode)
 
 
 class Strategy(Enum):
-    """An unreachableStrategy that is a word."""
+    """Value of an unreachableStrategy that is a string."""
 
     DISABLED = "disabled"
 
 
 class DockerNetwork(Enum):
-    """What an app said of its network before Marathon 1.5."""
+    """Network of an app in the form before Marathon 1.5."""
 
     BRIDGE = "BRIDGE"
     HOST = "HOST"
@@ -94,7 +94,7 @@ class DockerNetwork(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _ConstraintKind:
-    """`["rack", "GROUP_BY", "3"]`."""
+    """Kind of a constraint, `["rack", "GROUP_BY", "3"]`."""
 
     def read(self, value: object, report: Report) -> Constraint | None:
         words = ListOf(Text()).read(value, report)
@@ -112,7 +112,7 @@ class _ConstraintKind:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A number, or "unlimited": infinity."""
+    """Kind of a limit: a number, or "unlimited" for infinity."""
 
     def read(self, value: object, report: Report) -> float | None:
         if value == _UNLIMITED:
@@ -126,7 +126,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Gpus:
-    """A number of GPUs, or a part of one: thousandths."""
+    """Kind of a number of GPUs or a fraction of one, in thousandths."""
 
     of: Gpus
 
@@ -145,7 +145,7 @@ class _Gpus:
 
 @dataclass(frozen=True, slots=True)
 class _HealthCheckKind:
-    """A kind whose fields are read loosely, as Marathon does; what has no meaning for the protocol is dropped."""
+    """Kind of a health check. Fields that do not apply to the protocol are dropped, as Marathon does."""
 
     fields: Record
 
@@ -155,7 +155,7 @@ class _HealthCheckKind:
             return None
         protocol = values.get("protocol", Protocol.HTTP)
         if (protocol is Protocol.COMMAND) != ("command" in values):
-            report.wrong("goes with protocol COMMAND, and that with it", "command")
+            report.wrong("must be set with protocol COMMAND, and only then", "command")
         dropped = {"path"} if not protocol.is_http else set()
         if protocol is Protocol.COMMAND:
             dropped |= {"port", "port_index"}
@@ -292,9 +292,12 @@ PERSISTENT: Final = Record(
     (
         Field("type", "type", Choice(DiskType)),
         Field("size", "size_mib", Number(least=1, whole=True), required=True),
-        Field("maxSize", "max_size", Refused("is for volumes of type mount; leave it out"), legacy=True),
+        Field("maxSize", "max_size", Refused("is only for volumes of type mount; leave it out"), legacy=True),
         Field(
-            "profileName", "profile", Refused("is for volumes of storage profiles; leave it out"), legacy=True
+            "profileName",
+            "profile",
+            Refused("is only for volumes of storage profiles; leave it out"),
+            legacy=True,
         ),
         Field("constraints", "constraints", ListOf(ListOf(Text()))),
     ),
@@ -318,7 +321,7 @@ VOLUME: Final = Keyed(
         ),
         "external": _not_offered(
             "external",
-            "external volumes (DVDI, CSI) are not offered here: mount them on the hosts, and use a hostPath",
+            "external volumes (DVDI, CSI) are not supported; mount them on the hosts, and use a hostPath",
         ),
         "secret": Record(_volume(Field("secret", "secret", Text(least=1), required=True)), Volume),
         "hostPath": Record(

@@ -1,7 +1,7 @@
-"""Templates: apps and groups that Marathon takes as they are, and that say which of their values are meant to change.
+"""Templates: definitions of apps and groups for Marathon that declare which of their values should be changed.
 
-A template is a definition with one more object, which Marathon ignores: `template`. A parameter is where its value
-goes, as JSON pointers (RFC 6901); its default is what stands there. docs/templates.md has the format. Pure.
+A template is a valid definition with an additional object `template`, which Marathon ignores. A parameter has the
+places of its value as JSON pointers (RFC 6901); its default is the value there. docs/templates.md has the format.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,16 +19,16 @@ from mesos_gpu.wire.marathon.group import group_of
 from mesos_gpu.wire.marathon.problems import Problems
 
 KEY: Final = "template"
-_MAX_NUMBER: Final = 18  # characters; more would be no exact JSON number
+_MAX_NUMBER: Final = 18  # characters; longer numbers are not exact in JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A thing that is wrong.
+    """A problem of given values.
 
     Attributes:
-        parameters: The names of those whose values are at fault; none: it is no value's.
-        place: Where in the definition, as Marathon writes it; "": the value came into none.
+        parameters: Names of parameters whose values cause the problem; empty if none does.
+        place: Place in the definition in Marathon's form; "" for none.
     """
 
     parameters: tuple[str, ...]
@@ -36,45 +36,50 @@ class Fault:
     place: str = ""
 
     def line(self, values: Mapping[str, str]) -> str:
-        """In words, with what was given."""
+        """Return the problem as text with the given values."""
         given = [f"{name}={values[name]}" if values.get(name) else name for name in self.parameters]
         where = " ".join((*given, *([f"({self.place})"] if self.place else ())))
         return f"{where}: {self.reason}" if where else self.reason
 
     def problems(self, path: str) -> list[Problem]:
-        """For each of its parameters, whose values are in an object at the JSON pointer `path`."""
+        """Return a problem for each parameter, whose value is in an object at the JSON pointer `path`."""
         if not self.parameters:
             return [Problem(path, f"{self.place}: {self.reason}" if self.place else self.reason)]
         return [Problem(f"{path}/{escaped(name)}", self.reason) for name in self.parameters]
 
 
 class WrongValues(MesosGpuError):
-    """Values that the template has no place for, or that make no valid definition; all of them at once."""
+    """Error of values that the template lacks, or with which it is not valid; it has all problems.
+
+    Args:
+        what: Message with all problems.
+        remedy: Advice to the user.
+        faults: The single problems.
+    """
 
     exit_code, http_status = 2, 400
 
     def __init__(self, what: str, *, remedy: str, faults: Sequence[Fault] = ()) -> None:
-        """`faults`: what is wrong, one by one."""
         super().__init__(what, remedy=remedy)
         self.faults = tuple(faults)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A value that is meant to change. `kind` is "string", "integer", "number" or "list" (of strings)."""
+    """A changeable value. `kind` is "string", "integer", "number" or "list" (of strings)."""
 
     name: str
     kind: str
-    paths: tuple[str, ...]  # JSON pointers, one at least
+    paths: tuple[str, ...]  # JSON pointers, at least one
     description: str
-    required: bool  # what stands there is an example, as a host's name
-    secret: bool  # forms and messages do not show it
-    default: Any  # None: nothing stands there
+    required: bool  # whether the value in the file is only an example, such as a host name
+    secret: bool  # whether forms and messages hide it
+    default: Any  # None if the file has no value
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """`document` is the definition without the object `template`."""
+    """A template. `document` is the definition without the object `template`."""
 
     name: str
     about: str
@@ -84,17 +89,17 @@ class Template:
 
     @property
     def is_group(self) -> bool:
-        """Whether it is for /v2/groups rather than /v2/apps."""
+        """Whether it is for /v2/groups, not for /v2/apps."""
         return "apps" in self.document or "groups" in self.document
 
     @property
     def kind(self) -> str:
-        """What it defines: "group" or "app"."""
+        """Kind of definition: "group" or "app"."""
         return "group" if self.is_group else "app"
 
     @property
     def route(self) -> str:
-        """Where the rendered definition is to be sent (POST)."""
+        """Path to which the rendered definition is to be sent (POST)."""
         return "/v2/groups" if self.is_group else "/v2/apps"
 
 
@@ -113,48 +118,55 @@ class _About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def template_of(name: str, body: bytes) -> Template:
-    """Read a template's file.
+    """Parse the file of a template.
 
     Raises:
-        Damaged: It is no JSON, or its object `template` is not as it has to be.
+        Damaged: The file is not JSON, or its object `template` is invalid.
     """
     try:
         document = msgspec.json.decode(body, type=dict[str, Any])
         about = msgspec.convert(document.pop(KEY, None), _About)
-        parameters = tuple(_parameter(key, each, document) for key, each in about.parameters.items())
+        parameters = tuple(
+            _parameter(key, parameter, document) for key, parameter in about.parameters.items()
+        )
     except (ValueError, LookupError) as error:  # msgspec's errors are ValueErrors
         raise Damaged(f"template {name}: {error}", remedy="docs/templates.md has the format") from None
     return Template(name, about.about, tuple(about.notes), parameters, document)
 
 
 def render(template: Template, values: Mapping[str, str]) -> dict[str, Any]:
-    """The definition with `values`, by the parameters' names, in their places.
+    """Return the definition with values, given by parameter name, in their places.
 
     Raises:
-        WrongValues: A value is unknown, mistyped or missing, or what comes out is not valid.
+        WrongValues: A value is unknown, has a wrong type or is missing, or the result is not valid.
     """
-    known = {each.name: each for each in template.parameters}
-    wrong = [Fault((name,), f"there is no parameter {name}") for name in values if name not in known]
+    parameters = {parameter.name: parameter for parameter in template.parameters}
+    wrong = [
+        Fault((name,), f"there is no parameter {name}; leave it out")
+        for name in values
+        if name not in parameters
+    ]
     document = deepcopy(dict(template.document))
-    for each in template.parameters:
-        if each.required and not values.get(each.name):
-            wrong.append(Fault((each.name,), f"is missing: {each.description}"))
-        elif each.name in values:
-            wrong += _set(document, each, values[each.name])
+    for parameter in template.parameters:
+        if parameter.required and not values.get(parameter.name):
+            wrong.append(Fault((parameter.name,), f"is missing: {parameter.description}"))
+        elif parameter.name in values:
+            wrong += _set(document, parameter, values[parameter.name])
     wrong += _invalid(template, document, values)
     if wrong:
         shown = {
-            name: "***" if name in known and known[name].secret else text for name, text in values.items()
+            name: "***" if name in parameters and parameters[name].secret else text
+            for name, text in values.items()
         }
         lines = (f"  {fault.line(shown)}" for fault in wrong)
         what = "\n".join((f"template {template.name} cannot be rendered:", *lines))
-        remedy = f"`mesos-gpu template show {template.name}` lists what there is to set"
+        remedy = f"`mesos-gpu template show {template.name}` lists the parameters"
         raise WrongValues(what, remedy=remedy, faults=wrong)
     return document
 
 
 def summary_of(template: Template) -> dict[str, Any]:
-    """A template as JSON, without what can be set."""
+    """Return a template as JSON, without its parameters."""
     return {
         "name": template.name,
         "kind": template.kind,
@@ -165,8 +177,8 @@ def summary_of(template: Template) -> dict[str, Any]:
 
 
 def described(template: Template) -> dict[str, Any]:
-    """A template as JSON, without its definition."""
-    parameters = {each.name: _parameter_json(each) for each in template.parameters}
+    """Return a template as JSON with its parameters, without its definition."""
+    parameters = {parameter.name: _parameter_json(parameter) for parameter in template.parameters}
     return {**summary_of(template), "parameters": parameters}
 
 
@@ -183,7 +195,7 @@ def _parameter_json(each: Parameter) -> dict[str, Any]:
 
 
 def _set(document: dict[str, Any], parameter: Parameter, text: str) -> list[Fault]:
-    """Put the value in all its places; what is wrong with it, if it is none."""
+    """Put a value in all its places; return the problem if it is invalid."""
     try:
         value = KINDS[parameter.kind](text)
     except ValueError as error:
@@ -193,31 +205,37 @@ def _set(document: dict[str, Any], parameter: Parameter, text: str) -> list[Faul
     return []
 
 
-def _parameter(name: str, said: _Parameter, document: dict[str, Any]) -> Parameter:
-    if said.type not in KINDS:
-        raise ValueError(f"parameter {name}: type is none of {', '.join(KINDS)}")
-    if not said.paths or not all(path.startswith("/") for path in said.paths):
+def _parameter(name: str, declaration: _Parameter, document: dict[str, Any]) -> Parameter:
+    if declaration.type not in KINDS:
+        raise ValueError(f"parameter {name}: type must be one of {', '.join(KINDS)}")
+    if not declaration.paths or not all(path.startswith("/") for path in declaration.paths):
         raise ValueError(
-            f"parameter {name}: paths are JSON pointers, one at least, as /container/docker/image"
+            f"parameter {name}: paths must be JSON pointers, at least one, as /container/docker/image"
         )
-    default, *others = (_get(document, path) for path in said.paths)
+    default, *others = (_get(document, path) for path in declaration.paths)
     if any(str(other) != str(default) for other in others):
-        raise ValueError(f"parameter {name}: its places differ")
-    if said.required and default is None:
+        raise ValueError(f"parameter {name}: its places must have equal values")
+    if declaration.required and default is None:
         raise ValueError(
-            f"parameter {name}: needs an example in its place, so that the file is valid as it is"
+            f"parameter {name}: must have an example in its place, so that the file is valid without changes"
         )
-    if said.secret and (said.type != "string" or default is not None):
-        raise ValueError(f"parameter {name}: a secret is a string, and none stands in the file")
+    if declaration.secret and (declaration.type != "string" or default is not None):
+        raise ValueError(f"parameter {name}: a secret must have type string, and no value in the file")
     return Parameter(
-        name, said.type, tuple(said.paths), said.description, said.required, said.secret, default
+        name,
+        declaration.type,
+        tuple(declaration.paths),
+        declaration.description,
+        declaration.required,
+        declaration.secret,
+        default,
     )
 
 
 def _string(text: str) -> str:
     try:
         text.encode()
-    except UnicodeEncodeError:  # an argument's bytes that are no text
+    except UnicodeEncodeError:  # bytes of an argument that are not text
         raise ValueError("must be UTF-8") from None
     return text
 
@@ -238,7 +256,7 @@ def _number(text: str) -> float | int:
 def _list(text: str) -> list[str]:
     parts = [part.strip() for part in _string(text).split(",")]
     if not all(parts):
-        raise ValueError("must be a list with commas, as A100,H100")
+        raise ValueError("must be a list separated by commas, as A100,H100")
     return parts
 
 
@@ -255,7 +273,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _get(document: dict[str, Any], path: str) -> Any:
-    """What stands there; None: nothing."""
+    """Return the value at a JSON pointer; None without one."""
     node: Any = document
     for step in _steps(path):
         if isinstance(node, list):
@@ -263,12 +281,13 @@ def _get(document: dict[str, Any], path: str) -> Any:
         elif isinstance(node, dict):
             node = node.get(step)
         elif node is not None:
-            raise ValueError(f"{path} leads through a value")
+            raise ValueError(f"{path} leads through a value that is neither an object nor a list")
     return node
 
 
 def _put(document: dict[str, Any], path: str, value: Any, text: str) -> None:
-    """Objects on the way are made. Where a string stands, as in env, there will be a string."""
+    """Set the value at a JSON pointer, with objects created on the way. A string, as in env, is replaced by the
+    text."""
     *way, last = _steps(path)
     node: Any = document
     for step in way:
@@ -279,11 +298,11 @@ def _put(document: dict[str, Any], path: str, value: Any, text: str) -> None:
 
 
 def _invalid(template: Template, document: dict[str, Any], values: Mapping[str, str]) -> list[Fault]:
-    """What Marathon would refuse, with the values that are at fault."""
+    """Return the problems that Marathon would report, with the parameters that cause them."""
     definition = group_of(document) if template.is_group else app_of(document)
     if not isinstance(definition, Problems):
         is_meant = not template.is_group or isinstance(definition, Group)
-        return [] if is_meant else [Fault((), "it is no group's definition")]
+        return [] if is_meant else [Fault((), "the result is not the definition of a group")]
     if isinstance(definition.details, str):
         return [Fault((), definition.details)]
     return [
@@ -293,15 +312,16 @@ def _invalid(template: Template, document: dict[str, Any], values: Mapping[str, 
 
 
 def _at_fault(template: Template, values: Mapping[str, str], place: str) -> tuple[str, ...]:
-    """Parameters whose values are in a `Detail`'s place."""
+    """Return the parameters whose values are at the place of a `Detail`."""
     return tuple(
-        each.name
-        for each in template.parameters
-        if each.name in values and any(_is_within(place, path) for path in each.paths)
+        parameter.name
+        for parameter in template.parameters
+        if parameter.name in values and any(_is_within(place, path) for path in parameter.paths)
     )
 
 
 def _is_within(place: str, path: str) -> bool:
-    """Whether a `Detail`'s place, as "/apps(1)/gpu/models(0)", is that of the pointer "/apps/1/gpu/models" or below."""
+    """Return whether the place of a `Detail`, "/apps(1)/gpu/models(0)", is at or below a pointer,
+    "/apps/1/gpu/models"."""
     steps, at = _steps(path), _steps(place.replace("(", "/").replace(")", ""))
     return at[: len(steps)] == steps

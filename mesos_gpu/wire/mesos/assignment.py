@@ -1,6 +1,6 @@
-"""What goes to an executor in TaskInfo.data, and what its last status brings back.
+"""JSON of assignments, in TaskInfo.data, and of outcomes, in the data of the last status update.
 
-Only the standard library's json: the executor imports it.
+The executor imports this module, so it uses only the standard library's json.
 """
 
 import json
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 VERSION = 1
-#: Fields that are left out where they are empty, as by a release without them.
+#: Fields that are left out if empty, as releases without them do.
 _NEW = ("check", "listens", "image_secret", "image_secret_is_default", "cpu_limit")
 _OF_VOLUMES = ("volume_mib", "is_made", "volume")  # fields of mounts that only persistent volumes have
 
 
 class OtherWire(ValueError):
-    """A message in a version that this program does not read."""
+    """Error of a message in a version that this program does not support."""
 
 
 def encode(value: Assignment | Outcome) -> bytes:
-    """Encode as UTF-8 JSON; an assignment in the wire that it names, which the first does not say."""
-    said: dict[str, Any] = {name: getattr(value, name) for name in type(value).__slots__}
+    """Encode as UTF-8 JSON; an assignment uses the wire version that it names, which version 1 leaves out."""
+    fields: dict[str, Any] = {name: getattr(value, name) for name in type(value).__slots__}
     for name in _NEW:
-        if not said.get(name):
-            said.pop(name, None)
-    if said.get("wire") == SILENT:
-        del said["wire"]
-    said = {"version": VERSION, "kind": type(value).__name__, **said}
-    return json.dumps(said, separators=(",", ":"), default=_plain).encode()
+        if not fields.get(name):
+            fields.pop(name, None)
+    if fields.get("wire") == SILENT:
+        del fields["wire"]
+    fields = {"version": VERSION, "kind": type(value).__name__, **fields}
+    return json.dumps(fields, separators=(",", ":"), default=_plain).encode()
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: nouns and their kinds, of which few tasks have any."""
+    """Return domain types and enums as values for JSON; few tasks have any."""
     if isinstance(value, Enum):
         return value.value
-    said = {name: getattr(value, name) for name in value.__match_args__}
-    return {name: item for name, item in said.items() if item or name not in _OF_VOLUMES}
+    fields = {name: getattr(value, name) for name in value.__match_args__}
+    return {name: item for name, item in fields.items() if item or name not in _OF_VOLUMES}
 
 
 def _fields(data: bytes, kind: str) -> dict[str, Any]:
@@ -59,13 +59,13 @@ def _fields(data: bytes, kind: str) -> dict[str, Any]:
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """The inverse of `encode`.
+    """Decode an assignment encoded by `encode`.
 
-    Fields that are not known here are left out: whoever must not do without one gives the assignment a new wire.
+    Unknown fields are ignored; a field that an executor must not ignore requires a new wire version.
 
     Raises:
-        OtherWire: An assignment in a version of messages that is not read here.
-        ValueError: Not an assignment.
+        OtherWire: The assignment has a message version that is not supported.
+        ValueError: The data is not an assignment.
     """
     try:
         fields: dict[str, Any] = _fields(data, "Assignment")
@@ -83,9 +83,9 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def _made(kind: "type[T]", fields: dict[str, Any]) -> "T":
-    """A noun of its fields, without those that are not known here."""
-    known: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
-    return kind(**{name: value for name, value in fields.items() if name in known})
+    """Return an object from its fields, without unknown ones."""
+    names: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
+    return kind(**{name: value for name, value in fields.items() if name in names})
 
 
 def _check_wire(wire: object) -> None:
@@ -93,13 +93,13 @@ def _check_wire(wire: object) -> None:
         raise TypeError(f"wire must be a whole number, got {wire!r}")
     if not OLDEST <= wire <= WIRE:
         raise OtherWire(
-            f"an assignment of wire {wire}, and this executor reads {spoken(WIRE, OLDEST)}: its release and the "
-            "scheduler's are too far apart"
+            f"an assignment has wire {wire}, but this executor reads {spoken(WIRE, OLDEST)}: its release and the "
+            "scheduler's are too far apart; upgrade the older one"
         )
 
 
 def _decode_rarer(fields: dict[str, Any]) -> None:
-    """What few tasks have, in place: its nouns cost an executor time."""
+    """Convert in place the fields that few tasks have, as importing their types would slow every executor."""
     if fields.get("mounts"):
         from mesos_gpu.model.jobs.mount import Mount
 
@@ -115,15 +115,15 @@ def _decode_rarer(fields: dict[str, Any]) -> None:
 
 
 def decode_outcome(data: bytes) -> Outcome:
-    """The inverse of `encode`; fields that are not known here are left out.
+    """Decode an outcome encoded by `encode`; unknown fields are ignored.
 
     Raises:
-        ValueError: Not an outcome.
+        ValueError: The data is not an outcome.
     """
     try:
         outcome = _made(Outcome, _fields(data, "Outcome"))
         if outcome.min_driver is not None and version_of(outcome.min_driver) is None:
-            raise TypeError(f"{outcome.min_driver!r} is no driver's version")
+            raise TypeError(f"{outcome.min_driver!r} is not a driver version")
         for name in ("needs", "unhealthy"):
             if not isinstance(getattr(outcome, name), str):
                 raise TypeError(f"{name} must be a string, got {getattr(outcome, name)!r}")

@@ -1,4 +1,4 @@
-"""Health checks on their way to an executor, and the HTTP that checks speak. Only the standard library.
+"""Health checks as sent to executors, and the HTTP that checks use. Uses only the standard library.
 
 Sources: RFC 9112, sections 2 to 4 (lines of a message); RFC 9110, section 15.2 (interim answers).
 """
@@ -13,10 +13,10 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.wire.body import parsed
 
 MAX_HEAD: Final = 65536
-MAX_INTERIM: Final = 64  # answers before the final one
+MAX_INTERIM: Final = 64  # interim answers before the final one
 _LINE: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})(?: |\r?$)")
 _BLANK: Final = re.compile(rb"\r?\n\r?\n")
-_SWITCHED: Final = 101  # the one 1xx that no other answer follows
+_SWITCHED: Final = 101  # the only status 1xx that is final
 
 
 def encode(checks: Sequence[HealthCheck]) -> str:
@@ -30,42 +30,42 @@ def _plain(check: HealthCheck) -> dict[str, object]:
 
 
 def decode(text: str) -> tuple[HealthCheck, ...]:
-    """The inverse of `encode`.
+    """Decode health checks encoded by `encode`.
 
     Raises:
-        ValueError: Not checks as this version has them.
+        ValueError: The text is not a list of health checks in this form.
     """
-    told = parsed(text) if text else []
-    if not isinstance(told, list):
+    entries = parsed(text) if text else []
+    if not isinstance(entries, list):
         raise ValueError(f"not health checks: {text[:80]!r}")
-    return tuple(_check(entry) for entry in told)
+    return tuple(_check(entry) for entry in entries)
 
 
-def _check(told: object) -> HealthCheck:
+def _check(entry: object) -> HealthCheck:
     names = {field.name for field in fields(HealthCheck)}
-    if not isinstance(told, dict) or set(told) != names:
-        raise ValueError(f"not a health check: {told!r}")
-    kinds = {"protocol": Protocol(told["protocol"]), "ip_protocol": IpProtocol(told["ip_protocol"])}
-    return HealthCheck(**{**told, **kinds})
+    if not isinstance(entry, dict) or set(entry) != names:
+        raise ValueError(f"not a health check: {entry!r}")
+    kinds = {"protocol": Protocol(entry["protocol"]), "ip_protocol": IpProtocol(entry["ip_protocol"])}
+    return HealthCheck(**{**entry, **kinds})
 
 
 def request(host: str, port: int, path: str | None) -> bytes:
-    """A GET of `path`, which may lack its slash. Whatever would break the request's lines is escaped."""
-    asked = f"/{(path or '').removeprefix('/')}"
-    asked = re.sub(r"[^!-~]", lambda unsafe: "".join(f"%{byte:02X}" for byte in unsafe[0].encode()), asked)
+    """Return a GET request for `path`, which may lack its first slash. Unsafe characters are percent-encoded."""
+    target = f"/{(path or '').removeprefix('/')}"
+    target = re.sub(r"[^!-~]", lambda unsafe: "".join(f"%{byte:02X}" for byte in unsafe[0].encode()), target)
     host = f"[{host}]" if ":" in host else host
-    lines = (f"GET {asked} HTTP/1.1", f"Host: {host}:{port}", "User-Agent: mesos-gpu", "Accept: */*")
+    lines = (f"GET {target} HTTP/1.1", f"Host: {host}:{port}", "User-Agent: mesos-gpu", "Accept: */*")
     return "\r\n".join((*lines, "Connection: close", "", "")).encode()
 
 
 def status_of(data: bytes) -> tuple[int | None, bool]:
-    """What the beginning of an answer says.
+    """Parse the begin of an HTTP response.
 
     Returns:
-        Its final status, None if that has not come yet; and whether interim answers (1xx) have.
+        The final status, None if it has not arrived yet; and whether interim responses (1xx) have arrived.
 
     Raises:
-        ValueError: It is no answer of HTTP/1.
+        ValueError: The data is not an HTTP/1 response.
     """
     interim = 0
     while data:

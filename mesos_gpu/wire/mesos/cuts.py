@@ -1,13 +1,13 @@
-"""What is known of a log beside its bytes: what stands at its beginning if it was cut, and when it was written.
+"""Log files that are cut at their beginning, and files of the times at which logs grew.
 
-A log is cut by a hole in its file, so that an offset means the same byte before and after. Times are in a file beside
-the logs, a line for each look at which one had grown: its stream, its size, and milliseconds since the epoch.
+A log is cut by a hole in its file, so that offsets keep their meaning. Times are in a file beside the logs, with a line
+for each time at which a log was found to have grown: stream, size, and milliseconds since the epoch.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-HEAD_BYTES: Final = 4096  # a block of its own, so that all behind it can be given back
+HEAD_BYTES: Final = 4096  # a separate block, so that all blocks behind it can be freed
 _BEGIN: Final = b"[mesos-gpu] "
 _END: Final = b" bytes of this log were cut off here: "
 
@@ -21,14 +21,18 @@ def is_mark(text: bytes) -> bool:
 
 
 def head(begin: int, limit_mib: int) -> bytes:
-    """The first block of a file of which what is left begins at byte `begin`."""
+    """Return the first block of a cut file whose remaining bytes begin at offset `begin`."""
     why = f"it may keep {limit_mib} MiB (--log-limit of the scheduler, MESOS_GPU_LOG_LIMIT)"
     line = _BEGIN + str(begin).encode() + _END + why.encode()
     return line.ljust(HEAD_BYTES - 1) + b"\n"
 
 
 def begin_of(first: bytes) -> tuple[int, str] | None:
-    """Where what is left begins, and the line that says so; None: nothing was cut. `first`: the file's first bytes."""
+    """Return the offset of the remaining bytes, and the line that states it; None if the file is not cut.
+
+    Args:
+        first: First bytes of the file.
+    """
     number, end, _ = first.partition(_END)
     digits = number.removeprefix(_BEGIN)
     if not (end and number.startswith(_BEGIN) and digits.isdigit() and len(digits) < 19):
@@ -36,21 +40,23 @@ def begin_of(first: bytes) -> tuple[int, str] | None:
     return int(digits), first[:HEAD_BYTES].decode("ascii", "replace").rstrip() + "\n"
 
 
-TIMES: Final = ".mesos-gpu-times"  # the file, in the sandbox
-MAX_TIMES: Final = 1 << 20  # bytes of it
+TIMES: Final = ".mesos-gpu-times"  # name of the file of times in the sandbox
+MAX_TIMES: Final = 1 << 20  # bytes of that file
 _LETTERS: Final = {"stdout": "o", "stderr": "e"}
 _MAX_DIGITS: Final = 18
-_LATEST_MS: Final = 253_370_764_800_000  # 9999-01-01: later moments nobody can show
-Times = Sequence[tuple[int, float]]  # sizes, rising, and when the stream had them, seconds since the epoch
+_LATEST_MS: Final = 253_370_764_800_000  # 9999-01-01; later times cannot be displayed
+Times = Sequence[
+    tuple[int, float]
+]  # sizes of a stream, rising, and times at which it had them, seconds since the epoch
 
 
 def time_line(stream: str, size: int, at: float) -> bytes:
-    """The line that says that a stream had `size` bytes at that moment, seconds since the epoch."""
+    """Return the line that records the size of a stream at a time in seconds since the epoch."""
     return f"{_LETTERS[stream]} {size} {round(at * 1000)}\n".encode()
 
 
 def times_of(text: bytes, stream: str) -> list[tuple[int, float]]:
-    """What the file says of a stream; lines that are none, as tasks may write, are passed over."""
+    """Return the sizes and times of a stream in the file; invalid lines, which tasks may write, are ignored."""
     times: list[tuple[int, float]] = []
     for line in text.split(b"\n"):
         letter, _, rest = line.partition(b" ")
@@ -67,21 +73,21 @@ def _is_number(digits: bytes) -> bool:
 
 
 def thinned(text: bytes) -> bytes:
-    """Half of the lines, which say less exactly when something was written; the last one stays."""
+    """Return every second line, to reduce the resolution; the last line stays."""
     lines = text.split(b"\n")[:-1]
     return b"".join(line + b"\n" for line in lines[-1::-2][::-1])
 
 
 def written_by(times: Times, end: int) -> float | None:
-    """When a stream had its first `end` bytes at the latest; None: that is not known."""
-    from bisect import bisect_left  # executors, which only write moments, need not pay for it
+    """Return the earliest recorded time at which a stream had `end` bytes; None if not known."""
+    from bisect import bisect_left  # not imported by executors, which only write times
 
     index = bisect_left(times, (end, 0.0))
     return times[index][1] if index < len(times) else None
 
 
 def size_at(times: Times, at: float) -> int:
-    """How many bytes a stream had at that moment at least: what comes later is behind them."""
+    """Return the number of bytes that a stream had at a time, at least; later output is behind them."""
     from bisect import bisect_right
 
     moments = [moment for _, moment in times]
@@ -90,7 +96,7 @@ def size_at(times: Times, at: float) -> int:
 
 
 def times_within(times: Times, begin: int, end: int) -> Times:
-    """The moments that tell when the bytes from `begin` to `end` were written."""
+    """Return the recorded times that bound when the bytes from `begin` to `end` were written."""
     from bisect import bisect_left, bisect_right
 
     first, last = bisect_right([size for size, _ in times], begin), bisect_left(times, (end, 0.0))

@@ -1,7 +1,7 @@
-"""The use of cards in a monitor's report: `GpuUse` and `TaskUse` to JSON, and back.
+"""JSON of the use of GPUs in a monitor's report: `GpuUse` and `TaskUse`.
 
-It has a version of its own, so that it can change without the rest of the report. What a monitor does not say is
-unknown; so is all that one of another version says. Only the standard library: the host side imports it.
+It has a version of its own, to change independently of the report. Values that a monitor leaves out, and all values in
+another version, count as unknown. The host side imports this module, so it uses only the standard library.
 """
 
 import math
@@ -19,7 +19,7 @@ Uses = tuple[tuple[GpuUse, ...], tuple[TaskUse, ...]]
 
 
 def uses_to_json(gpus: Iterable[GpuUse], tasks: Iterable[TaskUse]) -> dict[str, Any]:
-    """The uses as a JSON object; what is not known is left out."""
+    """Return the uses as a JSON object, without unknown values."""
     cards = [{**_known(asdict(use)), "meters": _known(asdict(use.meters))} for use in gpus]
     return {
         "version": VERSION,
@@ -29,11 +29,11 @@ def uses_to_json(gpus: Iterable[GpuUse], tasks: Iterable[TaskUse]) -> dict[str, 
 
 
 def uses_from_json(value: Any) -> Uses:
-    """The inverse; fields that are not known here are left out.
+    """Parse uses from `uses_to_json`; unknown fields are ignored.
 
     Raises:
-        ValueError: A field is of another type, or out of range; the message names it.
-        KeyError, TypeError, AttributeError: A field is missing, or of another type.
+        ValueError: A field has another type, or is out of range; the message names it.
+        KeyError, TypeError, AttributeError: A field is missing, or has another type.
     """
     if value["version"] != VERSION:
         return (), ()
@@ -42,7 +42,7 @@ def uses_from_json(value: Any) -> Uses:
 
 
 def _known(value: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in value.items() if each is not None}
+    return {name: item for name, item in value.items() if item is not None}
 
 
 def _gpu_use(value: Any) -> GpuUse:
@@ -74,7 +74,7 @@ def _work(value: Any) -> Work | None:
         return None
     seen_ms, busy_ms = _amount(value, "seen_ms"), _amount(value, "busy_ms")
     if seen_ms is None or busy_ms is None or busy_ms > seen_ms:
-        raise ValueError(f"work must have busy_ms and seen_ms, which is no less, got {value!r}")
+        raise ValueError(f"work must have busy_ms and a seen_ms that is not less, got {value!r}")
     return Work(_moment(value, "since"), seen_ms, busy_ms)
 
 
@@ -88,7 +88,7 @@ def _moment(value: Any, name: str) -> float:
 
 
 def _amount(value: Any, name: str) -> int | None:
-    """A whole number from 0; None: it is not said."""
+    """Return a whole number from 0; None if it is absent."""
     got = value.get(name)
     if got is None:
         return None

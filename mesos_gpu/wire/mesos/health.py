@@ -1,4 +1,4 @@
-"""Readings and the monitor's memory to JSON, and back. Only the standard library, pure."""
+"""JSON of health readings and of the monitor's health history. Uses only the standard library; pure functions."""
 
 from dataclasses import asdict, fields
 from typing import Any
@@ -10,7 +10,7 @@ from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:
-    """A reading as a JSON object."""
+    """Return a reading as a JSON object."""
     return {field.name: getattr(reading, field.name) for field in fields(reading)} | {
         "gpu": gpu_to_json(reading.gpu),
         "meters": asdict(reading.meters),
@@ -19,10 +19,10 @@ def reading_to_json(reading: Reading) -> dict[str, Any]:
 
 
 def reading_from_json(value: Any) -> Reading:
-    """The inverse.
+    """Parse a reading from `reading_to_json`.
 
     Raises:
-        ValueError, KeyError, TypeError: It is none.
+        ValueError, KeyError, TypeError: The value is not a reading.
     """
     pids, span = value["pids"], value.get("span")
     return Reading(
@@ -44,7 +44,7 @@ def _pairs(value: Any) -> tuple[tuple[int, int], ...] | None:
 
 
 def record_to_json(record: CardHealth) -> dict[str, Any]:
-    """What is remembered of one card, as a JSON object."""
+    """Return the health history of a GPU as a JSON object."""
     return {field.name: getattr(record, field.name) for field in fields(record)} | {
         "gpu": gpu_to_json(record.gpu),
         "state": record.state.value,
@@ -52,10 +52,10 @@ def record_to_json(record: CardHealth) -> dict[str, Any]:
 
 
 def record_from_json(value: Any) -> CardHealth:
-    """The inverse.
+    """Parse a health history from `record_to_json`.
 
     Raises:
-        ValueError, KeyError, TypeError: It is none.
+        ValueError, KeyError, TypeError: The value is not a health history.
     """
     ecc = value["uncorrectable_ecc"]
     return CardHealth(

@@ -1,6 +1,6 @@
-"""Labels of our tasks in Mesos: what a scheduler whose state does not know a task makes of it, and back. Pure.
+"""Labels of our tasks in Mesos, by which a scheduler can adopt tasks that its state does not know; pure functions.
 
-Who may look at the master can read them: neither a command nor an environment is in them.
+Everyone with access to the master can read labels, so they contain neither commands nor environments.
 """
 
 import re
@@ -22,27 +22,27 @@ JOB: Final = "mesos_gpu.job"
 GPUS: Final = "mesos_gpu.gpus"
 LAUNCH: Final = "mesos_gpu.launch"
 ROLE: Final = "mesos_gpu.role"
-#: Of a task that holds a shared card in Mesos, and of tasks that have shares: for people who look at the master.
+#: For people who look at the master: labels of cover tasks and of tasks with shares.
 GPU: Final = "mesos_gpu.gpu"
 SHARE: Final = "mesos_gpu.share"
 MEMORY: Final = "mesos_gpu.memory_mib"
 GUARANTEE: Final = "mesos_gpu.guarantee"
 _OURS: Final = (JOB, GPUS, LAUNCH, ROLE, GPU, SHARE, MEMORY, GUARANTEE)
-_PID: Final = re.compile(r"[^@]*@(.+:[0-9]+)")  # of an agent, as libprocess writes it: slave(1)@10.0.0.1:5051
+_PID: Final = re.compile(r"[^@]*@(.+:[0-9]+)")  # pid of an agent in libprocess: slave(1)@10.0.0.1:5051
 
 
 def monitor_labels() -> dict[str, str]:
-    """The labels of a node monitor."""
+    """Return the labels of a node monitor."""
     return {ROLE: "monitor"}
 
 
 def cover_labels(gpu_id: GpuId) -> dict[str, str]:
-    """The labels of a task that holds a shared card."""
+    """Return the labels of a cover task, which holds a shared GPU."""
     return {ROLE: "cover", GPU: gpu_id}
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """What a job asks for, but for names of ours: it cannot say of itself what we say."""
+    """Return the labels of a job without names that are reserved for this package."""
     return {key: value for key, value in labels.items() if key not in _OURS}
 
 
@@ -65,7 +65,7 @@ def launch_labels(
     app_version: float | None = None,
     owner: str = "",
 ) -> dict[str, str]:
-    """The labels of a job's so many-th launch; all of them always, so that labels of its job cannot stand for ours."""
+    """Return the labels of a launch. All are always set, so that labels of the job cannot stand in for them."""
     label = Label(
         job_id=JobId(str(task.job_id)),
         gpus=task.gpus,
@@ -95,7 +95,7 @@ def launch_labels(
 
 
 def share_fields(label: Label) -> dict[str, Any]:
-    """What its job asks for of each GPU, by the names of its fields; where an older label does not say, what it got."""
+    """Return the share that the label's job requests, by field name; the assigned share if an older label lacks it."""
     share = label.share
     if share is None:
         return {}
@@ -107,7 +107,7 @@ def share_fields(label: Label) -> dict[str, Any]:
 
 
 def label_of(labels: Mapping[str, str]) -> Label | None:
-    """What a task's labels say of its launch; None: nothing that can be read."""
+    """Return the launch described by a task's labels; None without readable labels."""
     try:
         label = sound(msgspec.json.decode(labels[LAUNCH], type=Label))
         gpus = tuple(GpuId(gpu) for gpu in labels.get(GPUS, "").split(",") if gpu)
@@ -121,15 +121,20 @@ def listed_from_json(
     agents: Iterable[Mapping[str, Any]],
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Listed]:
-    """The master's `/tasks` and `/slaves`; a task comes once, in its latest state there. What cannot be read is
-    left out; `tell` hears of it."""
+    """Parse the master's `/tasks` and `/slaves`; return each task once, in its latest state.
+
+    Args:
+        tasks: Entries of `/tasks`.
+        agents: Entries of `/slaves`.
+        tell: Gets a message for each entry that cannot be read, which is left out.
+    """
     hosts = {agent["id"]: agent for agent in agents if _is_named(agent)}
     listed = {}
     for task in tasks:
         try:
             listed[task["id"]] = sound(_listed(task, hosts))
         except UNFIT as error:
-            tell(f"a task that the master lists is passed over: {error!r}: {task!r:.500}")
+            tell(f"a task in the master's list is ignored as it cannot be read: {error!r}: {task!r:.500}")
     return list(listed.values())
 
 

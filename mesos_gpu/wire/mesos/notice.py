@@ -1,7 +1,6 @@
-"""A notice, as a MESSAGE to an executor; what that answers, and what a task tells of its checkpoints, as the data of a
-TASK_RUNNING. Pure.
+"""Messages to executors about notices, and their answers and checkpoints in the data of TASK_RUNNING; pure functions.
 
-Only the standard library's json: the host side imports it.
+The host side imports this module, so it uses only the standard library's json.
 """
 
 import json
@@ -12,36 +11,36 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mesos_gpu.wire.body import MAX_AMOUNT, parsed
 
-if TYPE_CHECKING:  # executors do without
+if TYPE_CHECKING:  # not imported by executors
     from mesos_gpu.model.jobs.job import NoticeSignal
     from mesos_gpu.model.tasks.notice import Notice
 
-MARK: Final = b'"notice"'  # each such message has it
+MARK: Final = b'"notice"'  # contained in each such message
 SIGNALS: Final = (
     "SIGHUP",
     "SIGINT",
     "SIGTERM",
     "SIGUSR1",
     "SIGUSR2",
-)  # of `NoticeSignal`, whose module few need here
+)  # values of `NoticeSignal`, without importing its module
 _NOTICE: Final = "notice"
 _MAX_TEXT: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A notice, as its task is to read it.
+    """A notice as the task gets it.
 
     Attributes:
-        number: As of `Notice`.
-        reason: One of the words of `NoticeReason`, or one that a later scheduler has.
-        why: The same in words.
-        by: The id of the job that it makes room for; "": no job.
-        recalled: Whether it was called off, or is a warning: the task is not to end now.
-        age_s: How long ago it was given.
-        left_s: Until the task is ended.
-        signal: That it is sent; "": none.
-        warning: Whether it only says what comes if nothing changes; programs that know no warnings see `recalled`.
+        number: Number of the `Notice`.
+        reason: Value of `NoticeReason`, possibly one of a later scheduler.
+        why: Reason as text.
+        by: Id of the job for which the GPUs are freed; "" if for no job.
+        recalled: Whether it was recalled, or is a warning, so that the task will not be ended now.
+        age_s: Time since it was given.
+        left_s: Time until the task is ended.
+        signal: Signal to send to the task; "" for none.
+        warning: Whether it only announces what will happen without a change; older programs see `recalled`.
     """
 
     number: int
@@ -56,8 +55,8 @@ class Word:
 
 
 def encode_notice(notice: "Notice", left_s: float, signal: "NoticeSignal | None" = None) -> bytes:
-    """The message. Spans, not times: the clocks of hosts differ."""
-    word = {
+    """Encode a notice as a message. It has durations instead of times, as clocks of hosts differ."""
+    fields = {
         "number": notice.number,
         "reason": notice.reason.value,
         "why": notice.why[:_MAX_TEXT],
@@ -68,65 +67,65 @@ def encode_notice(notice: "Notice", left_s: float, signal: "NoticeSignal | None"
         "signal": signal.value if signal is not None else "none",
         **({"warning": True} if notice.warning else {}),
     }
-    return json.dumps({_NOTICE: word}, separators=(",", ":")).encode()
+    return json.dumps({_NOTICE: fields}, separators=(",", ":")).encode()
 
 
 def decode_notice(data: bytes) -> Word | None:
-    """The inverse; None: it is another message.
+    """Decode a notice; None for another message.
 
     Raises:
-        ValueError: It is one of this kind, and something is missing or none.
+        ValueError: The message is a notice with a missing or invalid field.
     """
-    word = _of(data, _NOTICE)
-    if word is None:
+    notice = _of(data, _NOTICE)
+    if notice is None:
         return None
-    if not isinstance(word, dict):
-        raise ValueError(f"a notice must be an object, got {word!r}")
+    if not isinstance(notice, dict):
+        raise ValueError(f"a notice must be an object, got {notice!r}")
     return Word(
-        number=_number(word.get("number")),
-        reason=_text("reason", word.get("reason")),
-        why=_text("why", word.get("why")),
-        by=_text("by", word.get("by")),
-        recalled=word.get("recalled") is True,
-        age_s=_span("age_s", word.get("age_s")),
-        left_s=_span("left_s", word.get("left_s")),
-        signal=_signal(word.get("signal")),
-        warning=word.get("warning") is True,
+        number=_number(notice.get("number")),
+        reason=_text("reason", notice.get("reason")),
+        why=_text("why", notice.get("why")),
+        by=_text("by", notice.get("by")),
+        recalled=notice.get("recalled") is True,
+        age_s=_span("age_s", notice.get("age_s")),
+        left_s=_span("left_s", notice.get("left_s")),
+        signal=_signal(notice.get("signal")),
+        warning=notice.get("warning") is True,
     )
 
 
 def encode_told(number: int) -> bytes:
-    """The data by which an executor says that its task can read the notice of that number."""
+    """Encode the report of an executor that its task can read the notice with a number, as status data."""
     return json.dumps({"noticed": number}, separators=(",", ":")).encode()
 
 
 def decode_told(data: bytes) -> int | None:
-    """The inverse; None: it is other data.
+    """Decode a report from `encode_told`; None for other data.
 
     Raises:
-        ValueError: It is of this kind, and no number.
+        ValueError: The data has an invalid number.
     """
     number = _of(data, "noticed")
     return None if number is None else _number(number)
 
 
 def encode_checkpoint(ago_s: float) -> bytes:
-    """The data by which an executor says how long ago its task kept its work."""
+    """Encode the report of an executor of how long ago its task made a checkpoint, as status data."""
     return json.dumps({"checkpoint": {"ago_s": ago_s}}, separators=(",", ":")).encode()
 
 
 def decode_checkpoint(data: bytes) -> float | None:
-    """The inverse, in seconds; None: it is other data.
+    """Decode a report from `encode_checkpoint`, in seconds; None for other data.
 
     Raises:
-        ValueError: It is of this kind, and no span of time.
+        ValueError: The data has an invalid duration.
     """
-    said = _of(data, "checkpoint")
-    if said is None:
+    checkpoint = _of(data, "checkpoint")
+    if checkpoint is None:
         return None
-    if not isinstance(said, dict):
-        raise ValueError(f"a checkpoint must be an object, got {said!r}")
-    return _span("ago_s", said.get("ago_s"))
+    if not isinstance(checkpoint, dict):
+        raise ValueError(f"a checkpoint must be an object, got {checkpoint!r}")
+    return _span("ago_s", checkpoint.get("ago_s"))
 
 
 def _of(data: bytes, name: str) -> Any:
@@ -144,7 +143,7 @@ def _number(value: object) -> int:
 
 
 def _signal(value: object) -> str:
-    """Read a signal that a job may ask for; another one is of a later scheduler, and is not sent."""
+    """Return a known signal; "" for another one, which a later scheduler may use, and which is not sent."""
     return value if isinstance(value, str) and value in SIGNALS else ""
 
 

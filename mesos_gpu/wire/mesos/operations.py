@@ -1,4 +1,4 @@
-"""Requests of operators, checked: a `Request`, or all that is wrong with it at once. Pure."""
+"""Parsing and checking of operators' requests for drains and resets; pure functions."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +12,7 @@ MAX_DEADLINE_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a drain, an undrain or a reset says."""
+    """Body of a request for a drain, an undrain or a reset of a GPU."""
 
     reason: str = ""
     by: str = ""
@@ -20,10 +20,10 @@ class Request:
 
 
 def decode(body: bytes, *, deadline: bool) -> Request | list[Problem]:
-    """A request's body; `deadline`: it may have a `deadline_s`.
+    """Parse the body of a request; return it, or all problems. `deadline`: whether `deadline_s` is permitted.
 
     Raises:
-        BadJson: It is no JSON object.
+        BadJson: The body is not a JSON object.
     """
     return _checked(object_of(body), ("reason", "by", "deadline_s") if deadline else ("reason", "by"))
 
@@ -31,7 +31,8 @@ def decode(body: bytes, *, deadline: bool) -> Request | list[Problem]:
 def _checked(value: dict[str, Any], known: tuple[str, ...]) -> Request | list[Problem]:
     problems = [
         Problem(
-            f"/{key.replace('~', '~0').replace('/', '~1')}", f"unknown field; known are {', '.join(known)}"
+            f"/{key.replace('~', '~0').replace('/', '~1')}",
+            f"unknown field; known fields are {', '.join(known)}",
         )
         for key in value
         if key not in known
@@ -42,7 +43,7 @@ def _checked(value: dict[str, Any], known: tuple[str, ...]) -> Request | list[Pr
         problems.append(
             Problem(
                 "/reason",
-                f"must say why, in one line of at most {MAX_REASON} characters, got {show(reason)}",
+                f"must have the reason, one line of at most {MAX_REASON} characters, got {show(reason)}",
             )
         )
     who = by_problem(by)
@@ -57,7 +58,7 @@ def _checked(value: dict[str, Any], known: tuple[str, ...]) -> Request | list[Pr
 
 
 def by_problem(by: object) -> Problem | None:
-    """What is wrong with the name of who asks."""
+    """Return the problem of the name of a request's author; None if it is valid."""
     if isinstance(by, str) and _is_line(by, MAX_BY):
         return None
     return Problem("/by", f"must be one line of at most {MAX_BY} characters, got {show(by)}")

@@ -1,6 +1,6 @@
-"""A node monitor's report: `Inventory` to JSON, in TaskStatus.data, and back.
+"""JSON of a node monitor's report: `Inventory`, in TaskStatus.data.
 
-Only the standard library's json: the host side imports it.
+The host side imports this module, so it uses only the standard library's json.
 """
 
 import json
@@ -28,7 +28,7 @@ from mesos_gpu.wire.body import MAX_AMOUNT, parsed
 VERSION = 1
 MAX_PROBLEM = 300  # characters
 _KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
-_OF_USE = ShareUse.__match_args__  # all fields; `fields` would have each executor import dataclasses
+_OF_USE = ShareUse.__match_args__  # all fields; calling `fields` would make each executor import dataclasses
 _AMOUNTS = tuple(name for name in _OF_USE if name not in ("task_id", "gpu_id", "problem"))
 _KNOWN = frozenset(
     {
@@ -39,8 +39,8 @@ _KNOWN = frozenset(
 
 
 def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
-    """A GPU as a JSON object; also the shape of an entry in an inventory file. One without shares says nothing of it,
-    so that an older scheduler understands it."""
+    """Return a GPU as a JSON object, as in a report or an inventory file. Without shares the field `sharing` is left
+    out, so that older schedulers understand it."""
     sharing = {}
     if gpu.sharing is not None:
         from mesos_gpu.wire.mesos.sharing import sharing_to_json
@@ -66,30 +66,30 @@ def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
 
 
 def transition_to_json(change: Transition) -> dict[str, Any]:
-    """A change of health as a JSON object."""
+    """Return a change of health as a JSON object."""
     return {"at": change.at, "old": change.old.value, "new": change.new.value, "reason": change.reason}
 
 
 def transition_from_json(value: Any) -> Transition:
-    """The inverse.
+    """Parse a change of health from `transition_to_json`.
 
     Raises:
-        ValueError, KeyError, TypeError: It is none.
+        ValueError, KeyError, TypeError: The value is not a change of health.
     """
     return Transition(float(value["at"]), Health(value["old"]), Health(value["new"]), str(value["reason"]))
 
 
 def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
-    """The inverse; a missing `health` becomes `health`.
+    """Parse a GPU from `gpu_to_json`; an absent field `health` gets the value of `health`.
 
     Raises:
-        ValueError: A field is missing, of another type, or out of range; the message names it.
+        ValueError: A field is missing, has another type, or is out of range; the message names it.
     """
     if not isinstance(value, dict):
         raise ValueError(f"a GPU must be a JSON object, got {value!r}")
     unknown = sorted(set(value) - _KNOWN)
     if unknown:
-        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+        raise ValueError(f"unknown field {unknown[0]!r}; known fields are {', '.join(sorted(_KNOWN))}")
 
     def field(name: str, kind: type, default: Any = None) -> Any:
         got = value.get(name, default)
@@ -131,13 +131,13 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
 def _sharing(value: Any) -> Sharing | None:
     if value is None:
         return None
-    from mesos_gpu.wire.mesos.sharing import sharing_from_json  # executors of whole GPUs never get here
+    from mesos_gpu.wire.mesos.sharing import sharing_from_json  # not reached by executors of whole GPUs
 
     return sharing_from_json(value)
 
 
 def encode(inventory: Inventory) -> bytes:
-    """The report as UTF-8 JSON."""
+    """Encode a report as UTF-8 JSON."""
     return json.dumps(
         {
             "version": VERSION,
@@ -160,22 +160,23 @@ def encode(inventory: Inventory) -> bytes:
 
 
 def decode(data: bytes) -> Inventory:
-    """The inverse of `encode`.
+    """Decode a report encoded by `encode`.
 
     Raises:
-        ValueError: Not a report of this version.
+        ValueError: The data is not a report of this version.
     """
     return inventory_from_json(parsed(data))
 
 
 def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
-    """A report as a JSON object, as an inventory; of a program with which nothing can be spoken only what it is. Fields
-    that are not known here are left out.
+    """Parse a report from a JSON object; unknown fields are ignored.
 
-    `shares`: whether with what is said of shares and of use, and of the program.
+    From a program without a common message version, only its release is read.
+
+    `shares`: whether to read the parts about shares, use, and the program.
 
     Raises:
-        ValueError: Not a report of this version.
+        ValueError: The value is not a report of this version.
     """
     if not isinstance(value, dict):
         raise ValueError(f"not a monitor report: {str(value)[:80]}")
@@ -187,7 +188,7 @@ def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
             raise ValueError(f"not a version {VERSION} monitor report: {str(value)[:80]}")
         return _inventory(value, program, shares=shares)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"a report that lacks something, or has it of another type: {error!r}") from error
+        raise ValueError(f"a report has a missing field, or one of another type: {error!r}") from error
 
 
 def _inventory(value: dict[str, Any], program: Program | None, *, shares: bool) -> Inventory:
@@ -213,7 +214,7 @@ def _inventory(value: dict[str, Any], program: Program | None, *, shares: bool) 
 
 
 def _known(gpu: dict[str, Any]) -> dict[str, Any]:
-    """A GPU without what a newer monitor says of it. In an inventory file, an unknown field is a mistake."""
+    """Return a GPU without fields that only newer monitors report. In inventory files unknown fields are errors."""
     return gpu if _KNOWN.issuperset(gpu) else {name: gpu[name] for name in gpu if name in _KNOWN}
 
 
@@ -228,13 +229,13 @@ def _of_program(program: Program | None) -> dict[str, Any]:
 def _program(value: Any) -> Program | None:
     if value is None:
         return None
-    from mesos_gpu.wire.hosts.program import program_from_json  # executors are told of none
+    from mesos_gpu.wire.hosts.program import program_from_json  # not reached by executors
 
     return program_from_json(value)
 
 
 def _of_cards(inventory: Inventory) -> dict[str, Any]:
-    """The use of cards, if something is said of it."""
+    """Return the use of GPUs as a field of the report, if there is any."""
     if not (inventory.gpu_uses or inventory.task_uses):
         return {}
     from mesos_gpu.wire.mesos.gpu_use import uses_to_json
@@ -245,15 +246,15 @@ def _of_cards(inventory: Inventory) -> dict[str, Any]:
 def _uses_of_cards(value: Any) -> tuple[tuple[GpuUse, ...], tuple[TaskUse, ...]]:
     if value is None:
         return (), ()
-    from mesos_gpu.wire.mesos.gpu_use import uses_from_json  # executors are told of none
+    from mesos_gpu.wire.mesos.gpu_use import uses_from_json  # not reached by executors
 
     return uses_from_json(value)
 
 
 def _of_secrets(inventory: Inventory) -> dict[str, str]:
-    """What is said of them, if something is."""
-    said = {"secrets_key": inventory.secrets_key, "secrets_problem": inventory.secrets_problem}
-    return {name: text for name, text in said.items() if text}
+    """Return the fields about secrets that are set."""
+    texts = {"secrets_key": inventory.secrets_key, "secrets_problem": inventory.secrets_problem}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _volumes(value: Any) -> VolumeRoot | None:
@@ -264,15 +265,15 @@ def _volumes(value: Any) -> VolumeRoot | None:
 
 
 def _key(text: object) -> str:
-    """A public key: 32 bytes in base64 (RFC 4648)."""
+    """Return a public key: 32 bytes in base64 (RFC 4648)."""
     if text == "" or (isinstance(text, str) and _KEY.fullmatch(text)):
         return str(text)
     raise ValueError(f"secrets_key must be 32 bytes in base64, got {text!r}")
 
 
 def _use(value: Any) -> ShareUse:
-    """What a task uses of a share; what is not known of it is left out by older monitors, and ignored here."""
-    from mesos_gpu.wire.plain import clean  # executors, which are told of no uses, need not pay for it
+    """Return the use of a share; older monitors leave out unknown amounts, and unknown fields are ignored."""
+    from mesos_gpu.wire.plain import clean  # not imported by executors, which never parse uses
 
     use = ShareUse(**{name: value[name] for name in _OF_USE if name in value})
     if not all(_is_amount(value.get(name)) for name in _AMOUNTS):

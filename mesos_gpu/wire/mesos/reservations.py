@@ -1,7 +1,7 @@
-"""Resources that are reserved for a role while the scheduler holds shared cards with them, as Mesos writes them. Pure.
+"""Reservations of the resources with which the scheduler holds shared GPUs for a role, in Mesos' form; pure functions.
 
-A framework without RESERVATION_REFINEMENT has one reservation in a resource: its `role` and its `reservation`
-(include/mesos/v1/mesos.proto, Resource). The master takes a principal in it if the framework has that one, else none.
+A framework without RESERVATION_REFINEMENT has one reservation per resource: its `role` and its `reservation`
+(include/mesos/v1/mesos.proto, Resource). The master requires in it the principal of the framework, or none.
 """
 
 import json
@@ -12,16 +12,13 @@ from typing import Any, Final
 from mesos_gpu.model.nodes.offer import Scalar
 
 ANY_ROLE: Final = "*"
-ROLE_OF: Final = (
-    "mesos_gpu.role_of."  # with a queue behind it, a label of a framework: the role of that queue
-)
-LABEL: Final = "mesos_gpu.cover"  # its value names the framework that made the reservation, and undoes it
-_ANYBODY: Final = "shared GPU"  # the value that said nothing of the framework
+ROLE_OF: Final = "mesos_gpu.role_of."  # prefix of a framework's label with the role of the queue appended
+LABEL: Final = "mesos_gpu.cover"  # its value is the framework that made the reservation, and removes it
+_ANYBODY: Final = "shared GPU"  # value in reservations of older releases, which did not name the framework
 
 
 def reserved(scalar: Scalar, role: str, principal: str | None, framework_id: str) -> Scalar:
-    """A scalar as it is when a framework has reserved it for a role; as it was if it is of some role already, or `role`
-    is any."""
+    """Return a scalar as reserved for a role by a framework; unchanged if it has a role already, or `role` is any."""
     kind = json.loads(scalar.kind)
     if role == ANY_ROLE or kind.get("role", ANY_ROLE) != ANY_ROLE:
         return scalar
@@ -33,12 +30,12 @@ def reserved(scalar: Scalar, role: str, principal: str | None, framework_id: str
 
 
 def role_of(scalar: Scalar) -> str:
-    """The role that it is reserved for, `ANY_ROLE` if for none."""
+    """Return the role for which a scalar is reserved; `ANY_ROLE` if for none."""
     return ANY_ROLE if '"role"' not in scalar.kind else str(json.loads(scalar.kind).get("role", ANY_ROLE))
 
 
 def owner_of(scalar: Scalar) -> str | None:
-    """The framework that has reserved it as `reserved` does; None: none has."""
+    """Return the framework that reserved a scalar as by `reserved`; None without such a reservation."""
     if LABEL not in scalar.kind:
         return None
     labels = json.loads(scalar.kind).get("reservation", {}).get("labels", {}).get("labels", ())
@@ -46,17 +43,18 @@ def owner_of(scalar: Scalar) -> str | None:
 
 
 def is_ours(scalar: Scalar, framework_id: str | None) -> bool:
-    """Whether a framework has reserved it so, and undoes it; it may be from before reservations named theirs."""
+    """Return whether a scalar is reserved by a framework, or by an older release that did not name its framework."""
     return owner_of(scalar) in (framework_id, _ANYBODY) if LABEL in scalar.kind else False
 
 
 def is_others(scalar: Scalar, framework_id: str | None) -> bool:
-    """Whether another framework of our role has reserved it so: it is nobody else's to use, and to undo."""
+    """Return whether a scalar is reserved by another framework of the role, so that it must not be used or
+    unreserved."""
     return owner_of(scalar) is not None and not is_ours(scalar, framework_id)
 
 
 def summed(scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:
-    """Add up the scalars of each name and kind, in the order in which they come."""
+    """Return the sums of scalars by name and kind, in the order of their first occurrence."""
     sums: dict[tuple[str, str], float] = {}
     for scalar in scalars:
         key = scalar.name, scalar.kind

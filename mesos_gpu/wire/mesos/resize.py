@@ -1,6 +1,6 @@
-"""`Resize`, a MESSAGE to an executor, and `Resized`, the data of a TASK_RUNNING of its task. Pure.
+"""JSON of `Resize`, a MESSAGE to an executor, and of `Resized`, the data of a TASK_RUNNING; pure functions.
 
-Only the standard library's json: the host side imports it.
+The host side imports this module, so it uses only the standard library's json.
 """
 
 import json
@@ -15,30 +15,30 @@ _AMOUNTS = ("number", "memory_mib", "memory_max_mib", "compute_milli")
 
 
 def encode_request(resize: Resize) -> bytes:
-    """The message."""
+    """Encode a resize request as a message."""
     return json.dumps({"resize": asdict(resize)}, separators=(",", ":")).encode()
 
 
 def decode_request(data: bytes) -> Resize | None:
-    """The inverse; None: it is another message.
+    """Decode a resize request; None for another message.
 
     Raises:
-        ValueError: It is one of this kind, and an amount is missing or none.
+        ValueError: The request has a missing or invalid amount.
     """
     value = _object(data)
     return None if value is None or "resize" not in value else Resize(**_amounts(value["resize"]))
 
 
 def encode_answer(resized: Resized) -> bytes:
-    """The data of the status update."""
+    """Encode the answer to a resize request as status data."""
     return json.dumps({"resized": asdict(resized)}, separators=(",", ":")).encode()
 
 
 def decode_answer(data: bytes) -> Resized | None:
-    """The inverse; None: it is other data.
+    """Decode the answer to a resize request; None for other data.
 
     Raises:
-        ValueError: It is of this kind, and an amount is missing or none.
+        ValueError: The answer has a missing or invalid amount.
     """
     value = _object(data)
     if value is None or "resized" not in value:

@@ -1,10 +1,10 @@
-"""Updates that nobody can make who does not know their task's secret.
+"""Seals of status updates, which can only be made with the secret of their task.
 
-The scheduler gives each launch a secret in TaskInfo.data. The executor seals with it what an update says: a keyed
-BLAKE2b (RFC 7693, section 2.9) goes along in TaskStatus.data, around what else is there. The secret itself never does:
-an agent keeps updates in files that every user of its host can read (meta/…/task.updates).
+The scheduler gives each launch a secret in TaskInfo.data. The executor seals the contents of an update with it: a keyed
+BLAKE2b (RFC 7693, section 2.9) is sent in TaskStatus.data, around the other data. The secret is never sent, as agents
+keep updates in files that every user of their host can read (meta/…/task.updates).
 
-Only what is cheap to import: each executor pays for it.
+Every executor imports this module, so it imports only what is cheap.
 """
 
 import json
@@ -14,13 +14,13 @@ from typing import Final
 from mesos_gpu.wire.body import MAX_AMOUNT, parsed
 from mesos_gpu.wire.digest import blake2b
 
-_SIZE: Final = 16  # bytes of a seal, and of a secret
+_SIZE: Final = 16  # bytes of a seal and of a secret
 _FORM: Final = {"seal", "number", "body"}
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What an update says of a task. `number`: of the updates of its executor, from 1."""
+    """Sealed contents of a status update. `number`: number among the updates of its executor, from 1."""
 
     task_id: str
     state: str
@@ -28,21 +28,21 @@ class Said:
     message: str = ""
     reason: str = ""
     healthy: bool | None = None
-    body: str = ""  # what its data is without a seal
+    body: str = ""  # its data without the seal
 
 
 def secret_for(key: bytes, task_id: str) -> str:
-    """The secret of a launch; who knows it can neither tell the key nor another's secret.
+    """Return the secret of a launch, from which neither the key nor other secrets can be derived.
 
     Args:
-        key: The scheduler's, 16 to 64 bytes.
-        task_id: Mesos' task id, which is never used twice.
+        key: Key of the scheduler, 16 to 64 bytes.
+        task_id: Mesos task id, which is never reused.
     """
     return blake2b(task_id.encode(), key=key, digest_size=_SIZE).hexdigest()
 
 
 def secret_in(data: bytes) -> str:
-    """The secret in a TaskInfo.data, whatever else that is; "": there is none."""
+    """Return the secret in TaskInfo.data of any kind; "" without one."""
     try:
         secret = parsed(data).get("secret", "")
     except (ValueError, AttributeError):
@@ -51,13 +51,13 @@ def secret_in(data: bytes) -> str:
 
 
 def seal(secret: str, said: Said) -> bytes:
-    """TaskStatus.data of an update."""
+    """Return the TaskStatus.data of a sealed update."""
     sealed = {"seal": _seal(secret, said), "number": said.number, "body": said.body}
     return json.dumps(sealed, separators=(",", ":")).encode()
 
 
 def opened(data: bytes) -> tuple[str, int, bytes] | None:
-    """Seal, number and body of a TaskStatus.data; None: it has no seal."""
+    """Return seal, number and body of TaskStatus.data; None without a seal."""
     try:
         value = parsed(data)
     except ValueError:
@@ -71,7 +71,7 @@ def opened(data: bytes) -> tuple[str, int, bytes] | None:
 
 
 def holds(sealed: str, secret: str, said: Said) -> bool:
-    """Whether the seal is that of what is said."""
+    """Return whether a seal matches the contents of an update."""
     from hmac import compare_digest
 
     return compare_digest(sealed.encode(), _seal(secret, said).encode())
@@ -85,12 +85,12 @@ def _seal(secret: str, said: Said) -> str:
 
 
 def pass_for(secret: str, what: str) -> str:
-    """What an executor shows the scheduler to be given something for its task; `what`: as verb and path."""
+    """Return the proof with which an executor requests something for its task; `what`: method and path."""
     return blake2b(b"pass\0" + what.encode(), key=secret.encode(), digest_size=_SIZE).hexdigest()
 
 
 def passes(shown: str, secret: str, what: str) -> bool:
-    """Whether that is shown which only the task's executor can make."""
+    """Return whether a proof is that of the task's executor."""
     from hmac import compare_digest
 
     return compare_digest(shown.encode(), pass_for(secret, what).encode())

@@ -1,6 +1,6 @@
-"""`Sharing`, what a card has for shares, to JSON and back: in reports and in inventory files.
+"""JSON of `Sharing`, a card's capacity for shares, in reports and inventory files.
 
-Only the standard library: the host side imports it.
+The host side imports this module, so it uses only the standard library.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,35 +13,35 @@ from mesos_gpu.wire.body import MAX_AMOUNT
 ABILITIES: Final = frozenset(ability.value for ability in Ability)
 _FIELDS: Final = frozenset(field.name for field in fields(Sharing))
 _INSTANCE: Final = ("uuid", "profile", "memory_mib", "sm_count", "gpu_instance", "compute_instance")
-_TEXTS: Final = frozenset({"uuid", "profile"})  # all else is numbers
+_TEXTS: Final = frozenset({"uuid", "profile"})  # the other fields are numbers
 
 
 def sharing_to_json(sharing: Sharing) -> dict[str, Any]:
-    """What a card has for shares, as a JSON object."""
+    """Return a card's capacity for shares as a JSON object."""
     return {
         "memory_mib": sharing.memory_mib,
         "abilities": {ability.value: why for ability, why in sharing.abilities},
         "sm_count": sharing.sm_count,
         "mig": sharing.mig,
-        "instances": [asdict(each) for each in sharing.instances],
-        "profiles": [asdict(each) for each in sharing.profiles],
+        "instances": [asdict(instance) for instance in sharing.instances],
+        "profiles": [asdict(profile) for profile in sharing.profiles],
         "mps_clients": sharing.mps_clients,
         "mps_users": sharing.mps_users,
     }
 
 
 def sharing_from_json(value: Any) -> Sharing:
-    """The inverse. Abilities and fields that are not known here are left out: a newer monitor may have more.
+    """Parse a JSON object from `sharing_to_json`; unknown abilities and fields of newer monitors are ignored.
 
     Raises:
-        ValueError: A field is missing, of another type, or out of range; the message names it.
+        ValueError: A field is missing, has another type, or is out of range; the message names it.
     """
     if not isinstance(value, dict):
         raise ValueError(f"sharing must be a JSON object, got {value!r}")
     abilities = value.get("abilities", {})
     if not isinstance(abilities, dict) or not all(isinstance(why, str) for why in abilities.values()):
         raise ValueError(
-            f'sharing.abilities must be an object of names with why not ("": usable), got {abilities!r}'
+            f'sharing.abilities must map each ability to why it is unusable, or "" if it is usable; got {abilities!r}'
         )
     return Sharing(
         memory_mib=_number(value, "memory_mib"),
@@ -56,13 +56,17 @@ def sharing_from_json(value: Any) -> Sharing:
 
 
 def unknown_in(value: Mapping[str, Any]) -> str:
-    """The first field or ability of a JSON object that is not known here; "": all are."""
+    """Return a message about the first unknown field or ability of a JSON object; "" if all are known."""
     strange = sorted(set(value) - _FIELDS)
     if strange:
-        return f"unknown field {strange[0]!r}; known are {', '.join(sorted(_FIELDS))}"
+        return f"unknown field {strange[0]!r}; known fields are {', '.join(sorted(_FIELDS))}"
     abilities = value.get("abilities", {})
     strange = sorted(set(abilities) - ABILITIES) if isinstance(abilities, dict) else []
-    return f"unknown ability {strange[0]!r}; known are {', '.join(sorted(ABILITIES))}" if strange else ""
+    return (
+        f"unknown ability {strange[0]!r}; known abilities are {', '.join(sorted(ABILITIES))}"
+        if strange
+        else ""
+    )
 
 
 def _number(value: Mapping[str, Any], name: str, where: str = "sharing") -> int:
@@ -87,7 +91,7 @@ def _text(value: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def _listed(value: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object of a list, with the words for where it is."""
+    """Yield each object of a list, with its place as text."""
     items = value.get(name, [])
     if not isinstance(items, list):
         raise ValueError(f"sharing.{name} must be a list, got {items!r}")
@@ -99,7 +103,7 @@ def _listed(value: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[str
 
 
 def _instance(where: str, value: Mapping[str, Any]) -> MigInstance:
-    """Read an instance; thousandths and place may be left out."""
+    """Return an instance; thousandths and place may be absent."""
     names = [field.name for field in fields(MigInstance) if field.name in _INSTANCE or field.name in value]
     return MigInstance(
         **{n: _text(value, n, where) if n in _TEXTS else _number(value, n, where) for n in names}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Whether a noun that was made of others' words can be kept: written into the state, and read from it again. Pure."""
+"""Validation that an object made from external data can be stored in the state and read back; pure functions."""
 
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -6,21 +6,20 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 T = TypeVar("T")
-#: What hostile values raise where they are taken apart.
+#: Exceptions that hostile values cause while they are taken apart.
 UNFIT: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
 
 
 def sound(noun: T) -> T:
-    """The noun as the state will have it. A number that is none (NaN) is None where that may be.
+    """Return an object as the state will restore it. NaN becomes None in fields that may be None.
 
     Raises:
-        ValueError: A field has another type than it is declared with, text that is no UTF-8, or a number that JSON has
-            not.
+        ValueError: A field has another type than declared, text that is not UTF-8, or a number that JSON lacks.
     """
     try:
         again: T = _decoder(type(noun)).decode(msgspec.json.encode(noun))  # type: ignore[arg-type]
     except (msgspec.MsgspecError, *UNFIT) as error:
-        raise ValueError(f"a {type(noun).__name__} that cannot be kept: {error}") from error
+        raise ValueError(f"a {type(noun).__name__} cannot be stored: {error}") from error
     return again
 
 

@@ -1,4 +1,4 @@
-"""Mesos' v1 JSON to nouns and back. Field names are those of include/mesos/v1/mesos.proto, Mesos 1.11.0."""
+"""Conversion of Mesos' v1 JSON. Field names are those of include/mesos/v1/mesos.proto, Mesos 1.11.0."""
 
 import base64
 import json
@@ -17,17 +17,17 @@ from mesos_gpu.wire.body import MAX_AMOUNT
 from mesos_gpu.wire.mesos import seal
 from mesos_gpu.wire.mesos.sound import UNFIT, sound
 
-MAX_MESSAGE: Final = 10_000  # characters of a status' message that are kept
-MAX_DATA: Final = 8 << 20  # bytes of its data, in base64; more is taken for none
+MAX_MESSAGE: Final = 10_000  # characters of a status message; longer ones are cut
+MAX_DATA: Final = 8 << 20  # bytes of status data in base64; longer data is ignored
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
 
 
 def _scalar(resource: Mapping[str, Any]) -> Scalar | None:
     if resource.get("type") != "SCALAR" or "revocable" in resource:
-        return None  # revocable resources may be taken back at any time: not for a GPU's owner
+        return None  # Mesos may take revocable resources back at any time
     if resource.get("disk", {}).keys() & {"volume", "persistence", "source"}:
-        return None  # of disk only the agent's own file system, where sandboxes are
+        return None  # only disk of the agent's file system is used, for sandboxes
     return Scalar(resource["name"], float(resource["scalar"]["value"]), _kind(resource))
 
 
@@ -44,7 +44,7 @@ def _ports(resource: Mapping[str, Any]) -> list[PortRange]:
 
 
 def _attribute(attribute: Mapping[str, Any]) -> str:
-    """Write an attribute as constraints compare it: `text`, `1.5`, `[1-3,7-9]`, `{a,b}` (Marathon's
+    """Return an attribute in the form that constraints compare: `text`, `1.5`, `[1-3,7-9]`, `{a,b}` (Marathon's
     Constraints.scala)."""
     match attribute["type"]:
         case "TEXT":
@@ -71,15 +71,15 @@ def _agent_url(offer: Mapping[str, Any]) -> str:
 
 
 def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
-    """An Offer message; resources that cannot be used (other ranges, sets, revocable, volumes) are left out.
+    """Parse an Offer message; unusable resources (other ranges, sets, revocable, volumes) are left out.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The message is not a valid offer.
     """
     try:
         return sound(_offer(offer, now))
     except UNFIT as error:
-        raise ValueError(f"an offer that cannot be read: {error!r}") from error
+        raise ValueError(f"an offer cannot be read: {error!r}") from error
 
 
 def _offer(offer: Mapping[str, Any], now: float) -> Offer:
@@ -91,7 +91,7 @@ def _offer(offer: Mapping[str, Any], now: float) -> Offer:
         hostname=offer["hostname"],
         agent_url=_agent_url(offer),
         resources=tuple(scalar for scalar in scalars if scalar is not None),
-        # Of two with one name the first counts, as for Marathon.
+        # Of several attributes with one name the first counts, as in Marathon.
         attributes={a["name"]: _attribute(a) for a in reversed(offer.get("attributes", ()))},
         received_at=now,
         region=_domain(offer, "region"),
@@ -102,18 +102,21 @@ def _offer(offer: Mapping[str, Any], now: float) -> Offer:
 
 
 def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
-    """A TaskStatus message. With the `key` that secrets are made of, `proof` says whether its seal holds. What an
-    executor has a say in (message, data, time) is left out where it is nothing.
+    """Parse a TaskStatus message. Invalid values that executors control (message, data, time) are left out.
+
+    Args:
+        status: The TaskStatus message.
+        key: Key from which secrets of tasks are derived, to verify the seal; then `proof` is set if the seal is valid.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The message is not a valid status.
     """
     try:
         read = _unsealed(_status(status), key)
         message = read.message[:MAX_MESSAGE].encode(errors="backslashreplace").decode()
         return sound(replace(read, message=message))
     except UNFIT as error:
-        raise ValueError(f"a status that cannot be read: {error!r}") from error
+        raise ValueError(f"a status cannot be read: {error!r}") from error
 
 
 def _status(status: Mapping[str, Any]) -> Status:
@@ -145,7 +148,7 @@ def _unsealed(update: Status, key: bytes) -> Status:
 
 
 def resources_to_json(resources: Iterable[Scalar], ports: Iterable[PortRange] = ()) -> list[dict[str, Any]]:
-    """Resource messages, with the role and reservation that they were offered with."""
+    """Return Resource messages, with the role and reservation of the offered resources."""
     scalars = [
         {**_read_kind(r.kind), "name": r.name, "type": "SCALAR", "scalar": {"value": r.amount}}
         for r in resources
@@ -163,18 +166,19 @@ def resources_to_json(resources: Iterable[Scalar], ports: Iterable[PortRange] = 
 
 @lru_cache(maxsize=1024)
 def _read_kind(text: str) -> Mapping[str, Any]:
-    """The role and reservation of resources: of many there are few, and nobody changes a message."""
+    """Return role and reservation of a resource; cached, as there are few distinct ones, and messages are not
+    modified."""
     kind: Mapping[str, Any] = json.loads(text)
     return kind
 
 
 def discovery_to_json(name: str, wishes: Sequence[PortWish], numbers: Sequence[int]) -> dict[str, Any]:
-    """DiscoveryInfo of a task, as Marathon gives it: for Mesos-DNS and the like.
+    """Return the DiscoveryInfo of a task as in Marathon, for Mesos-DNS and similar services.
 
     Args:
-        name: Of what the task is one of.
-        wishes: The ports that were asked for; none: any.
-        numbers: What the task has of its host: of each wish that is not of the container only.
+        name: Name under which the task is found.
+        wishes: Requested ports; empty for any ports.
+        numbers: Ports of the host that the task has, one for each wish that needs one.
     """
     of_host, ports = iter(numbers), []
     for wish in wishes or [PortWish(None, 0, 0)] * len(numbers):
@@ -191,12 +195,12 @@ def _labels(labels: Mapping[str, str]) -> dict[str, Any]:
 
 
 def start_message() -> bytes:
-    """What the executor of a gang's member is told when all members are in their places."""
+    """Return the message that tells the executor of a gang's task that all tasks are ready."""
     return json.dumps({"start": True}).encode()
 
 
 def reset_message(gpu_id: str, request: str) -> bytes:
-    """What a node monitor is told to reset a GPU; it does one request once."""
+    """Return the message that asks a node monitor to reset a GPU; each request id is executed once."""
     return json.dumps({"reset": gpu_id, "request": request}).encode()
 
 
@@ -213,7 +217,7 @@ def executor_info(
     env: Mapping[str, str],
     labels: Mapping[str, str] = NO_LABELS,
 ) -> dict[str, Any]:
-    """An ExecutorInfo of ours."""
+    """Return the ExecutorInfo of an executor of this package."""
     variables = [{"name": key, "type": "VALUE", "value": value} for key, value in sorted(env.items())]
     return {
         "type": "CUSTOM",
@@ -236,7 +240,7 @@ def task_of(
     resources: Sequence[Mapping[str, Any]],
     labels: Mapping[str, str],
 ) -> dict[str, Any]:
-    """A TaskInfo of an executor that may have others."""
+    """Return the TaskInfo of a task in an executor that may run others."""
     return {
         "name": name,
         "task_id": {"value": task_id},
@@ -265,7 +269,7 @@ def task_info(
     discovery: Mapping[str, Any] | None = None,
     kill_grace_s: float | None,
 ) -> dict[str, Any]:
-    """A TaskInfo with an executor of its own (one executor a task: its own container, sandbox and fate)."""
+    """Return the TaskInfo of a task with its own executor, and so its own container and sandbox."""
     info = task_of(
         executor_info(executor_id, executor_name, executor_command, executor_resources, executor_env),
         task_id=task_id,

@@ -1,1 +1,1 @@
-"""The document of the tree of queues as JSON."""
+"""JSON of the queue document and of bookings."""

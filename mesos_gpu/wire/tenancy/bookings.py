@@ -1,4 +1,4 @@
-"""Bookings as JSON. Pure."""
+"""JSON of bookings; pure functions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,23 +12,23 @@ _NEEDED = ("name", "queue", "gpus", "from", "for_s")
 
 
 def decode(value: Mapping[str, Any]) -> BookingSpec | list[Problem]:
-    """What is to be booked, or all that is wrong with it; whether its times can be is not looked at."""
+    """Parse a request for a booking; return it, or all problems. Its times are not checked."""
     check = Check(value, [field.key for field in BOOKING_FIELDS])
     for key in _NEEDED:
         if key not in check.given:
             check.problem(key, "is missing")
-    made = BookingSpec(**read_fields(check, BOOKING_FIELDS, READERS))
-    return check.problems or made
+    spec = BookingSpec(**read_fields(check, BOOKING_FIELDS, READERS))
+    return check.problems or spec
 
 
 def encode_spec(spec: BookingSpec) -> dict[str, Any]:
-    """What `decode` reads, with every field."""
+    """Return a request for a booking in the form that `decode` parses, with all fields."""
     written = write_fields(spec, BOOKING_FIELDS, WRITERS)
     return {**written, "until": written["until"] or None}
 
 
 def encode(booking: Booking, times: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """A booking as the interface shows it. `times`: those of it that are asked for."""
+    """Return a booking as in answers. `times`: begin and end of the occurrences to show."""
     return {
         "id": booking.id,
         **encode_spec(booking.spec),
@@ -39,7 +39,7 @@ def encode(booking: Booking, times: Sequence[tuple[float, float]]) -> dict[str, 
         "ends": booking.ends,
         "last": None if booking.last is None else booking.last.value,
         "message": booking.message,
-        "places": [{"node": each.hostname, "gpus": list(each.gpus)} for each in booking.places],
+        "places": [{"node": place.hostname, "gpus": list(place.gpus)} for place in booking.places],
         "used_at": booking.used_at,
         "ended_at": booking.ended_at,
         "times": [{"begins": begins, "ends": ends} for begins, ends in times],

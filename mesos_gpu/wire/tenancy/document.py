@@ -1,4 +1,4 @@
-"""The tree of queues as JSON: checked as a whole, with all that is wrong at once. Pure."""
+"""JSON of the queue document, checked as a whole with all problems at once; pure functions."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -34,23 +34,23 @@ MAX_CLASSES: Final = 100
 MAX_MODELS: Final = 1000
 MAX_COST: Final = 1000
 MAX_VERSION: Final = 1 << 53
-MAX_BYTES: Final = 1 << 19  # of all of it, as it is kept: each of the versions that are there
+MAX_BYTES: Final = 1 << 19  # bytes of one stored version
 MAX_COMMENT: Final = 1000
-#: The last ones are in what is read, so that it can be sent back; they are not looked at.
+#: Fields from `at` on are ignored; they are permitted so that a document that was read can be sent back.
 KNOWN: Final = (
     "version", "comment", "queues", "pools", "gpu_cost", "classes", "users", "fairness", "half_life_s",
     "history_percent", "overbook", "at", "by", "reclaim_at", "plan", "warnings", "in_force",
 )  # fmt: skip
-#: A queue's limits stand beside its other fields.
+#: Limits of a queue are beside its other fields in JSON.
 SPEC_FIELDS: Final = (*QUEUE_FIELDS, *LIMIT_FIELDS)
 _FIGURES: Final = tuple(field for field in QUEUE_FIELDS if field.name in HOURS_FIGURES)
 
 
 def decode(value: Mapping[str, Any]) -> QueueDocument | list[Problem]:
-    """A document whose version is the one that was read, or all that is wrong with it."""
+    """Parse a queue document, with the version that it is based on; return it, or all problems."""
     check = Check(value, KNOWN)
     standard = QueueDocument()
-    made = QueueDocument(
+    document = QueueDocument(
         version=check.integer("version", 0, (0, MAX_VERSION)),
         comment=_comment(check),
         queues=_queues(check),
@@ -63,18 +63,18 @@ def decode(value: Mapping[str, Any]) -> QueueDocument | list[Problem]:
         history_percent=check.integer("history_percent", 0, (0, 1000)),
         overbook=check.flag("overbook"),
     )
-    return _whole(check, made)
+    return _whole(check, document)
 
 
-def _whole(check: Check, made: QueueDocument) -> QueueDocument | list[Problem]:
-    problems = [*check.problems, *rules.faults(made)]
-    if not problems and (size := len(msgspec.json.encode(made))) > MAX_BYTES:
-        problems = [Problem("", f"is larger than {MAX_BYTES} bytes: it has {size}")]
-    return problems or made
+def _whole(check: Check, document: QueueDocument) -> QueueDocument | list[Problem]:
+    problems = [*check.problems, *rules.faults(document)]
+    if not problems and (size := len(msgspec.json.encode(document))) > MAX_BYTES:
+        problems = [Problem("", f"must have at most {MAX_BYTES} bytes, but has {size}")]
+    return problems or document
 
 
 def encode(document: QueueDocument) -> dict[str, Any]:
-    """What `decode` reads, with every field."""
+    """Return a document in the form that `decode` parses, with all fields."""
     return {
         "version": document.version,
         "at": document.at or None,
@@ -87,33 +87,35 @@ def encode(document: QueueDocument) -> dict[str, Any]:
         "overbook": document.overbook,
         "gpu_cost": dict(document.gpu_cost),
         "pools": {pool.name: write_fields(pool, POOL_FIELDS, WRITERS) for pool in document.pools},
-        "classes": {each.name: write_fields(each, CLASS_FIELDS, WRITERS) for each in document.classes},
+        "classes": {
+            job_class.name: write_fields(job_class, CLASS_FIELDS, WRITERS) for job_class in document.classes
+        },
         "users": {name: written_limits(limits) for name, limits in document.users.items()},
         "queues": {path: encode_queue(spec) for path, spec in document.queues.items()},
     }
 
 
 def encode_queue(spec: QueueSpec) -> dict[str, Any]:
-    """A queue, with every field; null: as the queue above it has it, or none."""
+    """Return a queue as JSON with all fields; null for inherited or absent values."""
     return {**write_fields(spec, QUEUE_FIELDS, WRITERS), **written_limits(spec.limits)}
 
 
 def encode_figures(document: QueueDocument, paths: Collection[str]) -> dict[str, Any]:
-    """What hours may change of some queues, as a document has it."""
+    """Return the figures of some queues that hours may change, in the form of the document."""
     return {path: write_fields(document.queues[path], _FIGURES, WRITERS) for path in paths}
 
 
 def place_of(path: str) -> str:
-    """The JSON pointer of a queue in the document."""
+    """Return the JSON pointer of a queue in the document."""
     return f"/queues/{escaped(path)}"
 
 
 def with_queue(
     document: QueueDocument, path: str, value: Mapping[str, Any], *, is_patch: bool
 ) -> QueueDocument | list[Problem]:
-    """The document with a queue that is as `value` says; a problem's place is that in the whole document.
+    """Return a document with a queue replaced by `value`, or all problems, with places in the whole document.
 
-    With `is_patch` what `value` leaves out stays as it is, and null is what it is without being written.
+    With `is_patch` absent fields of an existing queue stay unchanged, and null resets a field to its default.
     """
     if is_patch and path in document.queues:
         value = {**encode_queue(document.queues[path]), **value}
@@ -126,7 +128,7 @@ def with_queue(
 
 
 def without_queue(document: QueueDocument, path: str) -> QueueDocument | list[Problem]:
-    """The document without a queue, or what then is wrong with it."""
+    """Return a document without a queue, or all problems of the result."""
     left = {other: spec for other, spec in document.queues.items() if other != path}
     return _whole(Check({}, ()), replace(document, queues=left))
 
@@ -150,14 +152,14 @@ def _objects(check: Check, key: str, most: int) -> dict[Any, Any]:
 
 
 def _queues(check: Check) -> dict[str, QueueSpec]:
-    made: dict[str, QueueSpec] = {}
+    queues: dict[str, QueueSpec] = {}
     for path, value in _objects(check, "queues", MAX_QUEUES).items():
         place = f"queues/{escaped(path)}"
         if not isinstance(path, str) or not QUEUE.fullmatch(path):
             check.problem(place, f"must have a path as its name: {QUEUE_FORM}")
         elif (spec := _queue(check, place, {} if value is None else value)) is not None:
-            made[path] = spec
-    return dict(sorted(made.items()))
+            queues[path] = spec
+    return dict(sorted(queues.items()))
 
 
 def _queue(outer: Check, place: str, value: Any) -> QueueSpec | None:
@@ -173,20 +175,20 @@ def _queue(outer: Check, place: str, value: Any) -> QueueSpec | None:
 
 
 def _named(check: Check, key: str, most: int, made_of: Callable[[Check, str, str, Any], T | None]) -> list[T]:
-    """Objects by name, in the order of the names."""
-    made = []
+    """Return objects parsed by `made_of`, in the order of their names."""
+    items = []
     for name, value in sorted(_objects(check, key, most).items(), key=lambda pair: str(pair[0])):
         place = f"{key}/{escaped(name)}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
             check.problem(place, f"must have a name of {NAME_FORM}")
         elif (item := made_of(check, place, name, {} if value is None else value)) is not None:
-            made.append(item)
-    return made
+            items.append(item)
+    return items
 
 
 def _pool(outer: Check, place: str, name: str, value: Any) -> Pool | None:
     if name == DEFAULT_POOL:
-        outer.problem(place, "the pool default has the nodes that are in no other; give yours another name")
+        outer.problem(place, "the pool default has the nodes that match no other pool; choose another name")
     return _declared(outer, place, value, POOL_FIELDS, lambda fields: Pool(name, **fields))
 
 
@@ -200,9 +202,9 @@ def _declared(
     check = object_at(outer, place, value, fields)
     if check is None:
         return None
-    made = made_of(read_fields(check, fields, READERS))
+    item = made_of(read_fields(check, fields, READERS))
     outer.take(place, check)
-    return made
+    return item
 
 
 def _costs(check: Check) -> dict[str, int]:
@@ -210,7 +212,7 @@ def _costs(check: Check) -> dict[str, int]:
     for model, cost in _objects(check, "gpu_cost", MAX_MODELS).items():
         place = f"gpu_cost/{escaped(model)}"
         if not is_text(model) or not model.strip():
-            check.problem(place, "must have a model of GPUs as its name")
+            check.problem(place, "must have a GPU model as its name, as A100")
         elif not is_number(cost) or cost != int(cost) or not 1 <= cost <= MAX_COST:
             check.problem(place, f"must be an integer from 1 to {MAX_COST}, got {show(cost)}")
         else:

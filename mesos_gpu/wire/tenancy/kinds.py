@@ -1,4 +1,4 @@
-"""Figures of queues from JSON and back, by the kinds with which they are declared. Pure."""
+"""JSON of queue figures, by the kinds with which they are declared; pure functions."""
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -29,17 +29,17 @@ from mesos_gpu.wire.constraints import MAX_CONSTRAINTS, constraint_of
 from mesos_gpu.wire.kinds import PLAIN_READERS, PLAIN_WRITERS, Reader, Writer, read_fields, write_fields
 
 T = TypeVar("T")
-MAX_SHAPES: Final = 100  # of one guarantee
+MAX_SHAPES: Final = 100  # shapes of one guarantee
 MAX_NODES: Final = 100_000
 MAX_GPUS_OF_NODE: Final = 1024
-MAX_USERS: Final = 10_000  # of one object
-MAX_NAMES: Final = 1000  # of one list
+MAX_USERS: Final = 10_000  # users in one object
+MAX_NAMES: Final = 1000  # names in one list
 MAX_HOURS: Final = 1e9
-MAX_HOURS_OF_WEEK: Final = 50  # of one queue
-MILLI_S: Final = 3600 * 1000  # thousandths of cost times seconds, of an hour of a GPU of cost 1
+MAX_HOURS_OF_WEEK: Final = 50  # hours of one queue
+MILLI_S: Final = 3600 * 1000  # one hour of a GPU of cost 1, in thousandths of cost times seconds
 SHAPE_KNOWN: Final = ("nodes", "gpus")
 RUNTIME_KNOWN: Final = ("reclaim", "rebalance")
-_FIGURE: Final = f"a number of GPUs from 0 to {MAX_GPUS}, in thousandths at the finest"
+_FIGURE: Final = f"a number of GPUs from 0 to {MAX_GPUS} with at most three decimals"
 _SHAPES: Final = f"a list of at most {MAX_SHAPES} shapes, as [{{nodes: 2, gpus: 8}}]"
 
 
@@ -57,17 +57,17 @@ def _guarantees(check: Check, field: Field) -> dict[str, Guarantee]:
 def _by_pool(
     check: Check, key: str, figure: Callable[[Check, str, Any], T | None], form: str
 ) -> dict[str, T]:
-    """A figure of each pool; one that stands alone is of the default one."""
+    """Return a figure by pool; a single figure is for the default pool."""
     given = check.given[key]
     if not isinstance(given, dict):
         given = {DEFAULT_POOL: given}
         places = {DEFAULT_POOL: key}
     elif not given:
-        check.problem(key, f"must be {form}, or an object of them by pool, got {{}}")
+        check.problem(key, f"must be {form}, or an object of such values by pool, got {{}}")
     else:
         places = {str(pool): f"{key}/{escaped(pool)}" for pool in given}
-    made = {str(pool): figure(check, places[str(pool)], value) for pool, value in given.items()}
-    return {pool: value for pool, value in sorted(made.items()) if value is not None}
+    figures = {str(pool): figure(check, places[str(pool)], value) for pool, value in given.items()}
+    return {pool: value for pool, value in sorted(figures.items()) if value is not None}
 
 
 def _milli(check: Check, place: str, value: float) -> int | None:
@@ -85,7 +85,7 @@ def _guarantee(check: Check, place: str, value: Any) -> Guarantee | None:
         check.problem(place, f"must be {_FIGURE}; or {_SHAPES}, got {show(value)}")
         return None
     shapes = tuple(_shape(check, f"{place}/{index}", item) for index, item in enumerate(value))
-    return Guarantee(sum(each.nodes * each.gpus for each in shapes) * 1000, shapes)
+    return Guarantee(sum(shape.nodes * shape.gpus for shape in shapes) * 1000, shapes)
 
 
 def _shape(outer: Check, place: str, value: Any) -> Shape:
@@ -95,10 +95,10 @@ def _shape(outer: Check, place: str, value: Any) -> Shape:
     check = Check(value, SHAPE_KNOWN)
     for key in SHAPE_KNOWN:
         if check.given.get(key) is None:
-            check.problem(key, "is missing: a shape is so many nodes, each with so many gpus")
-    made = Shape(check.integer("nodes", 1, (1, MAX_NODES)), check.integer("gpus", 1, (1, MAX_GPUS_OF_NODE)))
+            check.problem(key, "is missing; a shape has nodes, and gpus per node")
+    shape = Shape(check.integer("nodes", 1, (1, MAX_NODES)), check.integer("gpus", 1, (1, MAX_GPUS_OF_NODE)))
     outer.take(place, check)
-    return made
+    return shape
 
 
 def _runtimes(outer: Check, field: Field) -> MinRuntime:
@@ -113,25 +113,25 @@ def _runtimes(outer: Check, field: Field) -> MinRuntime:
         return check.number(key, default, lambda n: 0 <= n <= tenancy.MAX_S, form)
 
     least = MinRuntime()
-    made = MinRuntime(seconds("reclaim", least.reclaim_s), seconds("rebalance", least.rebalance_s))
+    runtimes = MinRuntime(seconds("reclaim", least.reclaim_s), seconds("rebalance", least.rebalance_s))
     outer.take(field.key, check)
-    return made
+    return runtimes
 
 
 def by_user(check: Check, key: str, of_one: Callable[[Check, str, Any], T | None]) -> dict[str, T]:
-    """An object by the names of users; "*": each that it does not name."""
+    """Return values by user name; "*" is for each user that is not named."""
     given = check.given[key]
     if not isinstance(given, dict) or len(given) > MAX_USERS:
         check.problem(key, f"must be an object of at most {MAX_USERS} users, got {show(given)}")
         return {}
-    made = {}
+    values = {}
     for name, value in given.items():
         place = f"{key}/{escaped(name)}"
         if not is_text(name) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
-            check.problem(place, 'must have a user\'s name, or "*" for all others')
+            check.problem(place, 'must have the name of a user, or "*" for all others, as its key')
         elif (item := of_one(check, place, value)) is not None:
-            made[name] = item
-    return made
+            values[name] = item
+    return values
 
 
 def _weight(check: Check, place: str, value: Any) -> int | None:
@@ -143,7 +143,7 @@ def _weight(check: Check, place: str, value: Any) -> int | None:
 
 
 def object_at(outer: Check, place: str, value: Any, fields: tuple[Field, ...]) -> Check | None:
-    """A value whose fields are declared, to be checked; None: it is none, which is told."""
+    """Return a check of an object with declared fields; None if it is no object, which is reported."""
     if isinstance(value, dict):
         return Check(value, [field.key for field in fields])
     outer.problem(place, f"must be an object of {', '.join(each.key for each in fields)}, got {show(value)}")
@@ -151,13 +151,13 @@ def object_at(outer: Check, place: str, value: Any, fields: tuple[Field, ...]) -
 
 
 def limits_at(outer: Check, place: str, value: Any) -> Limits | None:
-    """Limits of a user."""
+    """Parse the limits of a user."""
     check = object_at(outer, place, value, LIMIT_FIELDS)
     if check is None:
         return None
-    made = Limits(**read_fields(check, LIMIT_FIELDS, READERS))
+    limits = Limits(**read_fields(check, LIMIT_FIELDS, READERS))
     outer.take(place, check)
-    return made
+    return limits
 
 
 def _budget_at(outer: Check, place: str, value: Any) -> Budget | None:
@@ -165,11 +165,11 @@ def _budget_at(outer: Check, place: str, value: Any) -> Budget | None:
     if check is None:
         return None
     if "gpu_hours" not in check.given:
-        check.problem("gpu_hours", "is missing: a budget is so many hours of GPUs of cost 1")
+        check.problem("gpu_hours", "is missing; set the hours of GPUs of cost 1")
     values = read_fields(check, BUDGET_FIELDS, READERS)
-    made = Budget(**{**values, "milli_s": values["milli_s"] or 0})
+    budget = Budget(**{**values, "milli_s": values["milli_s"] or 0})
     outer.take(place, check)
-    return made
+    return budget
 
 
 def _hours_of_week(check: Check, field: Field) -> tuple[Hours, ...]:
@@ -180,8 +180,8 @@ def _hours_of_week(check: Check, field: Field) -> tuple[Hours, ...]:
         )
         check.problem(field.key, f"must be {form}, got {show(got)}")
         return ()
-    made = [_hours_at(check, f"{field.key}/{index}", item) for index, item in enumerate(got)]
-    return tuple(each for each in made if each is not None)
+    hours = [_hours_at(check, f"{field.key}/{index}", item) for index, item in enumerate(got)]
+    return tuple(item for item in hours if item is not None)
 
 
 def _hours_at(outer: Check, place: str, value: Any) -> Hours | None:
@@ -190,27 +190,27 @@ def _hours_at(outer: Check, place: str, value: Any) -> Hours | None:
         return None
     for key in ("from", "to"):
         if key not in check.given:
-            check.problem(key, "is missing: hours are from one time of day to another")
+            check.problem(key, "is missing; hours need from and to, as '22:00' and '06:00'")
     values = read_fields(check, HOURS_FIELDS, READERS)
-    made = Hours(**{**values, "begins": values["begins"] or "00:00", "ends": values["ends"] or "24:00"})
-    if not made.days and "days" not in check.failed:
-        check.problem("days", "must name a day at least; left out, it is every day")
-    if f"{made.begins}:00"[:8] == f"{made.ends}:00"[:8]:
-        check.problem("to", f"is the same as from, {made.begins}; a whole day is from 00:00 to 24:00")
-    if not check.problems and all(getattr(made, name) in (None, {}) for name in HOURS_FIGURES):
+    hours = Hours(**{**values, "begins": values["begins"] or "00:00", "ends": values["ends"] or "24:00"})
+    if not hours.days and "days" not in check.failed:
+        check.problem("days", "must have at least one day; leave it out for every day")
+    if f"{hours.begins}:00"[:8] == f"{hours.ends}:00"[:8]:
+        check.problem("to", f"must differ from from, {hours.begins}; for a whole day set 00:00 and 24:00")
+    if not check.problems and all(getattr(hours, name) in (None, {}) for name in HOURS_FIGURES):
         names = ", ".join(HOURS_FIGURES)
-        check.problem("", f"changes no figure, got {show(value)}; give one of {names}, or leave it out")
+        check.problem("", f"changes no figure, got {show(value)}; set one of {names}, or leave it out")
     outer.take(place, check)
-    return made
+    return hours
 
 
 def _idle(outer: Check, field: Field) -> Idle | None:
     check = object_at(outer, field.key, outer.given[field.key], IDLE_FIELDS)
     if check is None:
         return None
-    made = Idle(**read_fields(check, IDLE_FIELDS, READERS))
+    idle = Idle(**read_fields(check, IDLE_FIELDS, READERS))
     outer.take(field.key, check)
-    return made
+    return idle
 
 
 def _gpu_hours(check: Check, field: Field) -> int:
@@ -223,14 +223,14 @@ def _gpu_hours(check: Check, field: Field) -> int:
 
 def _percents(check: Check, field: Field) -> tuple[int, ...]:
     got = check.given[field.key]
-    whole = isinstance(got, list) and all(is_number(each) and each == int(each) for each in got)
-    if not whole or len(got) > 20 or not all(0 < each <= 1000 for each in got):
+    whole = isinstance(got, list) and all(is_number(percent) and percent == int(percent) for percent in got)
+    if not whole or len(got) > 20 or not all(0 < percent <= 1000 for percent in got):
         check.problem(
             field.key, f"must be a list of at most 20 whole percents from 1 to 1000, got {show(got)}"
         )
         return ()
     if any(later <= earlier for earlier, later in pairwise(got)):
-        check.problem(field.key, f"must rise, as [50, 80, 100], got {show(got)}")
+        check.problem(field.key, f"must be in rising order, as [50, 80, 100], got {show(got)}")
     return tuple(int(each) for each in got)
 
 
@@ -244,28 +244,30 @@ def _names(check: Check, field: Field) -> tuple[str, ...]:
         if not isinstance(item, str) or not kind.pattern.fullmatch(item):
             check.problem(f"{field.key}/{index}", f"must be {kind.form}, got {show(item)}")
         elif item in got[:index]:
-            check.problem(f"{field.key}/{index}", f"is there twice: {show(item)}")
+            check.problem(f"{field.key}/{index}", f"appears twice: {show(item)}; remove one")
     return tuple(item for item in got if isinstance(item, str))
 
 
 def _constraints(check: Check, field: Field) -> tuple[Constraint, ...]:
-    """Constraints that a node meets by itself or does not."""
+    """Parse constraints that a node fulfils independently of jobs."""
     got = check.given[field.key]
     if not isinstance(got, list) or len(got) > MAX_CONSTRAINTS:
         form = f"a list of at most {MAX_CONSTRAINTS} constraints"
         check.problem(field.key, f'must be {form}, as [["rack", "LIKE", "r[12]"]], got {show(got)}')
         return ()
-    made = []
+    constraints = []
     for index, item in enumerate(got):
         constraint = constraint_of(item)
         if isinstance(constraint, str):
             check.problem(f"{field.key}/{index}", f"{constraint}; got {show(item)}")
         elif constraint.compares:
-            why = f"{show(item)} compares jobs: a pool takes IS, LIKE, UNLIKE, and CLUSTER with a value"
+            why = (
+                f"{show(item)} compares jobs; a pool can have only IS, LIKE, UNLIKE, and CLUSTER with a value"
+            )
             check.problem(f"{field.key}/{index}", why)
         else:
-            made.append(constraint)
-    return tuple(made)
+            constraints.append(constraint)
+    return tuple(constraints)
 
 
 READERS: Final[Mapping[type[Kind], Reader]] = {
@@ -290,12 +292,12 @@ READERS: Final[Mapping[type[Kind], Reader]] = {
 
 
 def gpus_of(milli: int) -> int | float:
-    """A figure in GPUs of cost 1."""
+    """Return thousandths of cost as a number of GPUs of cost 1."""
     return number_of(milli)
 
 
 def _by_pool_or_alone(figures: Mapping[str, Any]) -> Any:
-    """Figures in their shortest form: one of the default pool alone stands alone; null: there is none."""
+    """Return figures in their shortest form: a single one of the default pool by itself; null if there are none."""
     if not figures:
         return None
     return figures[DEFAULT_POOL] if [*figures] == [DEFAULT_POOL] else dict(figures)
@@ -308,7 +310,7 @@ def _written_guarantee(owed: Guarantee) -> Any:
 
 
 def written_limits(limits: Limits) -> dict[str, Any]:
-    """Limits as JSON."""
+    """Return limits as JSON."""
     return write_fields(limits, LIMIT_FIELDS, WRITERS)
 
 
@@ -327,7 +329,7 @@ WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     **PLAIN_WRITERS,
     tenancy.PerPool: lambda by: _by_pool_or_alone({pool: gpus_of(milli) for pool, milli in by.items()}),
     tenancy.Guarantees: lambda by: _by_pool_or_alone(
-        {pool: _written_guarantee(each) for pool, each in by.items()}
+        {pool: _written_guarantee(owed) for pool, owed in by.items()}
     ),
     tenancy.Runtimes: lambda times: {"reclaim": times.reclaim_s, "rebalance": times.rebalance_s},
     tenancy.Weights: dict,
@@ -338,6 +340,6 @@ WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     tenancy.GpuHours: _hours,
     tenancy.Percents: list,
     tenancy.Names: list,
-    tenancy.HoursOfWeek: lambda hours: [write_fields(each, HOURS_FIELDS, WRITERS) for each in hours],
-    Constraints: lambda constraints: [each.as_list() for each in constraints],
+    tenancy.HoursOfWeek: lambda hours: [write_fields(span, HOURS_FIELDS, WRITERS) for span in hours],
+    Constraints: lambda constraints: [constraint.as_list() for constraint in constraints],
 }

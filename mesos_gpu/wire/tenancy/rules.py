@@ -1,4 +1,4 @@
-"""What a document of queues must hold to, as far as that follows from itself alone. Pure."""
+"""Rules of the queue document that involve several fields, checked from the document alone; pure functions."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -22,7 +22,7 @@ _FIGURES: Final = ("guarantee_gpus", "borrow_limit_gpus", "lend_limit_gpus", "li
 
 
 def faults(document: QueueDocument) -> Iterator[Problem]:
-    """All that is wrong with a document whose fields are each for itself as they should be."""
+    """Yield all problems of a document whose single fields are valid."""
     pools = {DEFAULT_POOL, *(pool.name for pool in document.pools)}
     for path, spec in document.queues.items():
         place = f"/queues/{escaped(path)}"
@@ -36,21 +36,22 @@ def faults(document: QueueDocument) -> Iterator[Problem]:
         for name, budget in _budgets(spec):
             yield from _of_budget(budget, f"{place}/{name}")
     yield from _of_sums(document)
-    for each in document.classes:
-        yield from _of_idle(each.idle, f"/classes/{escaped(each.name)}")
-        for index, pool in enumerate(each.pools):
+    for job_class in document.classes:
+        yield from _of_idle(job_class.idle, f"/classes/{escaped(job_class.name)}")
+        for index, pool in enumerate(job_class.pools):
             if pool not in pools:
-                yield Problem(f"/classes/{escaped(each.name)}/pools/{index}", _unknown(pool, pools))
+                yield Problem(f"/classes/{escaped(job_class.name)}/pools/{index}", _unknown(pool, pools))
 
 
 def _of_place(document: QueueDocument, path: str, place: str) -> Iterator[Problem]:
     above = path.rpartition("/")[0]
     if above and above not in document.queues:
-        yield Problem(
-            place, f"there is no queue {above} that it could be below; add it, be it without fields"
-        )
+        yield Problem(place, f"there is no queue {above} above it; add that queue, which may have no fields")
     if above == DEFAULT_QUEUE:
-        yield Problem(place, "the queue default takes the jobs that name none: none can be below it")
+        yield Problem(
+            place,
+            "the queue default is for jobs without queue, and cannot have queues below it; choose another path",
+        )
 
 
 def _of_figures(spec: QueueSpec, place: str, pools: set[str]) -> Iterator[Problem]:
@@ -61,16 +62,17 @@ def _of_figures(spec: QueueSpec, place: str, pools: set[str]) -> Iterator[Proble
     for pool, limit in spec.limit_gpus.items():
         owed = spec.guarantee_gpus.get(pool)
         if owed is not None and owed.milli > limit:
-            why = f"{gpus_of(limit)} of pool {pool} is below the guarantee, {gpus_of(owed.milli)}"
+            why = f"{gpus_of(limit)} of pool {pool} is below the guarantee, {gpus_of(owed.milli)}; raise it"
             yield Problem(f"{place}/limit_gpus", why)
 
 
 def _of_pools(document: QueueDocument, path: str, place: str, pools: set[str]) -> Iterator[Problem]:
-    """What is wrong with the pools that a queue names, and with what it is guaranteed of those that it may not use."""
+    """Yield problems of the pools that a queue names, and of guarantees in pools that it may not use."""
     named = document.queues[path].pools
     if named is not None and not named:
         yield Problem(
-            f"{place}/pools", "must name a pool at least; left out, it is as the queue above has it"
+            f"{place}/pools",
+            "must have at least one pool; leave it out to inherit the pools of the queue above",
         )
     may_use = _usable(document, path)
     above = _usable(document, path.rpartition("/")[0])
@@ -84,12 +86,12 @@ def _of_pools(document: QueueDocument, path: str, place: str, pools: set[str]) -
     for pool, owed in document.queues[path].guarantee_gpus.items():
         barred = pool in dedicated if may_use is None else pool not in may_use
         if owed.milli and pool in pools and barred:
-            why = f"it may not use pool {pool}: name it in its pools, or guarantee it nothing there"
+            why = f"it may not use pool {pool}; add that to its pools, or remove the guarantee"
             yield Problem(f"{place}/guarantee_gpus", why)
 
 
 def _usable(document: QueueDocument, path: str) -> tuple[str, ...] | None:
-    """The pools that a queue, or the nearest above it, names; None: none of them names any."""
+    """Return the pools that a queue names, or else the nearest queue above it; None if none names any."""
     while path:
         spec = document.queues.get(path)
         if spec is not None and spec.pools:
@@ -99,20 +101,20 @@ def _usable(document: QueueDocument, path: str) -> tuple[str, ...] | None:
 
 
 def _unknown(pool: str, pools: set[str]) -> str:
-    return f"there is no pool {pool}; there are {', '.join(sorted(pools))}"
+    return f"there is no pool {pool}; pools are {', '.join(sorted(pools))}"
 
 
 def _of_defaults(spec: QueueSpec, place: str) -> Iterator[Problem]:
     for default, most in (("default_timeout_s", "max_timeout_s"), ("default_priority", "max_priority")):
         own, limit = getattr(spec, default), getattr(spec.limits, most)
         if own is not None and limit is not None and own > limit:
-            yield Problem(f"{place}/{default}", f"{own:g} is above {most}, {limit:g}")
+            yield Problem(f"{place}/{default}", f"{own:g} is above {most}, {limit:g}; lower it")
 
 
 def _of_idle(idle: Idle | None, place: str) -> Iterator[Problem]:
     if idle is not None and idle.return_after_s <= idle.warn_after_s:
         why = (
-            f"{idle.return_after_s:g} is no more than warn_after_s, {idle.warn_after_s:g}: "
+            f"{idle.return_after_s:g} must be more than warn_after_s, {idle.warn_after_s:g}, as "
             "a job is warned before it is ended"
         )
         yield Problem(f"{place}/idle/return_after_s", why)
@@ -135,24 +137,29 @@ def _of_hours(hours: Hours, place: str, pools: set[str]) -> Iterator[Problem]:
 
 def _of_zone(zone: str, place: str) -> Iterator[Problem]:
     if find_zone(zone) is None:
-        yield Problem(f"{place}/zone", f"there is no zone {zone[:80]}; write one as Europe/Vienna, or UTC")
+        yield Problem(
+            f"{place}/zone", f"there is no time zone {zone[:80]}; set one such as Europe/Vienna or UTC"
+        )
 
 
 def _of_budget(budget: Budget, place: str) -> Iterator[Problem]:
     yield from _of_zone(budget.zone, place)
     days = {key: _day(text) for key, text in (("from", budget.begins), ("to", budget.ends)) if text}
     for key in (key for key, day in days.items() if day is None):
-        yield Problem(f"{place}/{key}", "there is no such day")
+        yield Problem(f"{place}/{key}", "there is no such day; write it as 2026-11-22")
     if budget.period is not Period.ONCE:
         for key in days:
-            yield Problem(f"{place}/{key}", f"is for the period once; this one is {budget.period.value}")
+            yield Problem(
+                f"{place}/{key}",
+                f"is only for period once, but the period is {budget.period.value}; leave it out",
+            )
         return
     for key in ("from", "to"):
         if key not in days:
-            yield Problem(f"{place}/{key}", "is missing: a budget that is there once has its days")
+            yield Problem(f"{place}/{key}", "is missing; a budget with period once needs from and to")
     first, last = days.get("from"), days.get("to")
     if first is not None and last is not None and last <= first:
-        yield Problem(f"{place}/to", f"{last} is not after {first}")
+        yield Problem(f"{place}/to", f"{last} is not after from, {first}; set a later day")
 
 
 def _day(text: str) -> date | None:
@@ -163,7 +170,7 @@ def _day(text: str) -> date | None:
 
 
 def _of_sums(document: QueueDocument) -> Iterator[Problem]:
-    """Guarantees of children that are above their parent's."""
+    """Yield problems of guarantees whose sum over the children exceeds that of their parent."""
     sums: dict[str, dict[str, int]] = {}
     for path, spec in document.queues.items():
         below = sums.setdefault(path.rpartition("/")[0], {})
@@ -179,7 +186,7 @@ def _above(path: str, spec: QueueSpec, pool: str, milli: int) -> Iterator[Proble
     has = own.milli if own is not None else 0
     if milli > has:
         why = (
-            f"the queues below it are guaranteed {gpus_of(milli)} of pool {pool}, and it has {gpus_of(has)}: "
-            "raise it, or lower theirs"
+            f"the queues below it are guaranteed {gpus_of(milli)} of pool {pool}, but it has only {gpus_of(has)}; "
+            "raise its guarantee, or lower theirs"
         )
         yield Problem(f"/queues/{escaped(path)}/guarantee_gpus", why)

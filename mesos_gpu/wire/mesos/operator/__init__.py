@@ -1,1 +1,1 @@
-"""Calls of the operator's API of a master, and what it answers."""
+"""Calls of a Mesos master's operator API, and its answers."""

@@ -1,4 +1,4 @@
-"""Dynamic reservations of whole agents by an operator, as a master's API has them. Pure.
+"""Dynamic reservations of whole agents by an operator, in a Mesos master's API; pure functions.
 
 Sources: include/mesos/v1/{mesos,master/master}.proto (Resource.reservations, RESERVE_RESOURCES, UNRESERVE_RESOURCES,
 GET_AGENTS).
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 LABEL: Final = (
-    "mesos_gpu.pool"  # of a reservation that keeps a pool from other frameworks; its value names the pool
+    "mesos_gpu.pool"  # label of a reservation that keeps other frameworks off a pool; its value is the pool
 )
 _SCALAR, _RANGES = "SCALAR", "RANGES"
 _PLACES: Final = 1000  # Mesos keeps three decimals
@@ -17,7 +17,7 @@ Resource = Mapping[str, Any]
 
 
 def pool_of(resource: Resource) -> str | None:
-    """The pool that it is reserved for; None: it is not reserved so."""
+    """Return the pool that a resource is reserved for; None without such a reservation."""
     for reservation in resource.get("reservations", ())[-1:]:
         for label in reservation.get("labels", {}).get("labels", ()):
             if label.get("key") == LABEL:
@@ -26,60 +26,60 @@ def pool_of(resource: Resource) -> str | None:
 
 
 def is_free(resource: Resource) -> bool:
-    """Whether it is reserved for nobody, and a reservation could be made of it."""
+    """Return whether a resource is unreserved, and of a kind that can be reserved."""
     plain = not resource.get("reservations") and "revocable" not in resource and "disk" not in resource
     return plain and resource.get("type") in (_SCALAR, _RANGES)
 
 
 def less(total: Iterable[Resource], held: Iterable[Resource]) -> list[dict[str, Any]]:
-    """What is left of some resources; of each name and kind once.
+    """Subtract resources; the result has each name and kind once.
 
     Args:
-        total: All that there are.
-        held: What of that is taken; of kinds that `total` lacks nothing is.
+        total: Resources to subtract from.
+        held: Resources to subtract; kinds that `total` lacks are ignored.
     """
     left: dict[str, dict[str, Any]] = {}
-    for sign, each in [*((1, each) for each in total), *((-1, each) for each in held)]:
+    for sign, each in [*((1, resource) for resource in total), *((-1, each) for each in held)]:
         kind = _kind(each)
-        made = left.setdefault(kind, {**_bare(each), "amount": 0, "spans": ()})
+        rest = left.setdefault(kind, {**_bare(each), "amount": 0, "spans": ()})
         if each.get("type") == _RANGES:
-            made["spans"] = _spans(made["spans"], _ranges(each), sign)
+            rest["spans"] = _spans(rest["spans"], _ranges(each), sign)
         else:
-            made["amount"] += sign * round(float(each["scalar"]["value"]) * _PLACES)
-    return [resource for each in left.values() if (resource := _resource(each)) is not None]
+            rest["amount"] += sign * round(float(each["scalar"]["value"]) * _PLACES)
+    return [resource for rest in left.values() if (resource := _resource(rest)) is not None]
 
 
 def amount(resources: Iterable[Resource], name: str) -> float:
-    """The sum of one scalar."""
-    return sum(float(each["scalar"]["value"]) for each in resources if each["name"] == name)
+    """Return the sum of one scalar resource."""
+    return sum(float(resource["scalar"]["value"]) for resource in resources if resource["name"] == name)
 
 
 def reserve(
     agent_id: str, resources: Sequence[Resource], role: str, principal: str | None, pool: str
 ) -> dict[str, Any]:
-    """The call that reserves free resources of an agent for a role.
+    """Return the call that reserves free resources of an agent for a role.
 
     Args:
-        agent_id: Of the master.
-        resources: As of `less`, free.
-        role: Who has them from then on.
-        principal: Who calls; None: nobody is asked.
-        pool: Of the tree, for the label.
+        agent_id: Id of the agent.
+        resources: Free resources, from `less`.
+        role: Role for which they are reserved.
+        principal: Principal of the caller; None without authentication.
+        pool: Name of the pool, for the label.
     """
     reservation: dict[str, Any] = {
         "type": "DYNAMIC", "role": role, "labels": {"labels": [{"key": LABEL, "value": pool}]}
     }  # fmt: skip
     if principal is not None:
         reservation["principal"] = principal
-    made = [{**each, "reservations": [reservation]} for each in resources]
+    reserved = [{**resource, "reservations": [reservation]} for resource in resources]
     return {
         "type": "RESERVE_RESOURCES",
-        "reserve_resources": {"agent_id": {"value": agent_id}, "resources": made},
+        "reserve_resources": {"agent_id": {"value": agent_id}, "resources": reserved},
     }
 
 
 def unreserve(agent_id: str, resources: Sequence[Resource]) -> dict[str, Any]:
-    """The call that gives reserved resources of an agent back to everybody."""
+    """Return the call that removes the reservations of resources of an agent."""
     return {
         "type": "UNRESERVE_RESOURCES",
         "unreserve_resources": {"agent_id": {"value": agent_id}, "resources": [*resources]},
@@ -91,19 +91,19 @@ def _kind(resource: Resource) -> str:
 
 
 def _bare(resource: Resource) -> dict[str, Any]:
-    """The kind of a resource: all but the amount and to whom it is allocated."""
+    """Return the kind of a resource: everything but amount, allocation and old role fields."""
     without = ("scalar", "ranges", "allocation_info", "role", "reservation")
     return {name: value for name, value in resource.items() if name not in without}
 
 
 def _ranges(resource: Resource) -> list[tuple[int, int]]:
-    return [(int(each["begin"]), int(each["end"])) for each in resource["ranges"].get("range", ())]
+    return [(int(span["begin"]), int(span["end"])) for span in resource["ranges"].get("range", ())]
 
 
 def _spans(
     spans: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]], sign: int
 ) -> tuple[tuple[int, int], ...]:
-    """With, or without, other spans; ends are included."""
+    """Return spans with others added (`sign` 1) or removed (`sign` -1); ends are included."""
     if sign > 0:
         return (*spans, *others)
     for other in others:

@@ -60,7 +60,7 @@ FORM = "is not a valid name for a variable with a secret, such as HF_TOKEN"
                 ("env.MESOS_X", RESERVED),
                 (
                     "container.volumes.1.containerPath",
-                    "its file x/y is in the way of another's; give each a path of its own",
+                    "its file x/y collides with the file of another secret; choose another path",
                 ),
             ],
         ),
