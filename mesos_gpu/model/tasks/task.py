@@ -147,7 +147,9 @@ class Task:
     #: then
     #: no other task joins that executor.
     keeper: str = ""
-    made_by: str = ""  # for a monitor: `Settings.monitor_made_by` at its launch; "" if launched by an earlier release
+    made_by: str = (
+        ""  # for a monitor: `Settings.monitor_made_by` at its launch; "" if launched by an earlier release
+    )
     program: Program | None = None  # release of its executor; None if not reported
     listening: Listening | None = (
         None  # ports at which the task listens; None if its executor does not report them

@@ -193,7 +193,9 @@ def test_logs_of_a_gang_without_times_are_those_of_rank_0_or_rank_by_rank(rest: 
     assert call("logs", job, "--rank", "1", "--prefix").stdout == "[1] c\n"
     first = call("logs", job)
     assert first.stdout == "a\nb\nno"
-    assert first.stderr.startswith("mesos-gpu: printing only rank 0 of 2, because times of writing are not known")
+    assert first.stderr.startswith(
+        "mesos-gpu: printing only rank 0 of 2, because times of writing are not known"
+    )
     assert call("logs", zero, "--rank", "all").exit_code == 2
     assert call("logs", job, "--rank", "some").exit_code == 2
 

@@ -296,9 +296,7 @@ def test_cluster_apply_drains_an_agent_that_leaves_and_removes_all_of_it(describ
     described.write(agent=False)
     dry = described.apply("--only", "files", "--only", "services", "--dry-run")
     assert "c (" in dry.output
-    assert "has parts that are no longer in the file
-  drain it: its tasks are moved
-" in dry.output
+    assert "has parts that are no longer in the file\n  drain it: its tasks are moved\n" in dry.output
     kept = described.applied("--keep")
     assert "stop and disable" not in kept
     assert described.hosts["c"].run("systemctl is-active mesos-gpu-agent.service").code == 0
