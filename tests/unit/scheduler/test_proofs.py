@@ -131,7 +131,7 @@ def test_proof_options_are_read_from_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--auth", "token,passphrase"], "'passphrase' is none of token"),
+        (["--auth", "token,passphrase"], "'passphrase' is not one of token"),
         (["--trusted-proxy", "10.0.0.1/8"], "is not an address or a network"),
         (["--trusted-proxy", "user:no-such-user"], "there is no such user"),
         (["--cert-map", "x"], "is not PATTERN=NAME"),

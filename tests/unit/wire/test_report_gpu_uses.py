@@ -89,5 +89,5 @@ def test_gpu_use_busy_longer_than_seen_is_refused() -> None:
 def test_gpu_uses_that_are_no_object_make_a_report_unreadable() -> None:
     wrongs: tuple[Any, ...] = (1, [], "x", {"version": 1}, {"version": 1, "cards": [1], "tasks": []})
     for wrong in wrongs:
-        with pytest.raises(ValueError, match="lacks something"):
+        with pytest.raises(ValueError, match="has a missing field"):
             report.decode(json.dumps({**json.loads(report.encode(BOTH)), "use": wrong}).encode())

@@ -139,7 +139,7 @@ def test_a_call_names_a_sandbox_and_no_other_directory() -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\0"])
 def test_an_id_that_is_no_name_is_refused(name: str) -> None:
     for ids in (("a", "f", name), ("a", name, "e"), (name, "f", "e")):
-        with pytest.raises(ValueError, match="no id of Mesos"):
+        with pytest.raises(ValueError, match="not a Mesos id"):
             Kept.of(Kept(*ids, nested=False, as_root=False).text)
 
 

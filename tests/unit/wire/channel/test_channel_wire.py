@@ -74,7 +74,7 @@ def test_channel_frame_that_is_malformed_is_refused(message: bytes) -> None:
 
 
 def test_channel_frame_that_is_too_large_is_not_encoded() -> None:
-    with pytest.raises(ValueError, match="65537 bytes; at most 65536"):
+    with pytest.raises(ValueError, match="65537 bytes, more than 65536"):
         encode(Frame(Kind.STDIN, bytes(MAX_DATA + 1)))
 
 

@@ -149,7 +149,7 @@ INVALID = {
     "other ports in the old field": ({"ports": [80], "portDefinitions": [{"port": 81}]}, "/"),
     "no port at all": ({"portDefinitions": [{"port": 65536}]}, "/portDefinitions(0)/port"),
     "uris and fetch": ({"uris": ["a"], "fetch": [{"uri": "b"}]}, "/uris"),
-    "no URI": ({"fetch": [{"uri": "a b"}]}, "/fetch(0)"),
+    "neither a URI": ({"fetch": [{"uri": "a b"}]}, "/fetch(0)"),
     "an address and networks": ({"ipAddress": {}, "networks": [{"mode": "host"}]}, "/"),
     "an address and ports": ({"ipAddress": {"networkName": "n"}, "ports": [1]}, "/"),
     "a network without name": ({"networks": [{"mode": "container"}]}, "/networks"),
