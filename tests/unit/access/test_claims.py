@@ -64,8 +64,8 @@ def test_claims_give_a_name_groups_and_expiry() -> None:
         ({"groups": {"admins": True}}, "not a list"),
         ({"groups": ["a", 1]}, "not a list"),
         ({"groups": ["a"] * (MAX_GROUPS + 1)}, "not a list"),
-        ({"groups": [""]}, "name of a group"),
-        ({"groups": ["a\n"]}, "name of a group"),
+        ({"groups": [""]}, "invalid group name"),
+        ({"groups": ["a\n"]}, "invalid group name"),
     ],
 )
 def test_claims_with_one_wrong_value_prove_nothing(more: dict[str, object], why: str) -> None:

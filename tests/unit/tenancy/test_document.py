@@ -203,7 +203,7 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
     ("queues", "place", "word"),
     [
         ({"a/b": {}}, "/queues/a~1b", "no queue a"),
-        ({"default": {}, "default/a": {}}, "/queues/default~1a", "name none"),
+        ({"default": {}, "default/a": {}}, "/queues/default~1a", "without queue"),
         ({"A": {}}, "/queues/A", "path"),
         ({"a": {"limit_gpus": 3, "guarantee_gpus": 4}}, "/queues/a/limit_gpus", "below the guarantee, 4"),
         (

@@ -82,7 +82,7 @@ def test_gpu_use_time_that_is_malformed_makes_a_report_unreadable(where: str, wr
 
 
 def test_gpu_use_busy_longer_than_seen_is_refused() -> None:
-    with pytest.raises(ValueError, match="no less"):
+    with pytest.raises(ValueError, match="not less"):
         report.decode(body(cards__work__busy_ms=101))
 
 

@@ -129,7 +129,7 @@ def test_a_call_names_a_sandbox_and_no_other_directory() -> None:
     kept = Kept("agent-S1", "framework", "train-1.0", nested=True, as_root=False)
     call = Call("id", "monitor.1", "http://here", kept=kept.text)
     assert Kept.of(decode_call(encode_call(call, "secret"), "monitor.1", "secret").kept) == kept
-    with pytest.raises(ValueError, match="not of the scheduler"):
+    with pytest.raises(ValueError, match="not from the scheduler"):
         decode_call(encode_call(call, "secret").replace(b"train-1.0", b"train-2.0"), "monitor.1", "secret")
     assert sandbox_of(kept, "/w/slaves/agent-S2/frameworks/f/executors/m/runs/x") == (
         "/w/slaves/agent-S1/frameworks/framework/executors/train-1.0/runs/latest"

@@ -136,7 +136,7 @@ def test_access_document_has_one_form_for_all_apps() -> None:
         ({"unix_users": []}, "/unix_users", "must be an object"),
         ({"shares": {"ml": ["env"]}}, "/shares/ml", "must be a list of jobs, commands, output"),
         ({"shares": {"ml": [[]]}}, "/shares/ml", "must be a list of jobs, commands, output"),
-        ({"shares": {"M L": []}}, "/shares/M L", "no name of a queue"),
+        ({"shares": {"M L": []}}, "/shares/M L", "is not the name of one"),
     ],
 )
 def test_access_document_problem_is_reported_with_its_place(

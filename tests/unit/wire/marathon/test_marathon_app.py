@@ -347,7 +347,7 @@ def test_marathon_volume_kinds_not_offered_name_the_alternative() -> None:
     volume = {"containerPath": "a", "mode": "RW", "external": external}
     (why,) = faults(container={"type": "MESOS", "volumes": [volume]})["/container/volumes(0)/external"]
     assert why.startswith("external volumes")
-    assert "not offered here: " in why
+    assert "are not supported; " in why
     assert "use a hostPath" in why
 
 
