@@ -91,7 +91,7 @@ def test_proxy_header_is_ignored_without_trusted_proxies() -> None:
     rig = LoginRig([TokenStore().prover()])
     try:
         refused = rig.call("GET", "/v1/jobs", headers={"X-Forwarded-User": "root"})
-        assert "needs a proved name" in said(refused)[1]
+        assert "none is proved" in said(refused)[1]
     finally:
         rig.close()
 
