@@ -114,7 +114,7 @@ def test_a_task_that_is_not_ours_fails_at_once(one: Host, data: bytes) -> None:
 def test_an_assignment_of_a_wire_that_is_not_known_uses_no_attempt_up(one: Host) -> None:
     one.send_task(b'{"version":1,"kind":"Assignment","job_id":"j","attempt":1,"command":"true","wire":99}')
     message, outcome = one.end("TASK_FAILED")
-    assert "an assignment of wire 99, and this executor reads" in message
+    assert "an assignment has wire 99, but this executor reads" in message
     assert outcome.infrastructure
 
 

@@ -98,7 +98,10 @@ class Gpus(Whole):
     @property
     def words(self) -> str:
         """Description of valid values, after "must be"."""
-        return f"an integer from {self.least} to {self.most}, or a fraction of one with up to three decimals, as 0.25"
+        return (
+            f"an integer from {self.least} to {self.most}, "
+            "or a fraction of one GPU with at most three decimals, as 0.25"
+        )
 
 
 class Flag(Kind):

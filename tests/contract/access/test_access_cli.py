@@ -175,7 +175,7 @@ def test_whether_a_name_may(rig: CliRig, file: Path) -> None:
         "  to grant it: ask ann to bind a role that gives it (mesos-gpu access apply)\n"
     )
     done("access", "can", "bob", "job:run", "--group", "ml", "--queue", "research", "--owner", "bob")
-    assert "without the field: of who asks" in call("access", "can", "", "job:run").output
+    assert "leave the field out to check your own rights" in call("access", "can", "", "job:run").output
     typed = failed(call("access", "can", "bob", "job:kil"), 2)
     assert "no right is called 'job:kil'; did you mean job:kill" in typed
     rig.caller = Caller("bob", proof=Proof.PASSWORD)

@@ -117,7 +117,7 @@ def test_a_narrowed_token_makes_only_narrower_ones(rig: AccessRig) -> None:
         assert "more than the credentials of this request (token)" in response.json()["error"]["message"]
     response = rig.call(narrowed("ann", "job:*"), "POST", "/v1/tokens", json={})
     assert refused(response) == (
-        403, "forbidden", "ann has the right token:create, but this token is not made for it",
+        403, "forbidden", "ann has the right token:create, but this token does not allow it",
     )  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def test_a_token_from_its_making_to_its_end(rig: ProvingRig) -> None:
     assert (made.status_code, made.json()["owner"]) == (201, "ann")
     elsewhere = rig.send(token, "POST", "/v1/jobs", json={**JOB, "queue": "other"})
     assert elsewhere.status_code == 403
-    assert "this token is not made for it" in elsewhere.json()["error"]["message"]
+    assert "this token does not allow it" in elsewhere.json()["error"]["message"]
     assert rig.send(token, "GET", "/v1/gpus").status_code == 403
     id, _ = parts_of(token) or ("", "")
     wait_until("its use is known", lambda: rig.daemon.tokens[id].used_from == "127.0.0.1")

@@ -172,8 +172,8 @@ def test_a_share_that_no_gpu_of_its_models_can_ever_have_is_refused(rig: Rig) ->
     response = rig.call("POST", "/v1/jobs", json={**share, "gpu_model": ["T4", "L4"]})
     assert code_of(response) == (422, "invalid")
     why = (
-        "never fits the models that it names, got 30000: T4 has 15360 MiB for shares, L4 has 22528 MiB for shares; ask "
-        "for less, or for another model"
+        "exceeds the memory of the requested models, got 30000: T4 has 15360 MiB for shares, L4 "
+        "has 22528 MiB for shares; request less, or another model"
     )
     assert response.json()["error"]["problems"] == [{"path": "/gpu_memory_mib", "reason": why}]
     for models in (["T4", "H100"], []):
@@ -198,8 +198,8 @@ def test_gpu_share_that_is_wrong_is_refused_with_all_problems(rig: Rig) -> None:
     response = rig.call("POST", "/v1/jobs", json={"command": "true", "gpus": 1.5, "cpus": 0})
     assert code_of(response) == (422, "invalid")
     why = (
-        "must be an integer from 0 to 1024, or a part of one GPU in thousandths, as 0.25, got 1.5: for a part of each "
-        "of several, set gpu_compute_pct and gpu_memory_mib"
+        "must be an integer from 0 to 1024, or a fraction of one with up to three decimals, as "
+        "0.25, got 1.5: for a part of each of several GPUs, set gpu_compute_pct and gpu_memory_mib"
     )
     problems = {each["path"]: each["reason"] for each in response.json()["error"]["problems"]}
     assert problems == {"/gpus": why, "/cpus": "must be a positive number, from 0.001 to 100000, got 0"}

@@ -21,7 +21,7 @@ OF_APP = {
     "isolation": "isolation", "gpu_model": "models",
 }  # fmt: skip
 JSON = {"Content-Type": "application/json"}
-IN_THOUSANDTHS = "a part of one GPU in thousandths, as 0.25, got"
+IN_THOUSANDTHS = "a fraction of one GPU with at most three decimals, as 0.25, got"
 #: Each with what is asked for, and a part of what is said of each field.
 BAD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a fraction not in thousandths": ({"gpus": 0.1234}, {"gpus": f"{IN_THOUSANDTHS} 0.1234"}),
@@ -29,16 +29,16 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a fraction below nothing": ({"gpus": -0.5}, {"gpus": f"{IN_THOUSANDTHS} -0.5"}),
     "more than one card's fraction": (
         {"gpus": 1.5},
-        {"gpus": f"{IN_THOUSANDTHS} 1.5: for a part of each of several, set"},
+        {"gpus": f"{IN_THOUSANDTHS} 1.5: for a part of each of several GPUs, set"},
     ),
     "compute without memory": ({"gpus": 1, "gpu_compute_pct": 30}, {"gpu_compute_pct": "30 without memory"}),
     "a maximum below the request": (
         {"gpus": 0.5, "gpu_memory_mib": 2000, "gpu_memory_max_mib": 1999},
-        {"gpu_memory_max_mib": "or more, which is 2000; got 1999"},
+        {"gpu_memory_max_mib": "which is 2000, got 1999"},
     ),
     "more than its model has": (
         {"gpus": 0.5, "gpu_memory_mib": 15_361, "gpu_model": ["T4"]},
-        {"gpu_memory_mib": "got 15361: T4 has 15360 MiB for shares; ask for less, or for another model"},
+        {"gpu_memory_mib": "got 15361: T4 has 15360 MiB for shares; request less, or another model"},
     ),
     "all at once": (
         {"gpus": 1.5, "gpu_memory_mib": 2000, "gpu_memory_max_mib": 1000, "gpu_compute_pct": 101},
@@ -137,18 +137,18 @@ def test_gpu_number_nan_is_refused_everywhere(
         ),
         (("--gpus", "1.5"), 2, "'1.5' is not a number of GPUs"),
         (("--gpus", "1.5"), 2, "as 0.25; for a part of each of several: --gpu-compute and --gpu-memory"),
-        (("--gpu-compute", "30"), 65, "  --gpu-compute: got 30 without memory: set --gpu-memory too"),
+        (("--gpu-compute", "30"), 65, "  --gpu-compute: got 30 without memory; also set --gpu-memory"),
         (("--gpus", "0", "--gpu-compute", "30"), 65, "  --gpu-compute: needs --gpus of at least 1"),
         (
             ("--gpus", "0.5", "--gpu-memory", "2GiB", "--gpu-memory-max", "1GiB"),
             65,
-            "  --gpu-memory-max: must be --gpu-memory or more, which is 2048; got 1024",
+            "  --gpu-memory-max: must be at least --gpu-memory, which is 2048, got 1024",
         ),
         (("--gpus", "0.5", "--gpu-memory", "16GiB", "--gpu-model", "T4"), 65, "T4 has 15360 MiB for shares"),
         (
             ("--gpus", "1", "--gpu-isolation", "strict"),
             65,
-            "  --gpu-isolation: is for a share of a GPU, got strict",
+            "  --gpu-isolation: applies only to a share of a GPU, got strict",
         ),
     ],
 )

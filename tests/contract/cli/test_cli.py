@@ -373,7 +373,7 @@ def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(rest: FakeRest, tmp_pat
     assert call("submit", "-", stdin='{"name": "c", "command": "x"}').stdout == "c-00000002\n"
     bad = call("submit", "-", stdin='[{"command": "x"}, {"cpus": 0}]')
     assert bad.exit_code == 65
-    assert "\n  line 1, /1: needs exactly one of command" in bad.stderr
+    assert "\n  line 1, /1: must have exactly one of command" in bad.stderr
     assert "\n  line 1, /1/cpus: must be a positive number" in bad.stderr
     assert len(rest.jobs) == 3  # none of the bad file was sent
     rest.fixed["POST /v1/jobs"] = (503, {"error": {"code": "unavailable", "message": "no", "remedy": "wait"}})

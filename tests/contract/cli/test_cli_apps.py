@@ -229,7 +229,8 @@ def test_dump_of_marathons_groups_with_problems_names_each_app_and_line(rig: Pla
     assert "/shop/web: /cpus: must be a number" in lines
     assert "/shop/store/db: /mem: is less than 0" in lines
     assert any(
-        line.startswith("/shop/store/db: /residency: residency and persistent volumes need") for line in lines
+        line.startswith("/shop/store/db: /residency: residency and persistent volumes must be")
+        for line in lines
     )
     number = next(int(line.split()[1].rstrip(",")) for line in error.splitlines() if "/mem" in line)
     assert '"mem": -1' in Path("all.json").read_text().splitlines()[number - 1]
@@ -274,7 +275,7 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
         ([1], "expected an app at (0), got 1"),
         ({"cmd": "x"}, "stdin: /id: is missing"),
         ([{"id": "/a"}, {"id": "/"}], "stdin: (1)/id: is missing"),
-        ([{"id": "/../../a", "cmd": "x"}], "stdin: (0)/id: '/../../a' climbs above the root"),
+        ([{"id": "/../../a", "cmd": "x"}], "stdin: (0)/id: '/../../a' is above the root"),
         ({"id": "/a", "containers": []}, "is a pod, and pods are not offered"),
     ):
         assert words in bad(65, "app", "create", "-", stdin=value)
@@ -323,7 +324,7 @@ def test_a_wrong_update_says_what_is_wrong_with_it(rig: Played) -> None:
     ):
         assert said in bad(2, "app", *words), words
     assert "/instances: is less than 0" in bad(65, "app", "update", "/once", "instances=-1")
-    assert "can not parse label selector" in bad(65, "app", "list", "--label", "===")
+    assert "cannot parse label selector" in bad(65, "app", "list", "--label", "===")
     assert "no earlier version that differs" in bad(66, "app", "rollback", "/once")
     bad(66, "app", "rollback", "/once", "--version", "2015-02-03T12:30:00.000Z")
     bad(66, "app", "update", "/b", "mem=1")
@@ -576,4 +577,4 @@ def test_the_share_of_an_app_is_listed_and_assigned(rig: Played) -> None:
     good("app", "update", "--force", "/half", "gpus=0.125")
     assert rig.call("GET", "/v2/apps/half").json()["app"]["gpus"] == 0.125
     said = bad(65, "app", "update", "--force", "/half", "gpus=1.5")
-    assert "for a part of each of several, set gpu.compute_pct and gpu.memory_mib" in said
+    assert "for a part of each of several GPUs, set gpu.compute_pct and gpu.memory_mib" in said

@@ -164,7 +164,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["gpu", "drain", "GPU-1"], 2, "Missing option '--reason'"),
     (["gpu", "drain", "--reason", "x"], 2, "Missing argument 'GPU...'"),
     (["gpu", "drain", "GPU-1", "--reason", "x", "--deadline", "soon"], 2, "'soon' is not a time span"),
-    (["gpu", "drain", "GPU-1", "--reason", " "], 65, "/reason: must say why"),
+    (["gpu", "drain", "GPU-1", "--reason", " "], 65, "/reason: must have the reason"),
     (
         ["gpu", "drain", "../jobs", "--reason", "x"],
         2,

@@ -267,7 +267,7 @@ def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
     assert "app           web\n" in shown
     bad = call("run", "-d", "--constraint", "rack:IN:a", "--", "work")
     assert bad.exit_code == 2
-    assert "has no operator IN; there are UNIQUE," in bad.stderr
+    assert "has the unknown operator IN; use one of UNIQUE," in bad.stderr
 
 
 def test_run_sends_a_limit_of_cpus_and_show_shows_it(rest: FakeRest) -> None:

@@ -51,7 +51,7 @@ def test_token_is_good_for_no_more_than_it_was_made_for(rig: LoginRig, store: To
     narrow = store.make("root", narrowing=Narrowing(rights=("cluster:see",)))
     assert rig.call("GET", "/v1/status", narrow).status_code == 200
     refused = rig.call("GET", "/v1/jobs", narrow)
-    assert said(refused) == (403, "root has the right job:see, but this token is not made for it")
+    assert said(refused) == (403, "root has the right job:see, but this token does not allow it")
 
 
 def test_token_that_is_forged_expired_or_revoked_is_refused(rig: LoginRig, store: TokenStore) -> None:

@@ -123,11 +123,11 @@ def test_queue_diff_tells_the_tree_in_force_and_the_changes(rig: CliRig, file: P
 WRONG = {
     "zone": (
         "hours: [{from: '22:00', to: '06:00', zone: Mars/Base}]",
-        "hours/0/zone: there is no zone Mars/Base",
+        "hours/0/zone: there is no time zone Mars/Base",
     ),
     "no time": (
         "hours: [{from: '22:00', to: '22:00'}]",
-        "hours/0/to: is the same as from, 22:00; a whole day is",
+        "hours/0/to: must differ from from, 22:00; for a whole day set",
     ),
     "day": (
         "hours: [{from: '22:00', to: '6:00', days: [tuesday]}]",
@@ -139,13 +139,13 @@ WRONG = {
     ),
     "field": (
         "hours: [{from: '22:00', to: '06:00', gpus: 2}]",
-        "hours/0/gpus: unknown field; known are from, to",
+        "hours/0/gpus: unknown field; known fields are from, to",
     ),
-    "pool": ("pools: [a100]", "pools/0: there is no pool a100; there are big, default"),
-    "twice": ("pools: [big, big]", 'pools/1: is there twice: "big"'),
+    "pool": ("pools: [a100]", "pools/0: there is no pool a100; pools are big, default"),
+    "twice": ("pools: [big, big]", 'pools/1: appears twice: "big"; remove one'),
     "of a pool": (
         "guarantee_gpus: {a100: 4}",
-        "guarantee_gpus/a100: there is no pool a100; there are big, default",
+        "guarantee_gpus/a100: there is no pool a100; pools are big, default",
     ),
     "by hours": (
         "hours: [{from: '22:00', to: '06:00', guarantee_gpus: {a100: 1}}]",

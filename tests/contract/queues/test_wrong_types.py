@@ -119,7 +119,7 @@ def is_told(problems: list[dict[str, str]], place: Place, value: Any) -> bool:
     """Whether a problem says where it is, what is there, and what must be; a list's may be told of the list."""
     pointer = "/" + "/".join(map(str, place))
     reasons = [each["reason"] for each in problems if each["path"] in (pointer, pointer.removesuffix("/0"))]
-    needed = value is None and any(reason.startswith("is missing: ") for reason in reasons)
+    needed = value is None and any(reason.startswith("is missing") for reason in reasons)
     unsaid = place[-1] == "image_secret"  # what is there may be the secret itself, by mistake
     return needed or any("must be " in reason and (unsaid or show(value) in reason) for reason in reasons)
 

@@ -62,7 +62,7 @@ def test_template_render_prints_a_marathon_app() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("vllm", "-s", "gpu=2"), 2, "gpu=2: there is no parameter gpu"),
+        (("vllm", "-s", "gpu=2"), 2, "gpu=2: there is no parameter gpu; leave it out"),
         (("vllm", "-s", "gpus"), 2, "is not KEY=VALUE, for example gpus=2"),
         (("vllm", "-s", "gpus=1", "-s", "gpus=2"), 2, "set twice: gpus"),
         (("vllm", "-s", "gpus=-1"), 2, "gpus=-1 (/gpus): "),

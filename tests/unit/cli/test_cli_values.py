@@ -236,7 +236,7 @@ def test_job_file_field_that_is_mistyped_names_the_nearest() -> None:
         "  line 1, /gpu: unknown field; did you mean gpus?",
         "  line 1, /memory_mib: unknown field; did you mean gpu_memory_mib or mem_mib?",
     ]
-    assert lines[2].startswith("  line 1, /colour: unknown field; known are name, command, argv")
+    assert lines[2].startswith("  line 1, /colour: unknown field; known fields are name, command, argv")
     assert lines[3] == "  line 1, /zzz: unknown field"
 
 

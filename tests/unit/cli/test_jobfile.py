@@ -37,7 +37,8 @@ def test_job_file_beyond_limits_is_refused_with_its_reason(text: str, name: str,
 @pytest.mark.parametrize(
     ("gpus", "said"),
     [(".nan", "got NaN"), ("NaN", 'got "NaN"'), (".inf", "got Infinity"), ("1e-9", "1e-9"), ("-0.5", "got -0.5"),
-     ("1.5", "got 1.5: for a part of each of several"), ('"0.5"', 'got "0.5": write a number, without quotes')],
+     ("1.5", "got 1.5: for a part of each of several"), ('"0.5"', ('got "0.5": write it as a '
+                                                                  "number, without quotes"))],
 )  # fmt: skip
 def test_job_file_fraction_that_is_malformed_is_refused_before_sending(gpus: str, said: str) -> None:
     text = f"command: 'true'\ngpus: {gpus}\n"

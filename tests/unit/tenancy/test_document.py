@@ -203,7 +203,7 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
     ("queues", "place", "word"),
     [
         ({"a/b": {}}, "/queues/a~1b", "no queue a"),
-        ({"default": {}, "default/a": {}}, "/queues/default~1a", "name none"),
+        ({"default": {}, "default/a": {}}, "/queues/default~1a", "without queue"),
         ({"A": {}}, "/queues/A", "path"),
         ({"a": {"limit_gpus": 3, "guarantee_gpus": 4}}, "/queues/a/limit_gpus", "below the guarantee, 4"),
         (
@@ -211,10 +211,10 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
             "/queues/a/guarantee_gpus",
             "guaranteed 4",
         ),
-        ({"a": {"guarantee_gpus": {"x": 1}}}, "/queues/a/guarantee_gpus/x", "there are big, default"),
+        ({"a": {"guarantee_gpus": {"x": 1}}}, "/queues/a/guarantee_gpus/x", "pools are big, default"),
         ({"a": {"guarantee_gpus": [{"nodes": 2}]}}, "/queues/a/guarantee_gpus/0/gpus", "is missing"),
-        ({"a": {"pools": []}}, "/queues/a/pools", "a pool at least"),
-        ({"a": {"pools": ["x"]}}, "/queues/a/pools/0", "there are big, default"),
+        ({"a": {"pools": []}}, "/queues/a/pools", "at least one pool"),
+        ({"a": {"pools": ["x"]}}, "/queues/a/pools/0", "pools are big, default"),
         ({"a": {"pools": ["big"]}, "a/b": {"pools": ["default"]}}, "/queues/a~1b/pools/0", "it uses big"),
         (
             {"a": {"pools": ["big"]}, "a/b": {"guarantee_gpus": 1}},
@@ -223,7 +223,7 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
         ),
         ({"a": {"hours": [{"to": "06:00"}]}}, "/queues/a/hours/0/from", "is missing"),
         ({"a": {"hours": [{"from": "24:00", "to": "06:00"}]}}, "/queues/a/hours/0/from", "as 22:00"),
-        ({"a": {"hours": [{"from": "06:00", "to": "06:00"}]}}, "/queues/a/hours/0/to", "from 00:00 to 24:00"),
+        ({"a": {"hours": [{"from": "06:00", "to": "06:00"}]}}, "/queues/a/hours/0/to", "00:00 and 24:00"),
         ({"a": {"hours": [{"from": "06:00", "to": "07:00", "days": []}]}}, "/queues/a/hours/0/days", "a day"),
         (
             {"a": {"hours": [{"from": "06:00", "to": "07:00", "zone": "Mars"}]}},
@@ -233,7 +233,7 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
         (
             {"a": {"hours": [{"from": "06:00", "to": "07:00", "limit_gpus": {"x": 1}}]}},
             "/queues/a/hours/0/limit_gpus/x",
-            "there are big, default",
+            "pools are big, default",
         ),
         ({"a": {"guarantee_gpus": 0.0005}}, "/queues/a/guarantee_gpus", "thousandths"),
         (
@@ -247,7 +247,7 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
         (
             {"a": {"budget": {"gpu_hours": 1, "from": "2026-11-22"}}},
             "/queues/a/budget/from",
-            "for the period once",
+            "for period once",
         ),
         (
             {"a": {"budget": {"gpu_hours": 1, "period": "once", "from": "2026-02-30", "to": "2026-03-01"}}},
@@ -275,7 +275,7 @@ def test_pools_have_constraints_of_nodes_alone_and_some_are_dedicated() -> None:
     assert encode(made)["pools"]["big"]["constraints"] == [["rack", "LIKE", "r[12]"]]
     said = problems({"pools": {"big": {"constraints": [["rack", "UNIQUE"], ["rack", "NEAR", "x"]]}}})
     assert "compares jobs" in said["/pools/big/constraints/0"]
-    assert "no operator NEAR" in said["/pools/big/constraints/1"]
+    assert "unknown operator NEAR" in said["/pools/big/constraints/1"]
     unnamed = problems({"pools": written, "queues": {"a": {"guarantee_gpus": {"big": 1}}}})
     assert "may not use pool big" in unnamed["/queues/a/guarantee_gpus"]
 

@@ -66,14 +66,18 @@ def test_job_health_checks_are_read_from_the_request() -> None:
         ({"protocol": "COMMAND"}, "/command", "a non-empty string"),
         ({"protocol": "COMMAND", "command": " "}, "/command", "a non-empty string"),
         ({"protocol": "COMMAND", "command": 7}, "/command", "a non-empty string"),
-        ({**COMMAND, "port": 1}, "/port", "is not for COMMAND"),
-        ({"protocol": "MESOS_TCP", "port": 1, "path": "/"}, "/path", "is not for MESOS_TCP"),
+        ({**COMMAND, "port": 1}, "/port", "is not used with protocol COMMAND; leave it out"),
+        (
+            {"protocol": "MESOS_TCP", "port": 1, "path": "/"},
+            "/path",
+            "is not used with protocol MESOS_TCP; leave it out",
+        ),
         ({"protocol": "MESOS_TCP"}, "/port", "is needed for MESOS_TCP"),
         ({"protocol": "MESOS_TCP", "port": 65536}, "/port", "an integer from 1 to 65535"),
         ({"protocol": "MESOS_HTTP", "port": 1, "path": "up"}, "/path", "a path, as /health"),
         ({**COMMAND, "timeout_s": 0}, "/timeout_s", "an integer from 1"),
         ({**COMMAND, "interval_s": 0.5}, "/interval_s", "an integer from 0"),
-        ({**COMMAND, "often": 1}, "/often", "unknown field; known are protocol, command"),
+        ({**COMMAND, "often": 1}, "/often", "unknown field; known fields are protocol, command"),
     ],
 )
 def test_job_health_check_problems_name_their_place(check: object, path: str, reason: str) -> None:

@@ -70,8 +70,8 @@ def test_card_sharing_ability_is_missing_for_the_reported_reason() -> None:
         ({"memory_mib": 1.5}, "sharing.memory_mib must be a whole number, 0 or more, got 1.5"),
         ({"sm_count": True}, "sharing.sm_count must be a whole number, 0 or more, got True"),
         ({"mig": "on"}, "sharing.mig must be true or false, got 'on'"),
-        ({"abilities": ["shim"]}, "sharing.abilities must be an object of names"),
-        ({"abilities": {"shim": True}}, "sharing.abilities must be an object of names"),
+        ({"abilities": ["shim"]}, "sharing.abilities must map each ability"),
+        ({"abilities": {"shim": True}}, "sharing.abilities must map each ability"),
         ({"instances": {}}, "sharing.instances must be a list, got {}"),
         ({"instances": [7]}, "sharing.instances[0] must be a JSON object, got 7"),
         (

@@ -80,7 +80,7 @@ def test_job_request_null_field_is_absent() -> None:
         (
             {"volumes": ["/a"]},
             "/volumes/0",
-            "must be HOST:PATH, or HOST:PATH:ro to read only, as /data/imagenet:/d",
+            "must be HOST:PATH, or HOST:PATH:ro for read-only, as /data/imagenet:/d",
         ),
         ({"volumes": ["/a:/b:z"]}, "/volumes/0", "must be HOST:PATH"),
         ({"volumes": [1]}, "/volumes/0", "got 1"),
@@ -117,7 +117,7 @@ def test_job_request_null_field_is_absent() -> None:
         ({"volumes": ["/a:/b", DATA, {**DATA, "path": "b"}]}, "/volumes/2/name", '"data" is named twice'),
         ({"volumes": ["/a:data", DATA]}, "/volumes/1", "two volumes are at 'data'"),
         ({"volumes": [DATA], "tasks": 2}, "/volumes/0", "set tasks to 1, or name a path of the hosts"),
-        ({"args": ["x"]}, "/args", "is for the entrypoint of an image"),
+        ({"args": ["x"]}, "/args", "is arguments for the entrypoint of the image"),
         ({"args": "x", "image": "a"}, "/args", "must be a list of strings without NUL"),
         ({"pull": True}, "/pull", "needs an image"),
         ({"cpus": -1}, "/cpus", "must be a positive number, from 0.001 to 100000, got -1"),
@@ -126,14 +126,14 @@ def test_job_request_null_field_is_absent() -> None:
         ({"cpus": 0.0004}, "/cpus", "from 0.001"),
         ({"cpus": 10**400}, "/cpus", "from 0.001 to 100000"),
         ({"mem_mib": 1.5}, "/mem_mib", "must be a positive integer, at most 2**31, got 1.5"),
-        ({"mem_mib": 10**5000}, "/mem_mib", "got something of type int"),
+        ({"mem_mib": 10**5000}, "/mem_mib", "got a value of type int"),
         (
             {"gpus": -1},
             "/gpus",
-            "an integer from 0 to 1024, or a part of one GPU in thousandths, as 0.25, got -1",
+            "an integer from 0 to 1024, or a fraction of one GPU with at most three decimals, as 0.25, got -1",
         ),
         ({"gpus": 1025}, "/gpus", "as 0.25, got 1025"),
-        ({"gpus": "1"}, "/gpus", 'got "1": write a number, without quotes'),
+        ({"gpus": "1"}, "/gpus", 'got "1": write it as a number, without quotes'),
         ({"gpu_memory_mib": 40000}, "/gpu_memory_mib", "needs gpus of at least 1"),
         (
             {"gpus": 1, "gpu_memory_mib": 0},
@@ -153,7 +153,7 @@ def test_job_request_null_field_is_absent() -> None:
         ({"on_member_failure": "ignore"}, "/on_member_failure", "one of restart, fail"),
         ({"preemptible": 1}, "/preemptible", "must be true or false, got 1"),
         ({"gpu_model": "T4"}, "/gpu_model", "needs gpus of at least 1"),
-        ({"gpus": 1, "gpu_model": ["T4", "T4"]}, "/gpu_model", "names a model twice"),
+        ({"gpus": 1, "gpu_model": ["T4", "T4"]}, "/gpu_model", "must not have a model twice"),
         ({"gpus": 1, "gpu_model": [1]}, "/gpu_model", "a model or a list of models"),
         ({"env": {"A=B": "x"}}, "/env/A=B", "without '='"),
         ({"env": {"A": 1}}, "/env/A", "must be a string without NUL, got 1"),
@@ -161,7 +161,7 @@ def test_job_request_null_field_is_absent() -> None:
         ({"env": {"a/b~": 1}}, "/env/a~1b~0", "must be a string"),
         ({"env": {1: "x"}}, "/env/1", "must have a name"),
         ({"env": {"A": "\ud800"}}, "/env/A", "must be a string"),
-        ({"labels": {"a\0": "x"}}, "/labels/a\0", "must have a name without NUL"),
+        ({"labels": {"a\0": "x"}}, "/labels/a\0", "must have a non-empty name without NUL"),
         ({"env": []}, "/env", "must be an object of strings"),
         ({"labels": {"": "x"}}, "/labels/", "must have a name"),
         ({"user": "root"}, "/user", "--allow-root"),
@@ -201,7 +201,10 @@ def test_job_request_null_field_is_absent() -> None:
         (
             {"gpus": 1, "labels": {CUDA_LABEL: "99.1"}},
             f"/labels/{CUDA_LABEL}",
-            'must be a CUDA version up to 13.3, the newest whose driver is known here, or set min_driver; got "99.1"',
+            (
+                "must be a CUDA version up to 13.3, the newest known to this scheduler, or set "
+                'min_driver; got "99.1"'
+            ),
         ),
         ({"gpus": 1, "labels": {CUDA_LABEL: "new"}}, f"/labels/{CUDA_LABEL}", 'got "new"'),
         ({"gpus": 1, "labels": {CUDA_LABEL: "1" * 5000}}, f"/labels/{CUDA_LABEL}", "must be a CUDA version"),
@@ -216,7 +219,7 @@ def test_job_request_problem_names_field_value_and_rule(
 @pytest.mark.parametrize(
     ("value", "path", "reason"),
     [
-        ({"cpu_limit": 1, "cpus": 1.5}, "/cpu_limit", "must be cpus or more, which is 1.5, got 1"),
+        ({"cpu_limit": 1, "cpus": 1.5}, "/cpu_limit", "must be at least cpus, which is 1.5, got 1"),
         ({"cpu_limit": 0.001}, "/cpu_limit", "must be a number from 0.01 to 100000, got 0.001"),
         ({"cpu_limit": "all"}, "/cpu_limit", 'must be a number from 0.01 to 100000, got "all"'),
     ],
@@ -347,6 +350,8 @@ def test_job_request_of_yaml_with_other_types_is_refused() -> None:
     circle: dict[str, Any] = {}
     circle["env"] = circle
     assert problems(gpu_model=circle) == {
-        "/gpu_model": "must be a model or a list of models, got something of type dict"
+        "/gpu_model": "must be a model or a list of models, got a value of type dict"
     }
-    assert problems(**{"labels": {(1, 2): "x"}}) == {"/labels/(1, 2)": "must have a name without NUL"}
+    assert problems(**{"labels": {(1, 2): "x"}}) == {
+        "/labels/(1, 2)": ("must have a non-empty name without NUL")
+    }

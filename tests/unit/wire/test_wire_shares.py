@@ -26,7 +26,9 @@ def accepted(**value: Any) -> JobSpec:
     return spec
 
 
-WORDS = "must be an integer from 0 to 1024, or a part of one GPU in thousandths, as 0.25, got "
+WORDS = (
+    "must be an integer from 0 to 1024, or a fraction of one GPU with at most three decimals, as 0.25, got "
+)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +38,9 @@ WORDS = "must be an integer from 0 to 1024, or a part of one GPU in thousandths,
         pytest.param(1e-9, "1e-09", id="1e-9"),
         pytest.param(-0.5, "-0.5", id="-0.5"),
         pytest.param(
-            1.5, "1.5: for a part of each of several, set gpu_compute_pct and gpu_memory_mib", id="1.5"
+            1.5, "1.5: for a part of each of several GPUs, set gpu_compute_pct and gpu_memory_mib", id="1.5"
         ),
-        pytest.param("0.5", '"0.5": write a number, without quotes', id='"0.5"'),
+        pytest.param("0.5", '"0.5": write it as a number, without quotes', id='"0.5"'),
         pytest.param(float("inf"), "Infinity", id="Infinity"),
         pytest.param(0.0005, "0.0005", id="half of a thousandth"),
         pytest.param(0.2505, "0.2505", id="between two thousandths"),
@@ -148,7 +150,7 @@ def test_share_isolation_defaults_to_the_scheduler() -> None:
     assert [request and request.isolation for request in requests] == [Isolation.STRICT, Isolation.ANY]
 
 
-SHARE = "ask for gpus as a fraction, as 0.25, or set gpu_compute_pct and gpu_memory_mib; or leave it out"
+SHARE = "request gpus as a fraction, as 0.25, or set gpu_compute_pct and gpu_memory_mib; or leave it out"
 
 
 @pytest.mark.parametrize(
@@ -157,28 +159,33 @@ SHARE = "ask for gpus as a fraction, as 0.25, or set gpu_compute_pct and gpu_mem
         (
             {"gpu_compute_pct": 30},
             {
-                "/gpu_compute_pct": "got 30 without memory: set gpu_memory_mib too, which is then the share's of each "
-                "GPU; or ask for gpus as a fraction, as 0.25"
+                "/gpu_compute_pct": (
+                    "got 30 without memory; also set gpu_memory_mib, the memory of "
+                    "the share of each GPU, or request gpus as a fraction, as 0.25"
+                )
             },
         ),
         (
             {"gpus": 2, "gpu_compute_pct": 100},
-            {"/gpu_compute_pct": "got 100 without memory: set gpu_memory_mib"},
+            {"/gpu_compute_pct": "got 100 without memory; also set gpu_memory_mib"},
         ),
         (
             {"gpu_compute_pct": 30, "gpu_memory_mib": 2000, "gpu_memory_max_mib": 1000},
-            {"/gpu_memory_max_mib": "must be gpu_memory_mib or more, which is 2000; got 1000"},
+            {"/gpu_memory_max_mib": "must be at least gpu_memory_mib, which is 2000, got 1000"},
         ),
         (
             {"gpus": 0.5, "gpu_memory_mib": 2000, "gpu_memory_max_mib": 1999},
-            {"/gpu_memory_max_mib": "must be gpu_memory_mib or more, which is 2000; got 1999"},
+            {"/gpu_memory_max_mib": "must be at least gpu_memory_mib, which is 2000, got 1999"},
         ),
         (
             {"gpus": 1, "gpu_memory_max_mib": 9},
-            {"/gpu_memory_max_mib": f"is for a share of a GPU, got 9: {SHARE}"},
+            {"/gpu_memory_max_mib": f"applies only to a share of a GPU, got 9: {SHARE}"},
         ),
-        ({"gpus": 1, "isolation": "strict"}, {"/isolation": f"is for a share of a GPU, got strict: {SHARE}"}),
-        ({"isolation": "any"}, {"/isolation": f"is for a share of a GPU, got any: {SHARE}"}),
+        (
+            {"gpus": 1, "isolation": "strict"},
+            {"/isolation": f"applies only to a share of a GPU, got strict: {SHARE}"},
+        ),
+        ({"isolation": "any"}, {"/isolation": f"applies only to a share of a GPU, got any: {SHARE}"}),
         ({"gpus": 0, "gpu_compute_pct": 30}, {"/gpu_compute_pct": "needs gpus of at least 1"}),
         ({"gpu_compute_pct": 0}, {"/gpu_compute_pct": "must be an integer from 1 to 100, got 0"}),
         ({"gpu_compute_pct": 12.5}, {"/gpu_compute_pct": "must be an integer from 1 to 100, got 12.5"}),
@@ -241,7 +248,9 @@ def test_limits_count_the_compute_of_a_share_or_its_fraction() -> None:
 def test_resize_to_what_is_no_part_of_a_gpu_is_refused(gpus: object) -> None:
     (problem,) = cast(list[Problem], decode_resize(json.dumps({"gpus": gpus}).encode()))
     assert problem.path == "/gpus"
-    assert problem.reason.startswith("must be a part of one GPU in thousandths, as 0.25, got ")
+    assert problem.reason.startswith(
+        "must be a fraction of one GPU with at most three decimals, as 0.25, got "
+    )
 
 
 def test_resize_to_a_part_takes_memory_and_compute_of_it_unless_they_are_named() -> None:

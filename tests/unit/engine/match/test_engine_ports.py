@@ -100,8 +100,8 @@ def test_ports_offered_suffice_only_if_they_can_be_chosen(wishes: list[PortWish]
         (1, {}, "must be a list of at most 100 ports"),
         ([70000], {}, "each from 0 (any) to 65535"),
         ([True], {}, "got [true]"),
-        ([5, 5], {}, "names a port twice"),
-        ([0], {"tasks": 2}, "is for jobs of one task"),
+        ([5, 5], {}, "must not have a port twice"),
+        ([0], {"tasks": 2}, "is only for jobs of one task"),
     ],
 )
 def test_ports_of_a_spec_with_a_fault_are_refused(ports: object, more: dict[str, object], words: str) -> None:

@@ -132,7 +132,7 @@ def test_a_call_names_a_sandbox_and_no_other_directory() -> None:
     kept = Kept("agent-S1", "framework", "train-1.0", nested=True, as_root=False)
     call = Call("id", "monitor.1", "http://here", kept=kept.text)
     assert Kept.of(decode_call(encode_call(call, "secret"), "monitor.1", "secret").kept) == kept
-    with pytest.raises(ValueError, match="not of the scheduler"):
+    with pytest.raises(ValueError, match="not from the scheduler"):
         decode_call(encode_call(call, "secret").replace(b"train-1.0", b"train-2.0"), "monitor.1", "secret")
     assert sandbox_of(kept, "/w/slaves/agent-S2/frameworks/f/executors/m/runs/x") == (
         "/w/slaves/agent-S1/frameworks/framework/executors/train-1.0/runs/latest"
@@ -142,7 +142,7 @@ def test_a_call_names_a_sandbox_and_no_other_directory() -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\0"])
 def test_an_id_that_is_no_name_is_refused(name: str) -> None:
     for ids in (("a", "f", name), ("a", name, "e"), (name, "f", "e")):
-        with pytest.raises(ValueError, match="no id of Mesos"):
+        with pytest.raises(ValueError, match="not a Mesos id"):
             Kept.of(Kept(*ids, nested=False, as_root=False).text)
 
 

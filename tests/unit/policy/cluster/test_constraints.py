@@ -254,12 +254,15 @@ BAD: list[tuple[object, str]] = [
     (["a", "LIKE", True], "must be [field, operator]"),
     (["a", "LIKE", "x" * 300], "up to 256 characters"),
     (["", "LIKE", "a"], "the field is empty"),
-    (["a", "IN", "b"], "has no operator IN; there are UNIQUE, CLUSTER, GROUP_BY, LIKE, UNLIKE, MAX_PER, IS"),
-    (["hostname", "UNIQUE", "x"], "UNIQUE takes no value: leave it out"),
-    (["a", "MAX_PER"], "MAX_PER needs how many jobs"),
-    (["a", "MAX_PER", "two"], "MAX_PER needs how many jobs"),
-    (["a", "GROUP_BY", "0"], "GROUP_BY takes how many values there are"),
-    (["a", "LIKE"], "LIKE needs a regular expression, as rack-[1-3]: there is none"),
+    (
+        ["a", "IN", "b"],
+        ("has the unknown operator IN; use one of UNIQUE, CLUSTER, GROUP_BY, LIKE, UNLIKE, MAX_PER, IS"),
+    ),
+    (["hostname", "UNIQUE", "x"], "UNIQUE has no value; leave it out"),
+    (["a", "MAX_PER"], "MAX_PER needs the number of jobs"),
+    (["a", "MAX_PER", "two"], "MAX_PER needs the number of jobs"),
+    (["a", "GROUP_BY", "0"], "GROUP_BY needs the number of values"),
+    (["a", "LIKE"], "LIKE needs a regular expression, as rack-[1-3]: the value is missing"),
     (["a", "UNLIKE", "("], "UNLIKE needs a regular expression, as rack-[1-3]: it has a ( too many"),
     (["a", "IS", "{a,b}"], "use LIKE"),
 ]
@@ -277,7 +280,7 @@ def test_constraint_refusal_names_all_faults() -> None:
 @pytest.mark.parametrize(
     ("fields", "path", "words"),
     [
-        ({"constraints": [["hostname", "UNIQUE"]]}, "/constraints/0", "this job has none: set app"),
+        ({"constraints": [["hostname", "UNIQUE"]]}, "/constraints/0", "this job has no app; set app"),
         ({"constraints": [["rack", "CLUSTER"]]}, "/constraints/0", "set app"),
         ({"constraints": {"rack": "LIKE"}}, "/constraints", "a list of at most 16"),
         ({"constraints": [["a", "LIKE", "b"]] * 33}, "/constraints", "a list of at most 16"),
@@ -349,7 +352,7 @@ def test_topology_of_an_app_is_passed_on_to_its_instances() -> None:
 
 def test_constraints_of_the_command_line_are_taken_and_shown() -> None:
     assert CONSTRAINT.convert("rack:like:a:b", None, None) == ["rack", "LIKE", "a:b"]
-    with pytest.raises(click.BadParameter, match="has no operator IN"):
+    with pytest.raises(click.BadParameter, match="has the unknown operator IN"):
         CONSTRAINT.convert("rack:IN:a", None, None)
 
 

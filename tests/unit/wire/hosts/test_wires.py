@@ -85,7 +85,7 @@ def test_assignment_names_its_wire_from_the_second_on() -> None:
 def test_assignment_of_an_unknown_wire_is_refused_by_name(wire: int) -> None:
     value = json.loads(assignment.encode(MESSAGES["assignment"].noun)) | {"wire": wire}
     with pytest.raises(
-        assignment.OtherWire, match=f"of wire {wire}, and this executor reads {spoken(WIRE, OLDEST)}"
+        assignment.OtherWire, match=f"has wire {wire}, but this executor reads {spoken(WIRE, OLDEST)}"
     ):
         assignment.decode_assignment(json.dumps(value).encode())
 

@@ -149,7 +149,7 @@ INVALID = {
     "other ports in the old field": ({"ports": [80], "portDefinitions": [{"port": 81}]}, "/"),
     "no port at all": ({"portDefinitions": [{"port": 65536}]}, "/portDefinitions(0)/port"),
     "uris and fetch": ({"uris": ["a"], "fetch": [{"uri": "b"}]}, "/uris"),
-    "no URI": ({"fetch": [{"uri": "a b"}]}, "/fetch(0)"),
+    "neither a URI": ({"fetch": [{"uri": "a b"}]}, "/fetch(0)"),
     "an address and networks": ({"ipAddress": {}, "networks": [{"mode": "host"}]}, "/"),
     "an address and ports": ({"ipAddress": {"networkName": "n"}, "ports": [1]}, "/"),
     "a network without name": ({"networks": [{"mode": "container"}]}, "/networks"),
@@ -347,7 +347,7 @@ def test_marathon_volume_kinds_not_offered_name_the_alternative() -> None:
     volume = {"containerPath": "a", "mode": "RW", "external": external}
     (why,) = faults(container={"type": "MESOS", "volumes": [volume]})["/container/volumes(0)/external"]
     assert why.startswith("external volumes")
-    assert "not offered here: " in why
+    assert "are not supported; " in why
     assert "use a hostPath" in why
 
 

@@ -48,7 +48,7 @@ def test_marathon_assignment_text_has_the_type_of_the_field(
     ("key", "text", "words"),
     [
         ("instancez", "3", "there is no field instancez; is it instances"),
-        ("upgradeStrategy.xyz", "3", "there are maximumOverCapacity, minimumHealthCapacity"),
+        ("upgradeStrategy.xyz", "3", "fields are maximumOverCapacity, minimumHealthCapacity"),
         ("instances", "x", "'x' is not a whole number"),
         ("mem", "2GiB", "is not a number"),
         ("requirePorts", "yes", "is not true or false"),
@@ -59,7 +59,7 @@ def test_marathon_assignment_text_has_the_type_of_the_field(
         ("cmd.x", "1", "after cmd follows nothing, and not 'x'"),
         ("healthChecks.first", "1", "after healthChecks follows a number, from 0"),
         ("", "1", "there is no field "),
-        ("env.", "1", "after the dot follows a name"),
+        ("env.", "1", "a name must follow the dot"),
     ],
 )
 def test_marathon_assignment_that_is_wrong_is_said(key: str, text: str, words: str) -> None:
@@ -87,7 +87,7 @@ def test_marathon_assignment_patch_has_changed_fields_whole() -> None:
         "gpu": {"priority": 5},
     }
     assert APP["env"] == {"A": "1"}
-    with pytest.raises(WrongAssignment, match="there are 1 items; the next has the number 1"):
+    with pytest.raises(WrongAssignment, match="the list has 1 items; use 1 to append one"):
         assigned(APP, [assignment_of("healthChecks.2.path", "/")])
 
 

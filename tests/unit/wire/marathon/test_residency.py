@@ -98,7 +98,7 @@ def test_strategies_that_need_a_second_volume_are_refused(more: dict[str, Any], 
 
 
 def test_residency_without_a_persistent_volume_is_refused() -> None:
-    assert "set both, or neither" in faults(residency={})["/residency"]
+    assert "set both or neither" in faults(residency={})["/residency"]
 
 
 def test_two_volumes_at_one_path_are_refused() -> None:

@@ -123,13 +123,13 @@ def test_template_problems_are_reported_at_once() -> None:
         )
     text = str(caught.value)
     for line in (
-        "colour=red: there is no parameter colour",
+        "colour=red: there is no parameter colour; leave it out",
         "host: is missing: The agent on which the store runs",
         "gpus=two: must be an integer, as 2",
         "cpus=1e9: must be a number, as 0.5",
-        "models=A100,: must be a list with commas, as A100,H100",
+        "models=A100,: must be a list separated by commas, as A100,H100",
         "workers=-1 (/apps(1)/instances): ",
-        "`mesos-gpu template show torch-distributed` lists what there is to set",
+        "`mesos-gpu template show torch-distributed` lists the parameters",
     ):
         assert line in text
     assert caught.value.exit_code == 2
@@ -167,7 +167,7 @@ def test_template_secret_is_not_repeated_and_stands_in_no_file() -> None:
         render(template_of("mine", json.dumps(body).encode()), {"key": "hunter2"})
     assert "key=*** (/cpus)" in str(caught.value)
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(Damaged, match="a secret is a string, and none stands in the file"):
+    with pytest.raises(Damaged, match="a secret must have type string, and no value in the file"):
         template_of("mine", json.dumps({**body, "env": {"KEY": "x"}, "cpus": "x"}).encode())
     assert {each.name for name in NAMES for each in load(name).parameters if each.secret} == {
         "token",
@@ -255,14 +255,14 @@ def _body(**parameter: object) -> bytes:
         "no object": (b"[]", "Expected `object`"),
         "no template": (b'{"id": "/a"}', "Expected `object`"),
         "an unknown key": (_body(default=1), "unknown field"),
-        "an unknown type": (_body(type="gpus"), "type is none of string, integer, number, list"),
-        "no path": (_body(paths=[]), "JSON pointers, one at least"),
-        "no pointer": (_body(paths=["id"]), "JSON pointers, one at least"),
+        "an unknown type": (_body(type="gpus"), "type must be one of string, integer, number, list"),
+        "no path": (_body(paths=[]), "JSON pointers, at least one"),
+        "no pointer": (_body(paths=["id"]), "JSON pointers, at least one"),
         "through a value": (_body(paths=["/id/x"]), "leads through a value"),
         "beyond a list": (_body(paths=["/ports/3"]), "out of range"),
         "no index": (_body(paths=["/ports/x"]), "invalid literal"),
-        "no example": (_body(paths=["/env/X"], required=True), "needs an example"),
-        "places that differ": (_body(paths=["/id", "/gpus"]), "places differ"),
+        "no example": (_body(paths=["/env/X"], required=True), "must have an example"),
+        "places that differ": (_body(paths=["/id", "/gpus"]), "places must have equal values"),
     }.values(),
 )
 def test_template_file_that_is_damaged_is_refused(body: bytes, why: str) -> None:
