@@ -53,7 +53,9 @@ def test_a_place_that_somebody_made_before_is_taken_from_everybody(meeting: str,
     anyone.create(where.path, b"", OPEN_ACL_UNSAFE)
     own(where, told)
     assert rights(anyone, where.path) == EVERYBODY_READS_MASTERS_WRITE
-    assert told == [f"{where.path} in ZooKeeper was open to other clients: only masters may write there from now on"]
+    assert told == [
+        f"{where.path} in ZooKeeper was open to other clients: only masters may write there from now on"
+    ]
 
 
 def test_a_place_of_somebody_else_is_refused(meeting: str, anyone: KazooClient) -> None:

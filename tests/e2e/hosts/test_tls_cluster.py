@@ -146,9 +146,7 @@ def test_logs_are_read_by_tls_and_never_without(
     """The agent's own port speaks plain HTTP: the scheduler, which expects TLS, does not read it."""
     stack, proxy = cluster
     job = end_of(client, submit(client, "echo by TLS"))
-    with pytest.raises(
-        Refused, match="is not trusted: it ended the handshake, as a server without TLS does"
-    ):
+    with pytest.raises(Refused, match="is not trusted: it ended the handshake, as a server without TLS does"):
         client.logs(job["id"], stream="stdout", offset=0, length=100)
     launched = stack.scheduler.get(f"/v1/jobs/{job['id']}/tasks")["tasks"][0]
     framework = client.status()["framework_id"] or ""
