@@ -116,7 +116,7 @@ def test_receiver_address_is_checked_when_the_name_is_resolved(
     if is_allowed:
         assert receivers(listed).resolved("https://evil.example.com/").addresses == (address,)
         return
-    with pytest.raises(NotAccepted, match="listed by its address|in no network that is allowed"):
+    with pytest.raises(NotAccepted, match=r"listed by its address|in no network that is allowed"):
         receivers(listed).resolved("https://evil.example.com/")
 
 
