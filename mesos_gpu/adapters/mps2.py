@@ -46,7 +46,7 @@ class Mps2:
             raise self._disobeyed("its defaults", defaults, most)
         for pid in numbers(answer[1 + len(defaults) :]):
             self.control.ask(*_settings(most, pid))
-            self._see(most, pid)
+            self._check_limits(most, pid)
 
     def admit(self, task: str, limits: Limits) -> None:
         """Do nothing: a client gets its limits by its environment."""
@@ -61,9 +61,9 @@ class Mps2:
     def holds(self, tasks: Mapping[str, Limits], most: Limits) -> None:
         """Check the defaults, and the limits of each server."""
         for pid in (None, *(server.pid for server in self.servers())):
-            self._see(most, pid)
+            self._check_limits(most, pid)
 
-    def _see(self, most: Limits, server: int | None) -> None:
+    def _check_limits(self, most: Limits, server: int | None) -> None:
         answer = self.control.ask(*_questions(most, server))
         if answer != _expected(most) and not _gone(answer):
             whose = "its defaults" if server is None else f"those of its server {server}"
@@ -98,7 +98,7 @@ class Mps2:
 
 
 def _settings(most: Limits, server: int | None = None) -> list[str]:
-    name, pid = _named("set", server)
+    name, pid = _command_prefix("set", server)
     lines = [f"{name}_active_thread_percentage {pid}{most.percent}"]
     if most.memory_mib is not None:
         lines.append(f"{name}_device_pinned_mem_limit {pid}{_CARD} {whole_mib(most)}")
@@ -106,12 +106,12 @@ def _settings(most: Limits, server: int | None = None) -> list[str]:
 
 
 def _questions(most: Limits, server: int | None = None) -> list[str]:
-    name, pid = _named("get", server)
+    name, pid = _command_prefix("get", server)
     lines = [f"{name}_active_thread_percentage {pid}".rstrip()]
     return lines if most.memory_mib is None else [*lines, f"{name}_device_pinned_mem_limit {pid}{_CARD}"]
 
 
-def _named(verb: str, server: int | None) -> tuple[str, str]:
+def _command_prefix(verb: str, server: int | None) -> tuple[str, str]:
     return (f"{verb}_default", "") if server is None else (verb, f"{server} ")
 
 

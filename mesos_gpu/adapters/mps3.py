@@ -47,11 +47,11 @@ class Mps3:
                 f"the MPS daemon at {self.control.pipes} has no server for {gpu}",
                 remedy="see its log, and check that the card exists",
             )
-        self._limit(DEFAULT, MIN)
+        self._set_limits(DEFAULT, MIN)
 
     def admit(self, task: str, limits: Limits) -> None:
         """Create the task's namespace, or change its limits."""
-        self._limit(namespace_of(task), limits)
+        self._set_limits(namespace_of(task), limits)
 
     def client(self, task: str, limits: Limits) -> Client:
         """Return the directory of the task's namespace; limits of a namespace override variables of a client."""
@@ -63,7 +63,7 @@ class Mps3:
             DEFAULT: MIN,
             **{namespace_of(task): task_limits for task, task_limits in tasks.items()},
         }.items():
-            self._see(name, limits)
+            self._check_limits(name, limits)
 
     def quit(self, grace_s: float) -> None:
         """End the daemon and its servers at once; it takes no grace time."""
@@ -91,17 +91,17 @@ class Mps3:
         with contextlib.suppress(Disobeyed):  # the client is gone
             self.control.call("client", "terminate", str(client))
 
-    def _limit(self, name: str, limits: Limits) -> None:
+    def _set_limits(self, name: str, limits: Limits) -> None:
         if name not in {row["name"] for row in self._namespaces()}:
             self.control.call("namespace", "create", name, f"--server={NAME}")
         memory = () if limits.memory_mib is None else (f"--pinned-memory-limit={whole_mib(limits)}",)
         percent = f"--active-thread-percentage={limits.percent}"
         self.control.call("namespace", "set", name, f"--server={NAME}", percent, *memory)
-        self._see(name, limits)
+        self._check_limits(name, limits)
 
-    def _see(self, name: str, limits: Limits) -> None:
+    def _check_limits(self, name: str, limits: Limits) -> None:
         for row in self._namespaces():
-            if row["name"] == name and _same(row, limits):
+            if row["name"] == name and _has_limits(row, limits):
                 return
         raise Disobeyed(
             f"the namespace {name} of the MPS daemon at {self.control.pipes} does not have the limits that were set",
@@ -129,7 +129,7 @@ def namespace_of(task: str) -> str:
     return f"task_{hashlib.sha256(task.encode()).hexdigest()[:16]}"
 
 
-def _same(row: Mapping[str, str], limits: Limits) -> bool:
+def _has_limits(row: Mapping[str, str], limits: Limits) -> bool:
     percent = row["active-thread-percentage"].rstrip("%").strip()
     return percent in (str(limits.percent), f"{float(limits.percent):.1f}") and (
         limits.memory_mib is None or _is_shown(limits.memory_mib, row["pinned-memory-limit"])

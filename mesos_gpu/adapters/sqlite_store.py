@@ -70,7 +70,7 @@ class SqliteStore:
         try:
             self._mark = HighWater(Path(f"{path}.mark"))
             try:
-                mark = self._judged(accept_older)
+                mark = self._check_mark(accept_older)
                 self._db = self._opened()
                 try:
                     self._large = large.LargeFields(self._db)
@@ -83,14 +83,14 @@ class SqliteStore:
         except BaseException:
             os.close(self._lock)
             raise
-        if mark != self._here():
-            self._doubt(mark)
+        if mark != self._current_mark():
+            self._mark_doubtful(mark)
         self._set_mark(mark)
         self._mark.sync()
 
-    def _judged(self, accept_older: bool) -> Mark:
+    def _check_mark(self, accept_older: bool) -> Mark:
         """Compare the file with its mark before anything is written to it. Return the mark to continue from."""
-        here = self._peeked()
+        here = self._peek_mark()
         if self._replicated:
             return here
         try:
@@ -113,7 +113,7 @@ class SqliteStore:
             logger.warning("--accept-older-state is not needed: remove it, or it hides the next loss")
         return here
 
-    def _peeked(self) -> Mark:
+    def _peek_mark(self) -> Mark:
         """Return the mark that fits the file, without a change to it or its WAL: a refused file must stay intact."""
         if self._path.stat().st_size == 0:
             return Mark(0)
@@ -131,11 +131,11 @@ class SqliteStore:
                 raise  # it cannot be read now, which does not mean that it is empty
             return Mark(0)  # it has no tables yet
 
-    def _here(self) -> Mark:
+    def _current_mark(self) -> Mark:
         with self._refusing_damage():
             return _mark_of(self._db)
 
-    def _doubt(self, mark: Mark) -> None:
+    def _mark_doubtful(self, mark: Mark) -> None:
         facts: list[tuple[str, str | bytes]] = [("batch", str(mark.batch)), ("doubtful", "1")]
         facts += [("framework_id", mark.framework_id)] if mark.framework_id is not None else []
         facts += [("key", mark.key)] if mark.key is not None else []

@@ -130,7 +130,7 @@ def launch(info: Mapping[str, Any], flags: Mapping[str, str], executor: str, pro
         blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         supervisor.child = os.fork()
         if supervisor.child == 0:
-            _command(info, executor if user is None else "", program, blocked)
+            _run_command(info, executor if user is None else "", program, blocked)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
         supervisor.wait()
     except (Failed, OSError) as error:
@@ -158,12 +158,12 @@ class _Supervisor:
             if number in (_signal.SIGCHLD, _signal.SIGKILL, _signal.SIGSTOP):
                 continue
             try:
-                _signal.signal(number, self._hear)
+                _signal.signal(number, self._forward)
             except (OSError, ValueError):  # the C library reserves some of the real-time signals
                 if number < POSIX_SIGNALS:
                     raise
 
-    def _hear(self, number: int, _: object) -> None:
+    def _forward(self, number: int, _: object) -> None:
         if not self.child:
             self.end(number, 1)
         try:
@@ -224,7 +224,7 @@ def _become(user: tuple[int, int, list[int]] | None) -> None:
         os.setuid(uid)
 
 
-def _command(info: Mapping[str, Any], executor: str, program: str, blocked: Any) -> NoReturn:
+def _run_command(info: Mapping[str, Any], executor: str, program: str, blocked: Any) -> NoReturn:
     """Run the command in the child, with signals, files and variables as after an execve(2)."""
     code = 1
     try:
@@ -234,7 +234,7 @@ def _command(info: Mapping[str, Any], executor: str, program: str, blocked: Any)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         command, variables = info["command"]["value"], environment(info)
-        if command == executor and _named(f"{os.path.dirname(program)}/{EXECUTOR}", variables):
+        if command == executor and _show_in_proc(f"{os.path.dirname(program)}/{EXECUTOR}", variables):
             code = _execute(variables)
         else:
             _shell(command, variables)
@@ -273,7 +273,7 @@ def _execute(variables: Mapping[str, str]) -> int:
     return run()
 
 
-def _named(program: str, env: Mapping[str, str]) -> bool:
+def _show_in_proc(program: str, env: Mapping[str, str]) -> bool:
     """Show the executor's command line and environment in /proc, in place of this process' own.
 
     ps(1), the clean-up of a cluster and the peer checks of the scheduler's socket identify processes by them. The

@@ -35,7 +35,7 @@ def own(where: ZooKeeper, note: Callable[[str], None]) -> None:
     noted_at = -TOLD_S
     while True:
         try:
-            if _asked(where, lambda client: _owned(client, where.path, acl, note)):
+            if _with_client(where, lambda client: _take_ownership(client, where.path, acl, note)):
                 return
         except (KazooException, KazooTimeoutError, OSError) as error:
             if time.monotonic() - noted_at >= TOLD_S:
@@ -44,18 +44,18 @@ def own(where: ZooKeeper, note: Callable[[str], None]) -> None:
         time.sleep(AGAIN_S)
 
 
-def _open_to(acls: Sequence[Any], acl: Sequence[Any]) -> bool:
+def _is_open(acls: Sequence[Any], acl: Sequence[Any]) -> bool:
     """Return whether a client beyond `acl` may do more than read."""
     return any(entry.perms & ~Permissions.READ and entry not in acl for entry in acls)
 
 
-def _owned(client: KazooClient, path: str, acl: list[Any], note: Callable[[str], None]) -> bool:
+def _take_ownership(client: KazooClient, path: str, acl: list[Any], note: Callable[[str], None]) -> bool:
     """Create or restrict the node. Return False if another client created it at that moment."""
     try:
         if client.exists(path) is None:
             client.ensure_path(path.rpartition("/")[0] or "/", acl)
             client.create(path, b"", acl)
-        if _open_to(client.get_acls(path)[0], acl):
+        if _is_open(client.get_acls(path)[0], acl):
             client.set_acls(path, acl)
             note(f"{path} in ZooKeeper was open to other clients: only masters may write there from now on")
     except NodeExistsError:  # another master or an agent created it meanwhile
@@ -68,7 +68,7 @@ def _owned(client: KazooClient, path: str, acl: list[Any], note: Callable[[str],
     return True
 
 
-def _asked(where: ZooKeeper, done: Callable[[KazooClient], bool]) -> bool:
+def _with_client(where: ZooKeeper, done: Callable[[KazooClient], bool]) -> bool:
     proof = [("digest", where.credentials)] if where.credentials else []
     client = KazooClient(where.servers, timeout=ANSWER_S, auth_data=proof)
     try:

@@ -226,7 +226,7 @@ class SchedulerProcess:
         self.kill(signal.SIGCONT)
 
 
-def _see_hosts(secure: bool, tls: TlsHere | None) -> None:
+def _check_hosts(secure: bool, tls: TlsHere | None) -> None:
     if tls or not secure:
         raise BadConfiguration(
             "with hosts=True schedulers use plain HTTP and must authenticate clients",
@@ -283,13 +283,13 @@ class Stack:
         made: Mapping[Path, int] | None = None,
     ) -> None:
         if hosts:
-            _see_hosts(secure, tls)
+            _check_hosts(secure, tls)
         self.directory = Path(os.path.realpath(directory))
         self.nodes = tuple(nodes)
         self.socket = self.directory / "run" / "api.sock" if secure else None
         network = Network(self.directory / "mesos") if hosts else None
         self.secure = Secure(self.directory / "secrets", roles_of(scheduler_arguments)) if secure else None
-        variables = {**_believed(tls), **(executor_environment or {})}
+        variables = {**_trusted_certificate(tls), **(executor_environment or {})}
         agents = [self._agent(n, spec, variables, allow_root, hosts=hosts) for n, spec in self._numbered()]
         zone = next((spec.zone for spec in self.nodes if spec.zone), "")
         registry = variables.get(REGISTRY, "")
@@ -308,8 +308,8 @@ class Stack:
             network=network,
             meeting=schedulers > 1,
         )
-        self.tls, self._allow_root, self._given = tls, allow_root, list(scheduler_arguments)
-        self._several, self._made = schedulers > 1, dict(made or {})
+        self.tls, self._allow_root, self._more_arguments = tls, allow_root, list(scheduler_arguments)
+        self._several, self._job_directories = schedulers > 1, dict(made or {})
         #: All schedulers; the leader is not always the first.
         self.schedulers = tuple(self._schedulers(schedulers, port, network))
         self.scheduler = self.schedulers[0]
@@ -334,8 +334,12 @@ class Stack:
         )
         arguments = [
             *self._arguments(directory, socket),
-            *([] if "--executor-archive" in self._given else _commands(self.cluster.directory / "libexec")),
-            *self._given,
+            *(
+                []
+                if "--executor-archive" in self._more_arguments
+                else _commands(self.cluster.directory / "libexec")
+            ),
+            *self._more_arguments,
             *["--port", str(port)],
             *(self.tls.arguments(port) if self.tls else []),
             *(["--host", host.ip, "--insecure-plain-http"] if host else []),
@@ -435,7 +439,7 @@ class Stack:
         self.directory.chmod(0o755)
         (self.directory / "gpus").mkdir(mode=0o755)
         (self.directory / "nodes").mkdir(mode=0o700)
-        for path, mode in self._made.items():
+        for path, mode in self._job_directories.items():
             path.mkdir()
             path.chmod(mode)
         if self.secure:
@@ -486,7 +490,7 @@ class Stack:
         self.stop()
 
 
-def _believed(tls: TlsHere | None) -> dict[str, str]:
+def _trusted_certificate(tls: TlsHere | None) -> dict[str, str]:
     """Return the executors' variable for the REST interface's certificate, whose authority may be unknown here."""
     return {} if tls is None else {CACERT: str(tls.certificate)}
 

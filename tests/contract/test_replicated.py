@@ -149,7 +149,7 @@ def test_a_batch_that_is_written_again_is_there_once_and_another_of_its_number_i
     for _ in range(2):
         first.log.append(1, data, first.term)
     assert first.log.last() == 1
-    with pytest.raises(Deposed, match="another's"):
+    with pytest.raises(Deposed, match="another scheduler's"):
         first.log.append(1, encoded([job("b")]), first.term)
 
 

@@ -82,7 +82,7 @@ class Directory:
         fd = os.open(name_of(kind, number), _READ, dir_fd=self._fd)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise OSError(errno.EINVAL, "is not a file", name_of(kind, number))
+            raise OSError(errno.EINVAL, "it is not a regular file", name_of(kind, number))
         return fd
 
     def open_to_append(self, kind: str, number: int) -> int:

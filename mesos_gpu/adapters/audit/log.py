@@ -94,7 +94,7 @@ class AuditLog:
         self._unsynced = False
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._begin()
-        self._tell()
+        self._log_heads()
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
         self._thread.start()
 
@@ -156,10 +156,10 @@ class AuditLog:
             elif self._unsynced:
                 self._sync_refusals()
             if time.monotonic() >= self._tell_at:
-                self._tell()
+                self._log_heads()
         self._end()
 
-    def _tell(self) -> None:
+    def _log_heads(self) -> None:
         """Log the ends of the chains, for comparison with a copy of the scheduler's log on another host."""
         self._tell_at = time.monotonic() + HOUR_S
         for kind, stream in ((CHANGES, self._changes), (REFUSALS, self._refusals)):
@@ -201,7 +201,7 @@ class AuditLog:
                 stream.sync()
                 self._unsaid = 0
         except OSError as error:
-            self._lose(error, is_changes, len(items))
+            self._count_lost(error, is_changes, len(items))
         else:
             self._unsynced |= not is_changes
             if is_changes:
@@ -215,7 +215,7 @@ class AuditLog:
         try:
             self._changes.take_room()
         except OSError as error:
-            self._lose(error, True, 0)
+            self._count_lost(error, True, 0)
         else:
             self._found_room()
 
@@ -227,7 +227,7 @@ class AuditLog:
                 stream.sync()
                 stream.take_room()
             except OSError as error:
-                self._lose(error, stream is self._changes, 0)
+                self._count_lost(error, stream is self._changes, 0)
 
     def _begin_once(self, stream: Stream) -> None:
         kind = CHANGES if stream is self._changes else REFUSALS
@@ -235,7 +235,7 @@ class AuditLog:
             stream.begin(self._now(), f"version {self._version}" if self._version else "")
             self._begun.add(kind)
 
-    def _lose(self, error: OSError, is_changes: bool, count: int) -> None:
+    def _count_lost(self, error: OSError, is_changes: bool, count: int) -> None:
         """Count lost records. An error that prevents changes from being recorded makes the log full."""
         self._lost += count
         LOST[CHANGES if is_changes else REFUSALS] += count
@@ -266,7 +266,7 @@ class AuditLog:
     def _end(self) -> None:
         if self._unsynced:
             self._sync_refusals()
-        self._tell()
+        self._log_heads()
         for stream in (self._changes, self._refusals):
             try:
                 stream.close()

@@ -33,7 +33,7 @@ class LookUps:
 
     def until(self, deadline: float) -> LookUp:
         """Return a lookup function that raises TimeoutError at a deadline of the monotonic clock."""
-        return lambda host, port: self._told(host, port, deadline)
+        return lambda host, port: self._look_up_until(host, port, deadline)
 
     def interrupt(self) -> None:
         """Raise TimeoutError in all callers that wait for a lookup."""
@@ -41,14 +41,14 @@ class LookUps:
             for lookup in self._waited:
                 lookup.cancel()
 
-    def _told(self, host: str, port: int, deadline: float) -> list[str]:
+    def _look_up_until(self, host: str, port: int, deadline: float) -> list[str]:
         if not self._room.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             raise TimeoutError(f"{MAX_AT_ONCE} look-ups are under way")
         answer: Future[list[str]] = Future()
         with self._lock:
             self._waited.add(answer)
         try:
-            self._begin(host, port, answer)
+            self._start_thread(host, port, answer)
             return answer.result(max(deadline - time.monotonic(), 0.0))
         except (CancelledError, TimeoutError):
             raise TimeoutError(f"{host} is not looked up in time") from None
@@ -56,15 +56,17 @@ class LookUps:
             with self._lock:
                 self._waited.discard(answer)
 
-    def _begin(self, host: str, port: int, answer: Future[list[str]]) -> None:
-        thread = threading.Thread(target=self._ask, args=(host, port, answer), name="look-up", daemon=True)
+    def _start_thread(self, host: str, port: int, answer: Future[list[str]]) -> None:
+        thread = threading.Thread(
+            target=self._resolve, args=(host, port, answer), name="look-up", daemon=True
+        )
         try:
             thread.start()
         except BaseException:  # e.g. no more threads can be started
             self._room.release()
             raise
 
-    def _ask(self, host: str, port: int, answer: Future[list[str]]) -> None:
+    def _resolve(self, host: str, port: int, answer: Future[list[str]]) -> None:
         try:
             with contextlib.suppress(InvalidStateError):  # the caller has given up
                 try:

@@ -94,11 +94,11 @@ class Receivers:
             host, port = _place_of(url)
         except ValueError as error:
             return Fault(str(error))
-        if self._may(host, _literal(host), port):
+        if self._is_allowed(host, _literal(host), port):
             return None
         return Fault(f"{host}:{port} is not an allowed receiver", is_listed=False)
 
-    def _may(self, host: str, literal: Address | None, port: int) -> bool:
+    def _is_allowed(self, host: str, literal: Address | None, port: int) -> bool:
         if literal is not None:
             return self._in_network(literal, port)
         return self._named(host, port) or any(

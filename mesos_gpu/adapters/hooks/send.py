@@ -114,10 +114,10 @@ class Sender:
         }
         if secret is not None:
             headers["webhook-signature"] = signature(secret, id, at, body)
-        answer = self._to(receiver, headers, body, deadline)
+        answer = self._post(receiver, headers, body, deadline)
         return Answer(answer.error, answer.status, time.monotonic() - begin)
 
-    def _to(self, receiver: Receiver, headers: dict[str, str], body: bytes, deadline: float) -> Answer:
+    def _post(self, receiver: Receiver, headers: dict[str, str], body: bytes, deadline: float) -> Answer:
         """Send a request to checked addresses, and read the status of the answer."""
         try:
             with (
@@ -132,7 +132,7 @@ class Sender:
                 status = connection.getresponse().status
         except (OSError, http.client.HTTPException) as error:
             late = time.monotonic() >= deadline
-            what = f"no answer within {self._timeout_s:g} s" if late else _words(error)
+            what = f"no answer within {self._timeout_s:g} s" if late else _describe(error)
             return Answer(what)
         if time.monotonic() >= deadline:  # the answer may be incomplete
             return Answer(f"no answer within {self._timeout_s:g} s")
@@ -187,7 +187,7 @@ def _break(sock: socket.socket) -> None:
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS: {getattr(error, 'verify_message', '') or error.reason or 'the handshake failed'}"
     if isinstance(error, OSError) and error.strerror:

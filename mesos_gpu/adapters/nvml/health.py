@@ -74,7 +74,7 @@ class Look:
             retired_pages_pending=None if retired is None else bool(retired),
             clocks_event_reasons=clocks,
             pids=None if processes is None else tuple(sorted(processes)),
-            process_mib=_told(processes),
+            process_mib=_known_memory(processes),
         )
 
     def _recovery_action(self) -> int | None:
@@ -107,7 +107,7 @@ class Look:
         return memory_mib if is_known else None
 
 
-def _told(processes: Mapping[int, int | None] | None) -> tuple[tuple[int, int], ...] | None:
+def _known_memory(processes: Mapping[int, int | None] | None) -> tuple[tuple[int, int], ...] | None:
     reported = [(pid, mib) for pid, mib in sorted((processes or {}).items()) if mib is not None]
     return tuple(reported) if reported or processes == {} else None
 

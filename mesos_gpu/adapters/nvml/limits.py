@@ -33,7 +33,7 @@ def read_limits(nvml: Any, uuid: str, cgroup: str) -> Limits | None:
     Raises:
         Unavailable: The driver fails, or is older than 615.
     """
-    _known(nvml)
+    _check_supported(nvml)
     answer = nvml.c_nvmlGetMemoryLimits_v1_t()
     answer.nameSpace = cgroup.encode()
     try:
@@ -54,7 +54,7 @@ def set_limits(nvml: Any, uuid: str, cgroup: str, limits: Limits) -> None:
         Conflict: More memory is in use than the hard limit.
         Unavailable: The limits cannot be set, or differ after they were set.
     """
-    _known(nvml)
+    _check_supported(nvml)
     request = nvml.c_nvmlSetMemoryLimits_v1_t()
     request.nameSpace, request.softLimit = cgroup.encode(), limits.soft_mib * MIB
     unlimited = limits.hard_mib is None
@@ -81,7 +81,7 @@ def set_limits(nvml: Any, uuid: str, cgroup: str, limits: Limits) -> None:
         )
 
 
-def _known(nvml: Any) -> None:
+def _check_supported(nvml: Any) -> None:
     if getattr(nvml, "nvmlDeviceSetMemoryLimits_v1", None) is None:
         raise Unavailable(
             "the Python package nvidia-ml-py is older than 13.615 and does not support memory limits",

@@ -51,7 +51,7 @@ class SharingFacts:
         mode = self._ask("DeviceGetMigMode", handle)
         if not mode or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
             return Sharing(max(capacity_mib, 0), sm_count=self._sm_count(handle, capability))
-        return self._divided(handle, uuid, capability, max(capacity_mib, 0))
+        return self._read_mig_mode(handle, uuid, capability, max(capacity_mib, 0))
 
     def profiles(self, handle: Any) -> tuple[MigProfile, ...]:
         """Return all profiles of a card with all their positions, also occupied ones."""
@@ -80,7 +80,7 @@ class SharingFacts:
         count, rest = divmod(int(cores), _CORES.get(capability, _CORES_SINCE_8_6))
         return None if rest else count
 
-    def _divided(self, handle: Any, uuid: str, capability: str | None, capacity_mib: int) -> Sharing:
+    def _read_mig_mode(self, handle: Any, uuid: str, capability: str | None, capacity_mib: int) -> Sharing:
         """Return the facts of a card in MIG mode."""
         profiles = self._profiles.get(uuid) or _read_profiles(self._nvml, self._ask, handle)
         if profiles.all:
@@ -94,7 +94,7 @@ class SharingFacts:
             sm_count=profiles.sm_count or self._sm_count(handle, capability),
             mig=True,
             instances=instances,
-            profiles=tuple(_beside(profile, occupied) for profile in profiles.plain()),
+            profiles=tuple(_without_occupied(profile, occupied) for profile in profiles.plain()),
         )
 
     def _places(self, handle: Any) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -199,7 +199,7 @@ def _placements(nvml: Any, ask: Any, handle: Any, profile: int) -> list[tuple[in
     return [(int(place.start), int(place.size)) for place in places[: count.value]]
 
 
-def _beside(profile: MigProfile, occupied: Collection[int]) -> MigProfile:
+def _without_occupied(profile: MigProfile, occupied: Collection[int]) -> MigProfile:
     """Return the profile without positions that overlap unusable instances."""
     free = [s for s in profile.starts if not any(n in occupied for n in range(s, s + profile.width))]
     return replace(profile, starts=tuple(free))

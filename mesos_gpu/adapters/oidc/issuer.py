@@ -38,7 +38,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Snapshot:
     endpoints: Endpoints
     keys: Keys
     at: float  # of the monotonic clock
@@ -69,8 +69,8 @@ class Issuer:
     ) -> None:
         self.url = check_url(url, "the issuer")
         self.fetcher, self._times, self._clock = fetcher, times, clock
-        self._known: _Known | None = None
-        self._flight: asyncio.Future[_Known] | None = None
+        self._known: _Snapshot | None = None
+        self._flight: asyncio.Future[_Snapshot] | None = None
         self._tried_at = -float("inf")
         self.problem = ""  # of the last attempt; "" if it succeeded
 
@@ -83,7 +83,7 @@ class Issuer:
         current = await self._usable()
         key = current.keys.find(header)
         if key is None:
-            await self._tried()
+            await self._await_attempt()
             key = (await self._usable()).keys.find(header)
         if key is None:
             what = "the token is signed by a key that its issuer does not have"
@@ -104,11 +104,11 @@ class Issuer:
         """Return whether the issuer still has a key, by its current keys."""
         return self._is_usable() and self._known is not None and self._known.keys.has(thumbprint)
 
-    async def _usable(self) -> _Known:
+    async def _usable(self) -> _Snapshot:
         if not self._is_usable():
-            await self._tried()
+            await self._await_attempt()
         elif self._age_s() > self._times.fresh_s:
-            self._begin()
+            self._start_attempt()
         if self._known is None or not self._is_usable():
             raise WrongProof(
                 "the issuer's keys are not available",
@@ -123,26 +123,26 @@ class Issuer:
     def _age_s(self) -> float:
         return float("inf") if self._known is None else self._clock() - self._known.at
 
-    async def _tried(self) -> None:
+    async def _await_attempt(self) -> None:
         """Wait for the running request for keys, or for a new one if it may begin now."""
-        flight = self._begin()
+        flight = self._start_attempt()
         if flight is not None:
             await asyncio.wait([flight], timeout=self._times.wait_s)
 
-    def _begin(self) -> asyncio.Future[_Known] | None:
+    def _start_attempt(self) -> asyncio.Future[_Snapshot] | None:
         if self._flight is not None:
             return self._flight
         now = self._clock()
         if now - self._tried_at < self._times.pause_s:
             return None
         self._tried_at = now
-        done: Future[_Known] = Future()
-        threading.Thread(target=self._ask, args=(done, now), name="oidc", daemon=True).start()
+        done: Future[_Snapshot] = Future()
+        threading.Thread(target=self._request_keys, args=(done, now), name="oidc", daemon=True).start()
         self._flight = asyncio.wrap_future(done)
-        self._flight.add_done_callback(self._end)
+        self._flight.add_done_callback(self._finish_attempt)
         return self._flight
 
-    def _end(self, flight: asyncio.Future[_Known]) -> None:
+    def _finish_attempt(self, flight: asyncio.Future[_Snapshot]) -> None:
         self._flight = None
         error = None if flight.cancelled() else flight.exception()
         if flight.cancelled() or error is not None:
@@ -162,14 +162,14 @@ class Issuer:
             logger.info("the issuer's keys can be read again")
         self.problem = problem
 
-    def _ask(self, done: "Future[_Known]", at: float) -> None:
+    def _request_keys(self, done: "Future[_Snapshot]", at: float) -> None:
         """Request endpoints and keys, on a thread of its own."""
         try:
             endpoints = discover(self.url, self.fetcher)
             answer = self.fetcher.get(endpoints.keys)
             if answer.status != 200:
                 raise IssuerError(f"{endpoints.keys} answers {answer.status}", remedy="check the issuer")
-            latest = _Known(endpoints, keys.parse(answer.body), at)
+            latest = _Snapshot(endpoints, keys.parse(answer.body), at)
         except Exception as error:  # noqa: BLE001 # any error is passed on to the waiting requests
             done.set_exception(error)
         else:

@@ -70,7 +70,7 @@ class Passwords:
         mac = _mac("password", given.name, given.password)
         until, remembered = self._right.get(mac, (0.0, ""))
         if line is None or now >= until or not hmac.compare_digest(line, remembered):
-            if not await self._look(given, line, lines, address, now):
+            if not await self._check_password(given, line, lines, address, now):
                 self._guesses.wrong(address, given.name, now)
                 raise WrongProof(_WRONG, given.name, guessed=False)  # `wrong` has counted it already
             assert line is not None
@@ -82,7 +82,7 @@ class Passwords:
         line = self._file.hashes().get(caller.name)
         return line is not None and _line_id(caller.name, line) == caller.proof_id
 
-    async def _look(
+    async def _check_password(
         self,
         credentials: NameAndPassword,
         line: str | None,

@@ -78,7 +78,7 @@ def _refused(connection: socket.socket, pid: int) -> str:
     pidfd = _pidfd(connection)
     try:
         before = start_ticks(pid)
-        reason = _task_by(pid)
+        reason = _task_evidence(pid)
         # Process ids are reused: the data belongs to the peer only if its process is still alive.
         if before is None or start_ticks(pid) != before or (pidfd is not None and _has_ended(pidfd)):
             return "its process has ended"
@@ -104,12 +104,12 @@ def _has_ended(pidfd: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _task_by(pid: int) -> str:
+def _task_evidence(pid: int) -> str:
     """Return the evidence that a process is a task or in a container; "" without evidence."""
     if len(_status(pid, "NSpid").split()) != 1:
         return "its process is in a PID namespace of its own, like those of containers"
     own = _cgroups(os.getpid())
-    for ancestor in _line_of(pid):
+    for ancestor in _processes_above(pid):
         foreign = [path for path in _cgroups(ancestor) - own if _CGROUP.search(path)]
         if foreign:
             return f"its process is in the cgroup {min(foreign)}, like those of tasks"
@@ -120,7 +120,7 @@ def _task_by(pid: int) -> str:
     return ""
 
 
-def _line_of(pid: int) -> Iterator[int]:
+def _processes_above(pid: int) -> Iterator[int]:
     """Yield a process and its ancestors, up to the first that is also an ancestor of this process."""
     above = set(_ancestors(os.getpid()))
     for ancestor in _ancestors(pid):

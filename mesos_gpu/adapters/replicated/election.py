@@ -49,9 +49,9 @@ class Election:
         self.run, self.url = secrets.token_hex(16), url
         self._name, self.stands = "", False
         self.lost = threading.Event()
-        client.add_listener(self._heard)
+        client.add_listener(self._on_session_state)
 
-    def _heard(self, state: str) -> None:
+    def _on_session_state(self, state: str) -> None:
         if state == KazooState.LOST:
             self.lost.set()
 
@@ -64,7 +64,7 @@ class Election:
         try:
             self._name = self._own_name() or self._added()
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         self.stands = True
 
     def _own_name(self) -> str:
@@ -100,7 +100,7 @@ class Election:
         try:
             line = self._names(watch)
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         self.stands = self._name in line
         return self.stands and line[0] == self._name
 
@@ -116,9 +116,9 @@ class Election:
         try:
             candidate, word = transaction.commit_async().get(timeout=ANSWER_S)
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         if isinstance(candidate, Exception) or isinstance(word, Exception):
-            raise _away(candidate if isinstance(candidate, NoNodeError) else word)
+            raise _unavailable(candidate if isinstance(candidate, NoNodeError) else word)
         return int(word.version)
 
     def leader(self) -> Member | None:
@@ -131,7 +131,7 @@ class Election:
             data, _ = self._client.get_async(self._place.of(at.LEADER)).get(timeout=ANSWER_S)
             first = next(iter(self._line()), None)
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         if not data or first is None:
             return None
         word = msgspec.json.decode(data, type=Member)
@@ -146,7 +146,7 @@ class Election:
         try:
             return len(self._names(None))
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
 
     def note(self, applied: int) -> None:
         """Publish the last batch in this scheduler's state.
@@ -164,7 +164,7 @@ class Election:
         except NodeExistsError:
             return  # another scheduler with this URL has just published it
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
 
     def members(self) -> list[Member]:
         """Return every scheduler that was seen recently, by URL.
@@ -172,7 +172,7 @@ class Election:
         Raises:
             Unavailable: ZooKeeper does not answer.
         """
-        seen = self._seen()
+        seen = self._known_members()
         newest = max((at_s for at_s, _ in seen), default=0.0)  # only ZooKeeper's clock counts
         lately = [member for at_s, member in seen if newest - at_s < FORGOTTEN_S]
         return sorted(lately, key=lambda member: member.url)
@@ -185,7 +185,7 @@ class Election:
         """
         return min((member.applied for member in self.members()), default=None)
 
-    def _seen(self) -> list[tuple[float, Member]]:
+    def _known_members(self) -> list[tuple[float, Member]]:
         """Return all known schedulers with the time when each was last seen, by ZooKeeper's clock."""
         seen = []
         try:
@@ -198,7 +198,7 @@ class Election:
                     continue  # the node was removed meanwhile
                 seen.append((stat.last_modified, msgspec.json.decode(data, type=Member)))
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         return seen
 
     def _names(self, watch: Callable[[WatchedEvent], Any] | None) -> list[str]:
@@ -219,5 +219,5 @@ class Election:
         return line
 
 
-def _away(error: BaseException) -> Unavailable:
+def _unavailable(error: BaseException) -> Unavailable:
     return Unavailable(f"ZooKeeper does not answer: {error!r}", remedy="restore its quorum")

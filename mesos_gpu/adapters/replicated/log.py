@@ -92,11 +92,11 @@ class Log:
             if isinstance(leader, BadVersionError | NoNodeError):
                 raise Deposed("ZooKeeper refused its write")
             if isinstance(batch, NodeExistsError):
-                self._see_same(number, node)
+                self._check_same(number, node)
             elif isinstance(batch, Exception):
-                raise _away(batch)
+                raise _no_answer(batch)
         except AWAY as error:
-            raise _away(error) from error
+            raise _no_answer(error) from error
 
     def confirm(self, term: int) -> None:
         """Check by a quorum that no other scheduler was elected since; a server that is cut off would still answer
@@ -111,11 +111,11 @@ class Log:
         try:
             [leader] = transaction.commit_async().get(timeout=ANSWER_S)
         except AWAY as error:
-            raise _away(error) from error
+            raise _no_answer(error) from error
         if isinstance(leader, BadVersionError | NoNodeError):
             raise Deposed("another scheduler was elected")
         if isinstance(leader, Exception):
-            raise _away(leader)
+            raise _no_answer(leader)
 
     def _in_parts(self, number: int, data: bytes, term: int) -> bytes:
         if len(data) < PART:
@@ -130,7 +130,7 @@ class Log:
                 self._client.set_async(path, data[begin : begin + PART]).get(timeout=ANSWER_S)
         return _IN_PARTS + msgspec.json.encode(names)
 
-    def _see_same(self, number: int, node: bytes) -> None:
+    def _check_same(self, number: int, node: bytes) -> None:
         """Check that an existing batch is the one that this scheduler wrote, in a request whose answer was lost."""
         there, _ = self._client.get_async(self._node(number)).get(timeout=ANSWER_S)
         if there != node:
@@ -156,7 +156,7 @@ class Log:
         except NoNodeError:
             return None
         except AWAY as error:
-            raise _away(error) from error
+            raise _no_answer(error) from error
 
     def _get(self, path: str) -> bytes:
         data: bytes = self._client.get_async(path).get(timeout=ANSWER_S)[0]
@@ -173,7 +173,7 @@ class Log:
             numbers = [int(name.removeprefix(_BATCH)) for name in names if name.startswith(_BATCH)]
             return max(numbers, default=self.base())
         except AWAY as error:
-            raise _away(error) from error
+            raise _no_answer(error) from error
 
     def base(self) -> int:
         """Return the number of the last deleted batch; a scheduler that misses it needs a copy of the state.
@@ -186,7 +186,7 @@ class Log:
         except NoNodeError:
             return 0
         except AWAY as error:
-            raise _away(error) from error
+            raise _no_answer(error) from error
 
     def cut(self, up_to: int, term: int) -> int:
         """Delete batches up to a number. Return how many nodes were deleted.
@@ -207,7 +207,7 @@ class Log:
             if isinstance(leader, BadVersionError):
                 raise Deposed("ZooKeeper refused its deletion")
             if isinstance(base, Exception):
-                raise _away(base)
+                raise _no_answer(base)
             for begin in range(0, len(gone), _AT_ONCE):
                 deleted = self._client.transaction()
                 for _, name in gone[begin : begin + _AT_ONCE]:
@@ -215,7 +215,7 @@ class Log:
                 deleted.commit_async().get(timeout=ANSWER_S)
             return len(gone)
         except AWAY as error:
-            raise _away(error) from error
+            raise _no_answer(error) from error
 
     def _node(self, number: int) -> str:
         return self._place.of(at.LOG, f"{_BATCH}{number:010}")
@@ -225,7 +225,7 @@ def _number(name: str) -> int:
     return int(name.partition("-")[2].partition(".")[0])
 
 
-def _away(error: BaseException) -> NoRoom:
+def _no_answer(error: BaseException) -> NoRoom:
     return NoRoom(
         f"ZooKeeper does not store the state's changes: {error!r}",
         remedy="restore its quorum; running jobs continue, and the scheduler resumes by itself",

@@ -137,15 +137,15 @@ def connected(place: Place) -> KazooClient:
 
 def _prepare(client: KazooClient, place: Place, acl: list[Any] | None) -> None:
     client.ensure_path(place.path)
-    _see_owned(client, place.path, acl)
+    _check_owned(client, place.path, acl)
     for name in (ELECTION, LEADER, LOG, MEMBERS):
         try:
             client.create(place.of(name))
         except NodeExistsError:
-            _see_owned(client, place.of(name), acl)
+            _check_owned(client, place.of(name), acl)
 
 
-def _see_owned(client: KazooClient, path: str, acl: list[Any] | None) -> None:
+def _check_owned(client: KazooClient, path: str, acl: list[Any] | None) -> None:
     """Check that only this user may write a node, because the scheduler trusts its content."""
     owners, _ = client.get_acls(path)
     if acl is not None and [(entry.perms, entry.id) for entry in owners] != [

@@ -48,7 +48,7 @@ class Follower:
             base = int(self._read(at.BASE) or 0)
             key = self._read(at.KEY)
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         own, begun = self.local.fact(_HISTORY) or None, self.local.fact(_BEGUN)
         if history is None or key is None:
             if own is not None:
@@ -59,17 +59,17 @@ class Follower:
                 )
             return False
         if own is None and self.local.batch and begun != history.decode():
-            raise self._strange("this state was written without that log")
+            raise self._unfit("this state was written without that log")
         if own is not None and own != history.decode():
-            raise self._strange("this state follows another log")
+            raise self._unfit("this state follows another log")
         if self.local.batch < base:
-            raise self._strange(f"this state has {self.local.batch} batches, and the log begins after {base}")
+            raise self._unfit(f"this state has {self.local.batch} batches, and the log begins after {base}")
         if self.local.batch > self.log.last():
-            raise self._strange("this state has batches that the log does not have")
+            raise self._unfit("this state has batches that the log does not have")
         self.local.follow(key, {_HISTORY: history.decode()})
         return True
 
-    def _strange(self, what: str) -> BadConfiguration:
+    def _unfit(self, what: str) -> BadConfiguration:
         return BadConfiguration(
             f"{what} ({self._place})",
             remedy="stop this scheduler, move its --state files away, and replace them by a copy of the leader's: "
@@ -86,7 +86,7 @@ class Follower:
         try:
             there = self._read(at.HISTORY)
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         if there is not None:
             raise BadConfiguration(
                 f"--ha-begin-anew: {self._place} has a log of schedulers",
@@ -113,12 +113,12 @@ class Follower:
         try:
             results = transaction.commit_async().get(timeout=ANSWER_S)
         except AWAY as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         if any(isinstance(result, NodeExistsError) for result in results):
             raise Unavailable("another scheduler has begun the log", remedy="restart this one")
         for result in results:
             if isinstance(result, Exception):
-                raise _away(result)
+                raise _unavailable(result)
         self.local.follow(self.local.key(), {_HISTORY: history})
 
     def take_over(self, most: int = 1000, told: Callable[[Save], None] = lambda _: None) -> int:
@@ -214,7 +214,7 @@ class ReplicatedStore:
         self._local.close()
 
 
-def _away(error: BaseException) -> Unavailable:
+def _unavailable(error: BaseException) -> Unavailable:
     return Unavailable(f"ZooKeeper does not answer: {error!r}", remedy="restore its quorum")
 
 

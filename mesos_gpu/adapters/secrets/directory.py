@@ -48,7 +48,7 @@ class SecretDirectory:
                 below = self._open(segment, os.O_DIRECTORY, at, source)
                 os.close(at)
                 at = below
-                self._see(at, "/".join(above[: i + 1]), 0o700)
+                self._check_private(at, "/".join(above[: i + 1]), 0o700)
             file = self._open(name, 0, at, source)
             try:
                 return self._value(file, source)
@@ -69,7 +69,7 @@ class SecretDirectory:
                 remedy=f"create it with mode 0700 for uid {os.geteuid()}",
             ) from error
         try:
-            self._see(at, "", 0o700)
+            self._check_private(at, "", 0o700)
         except MesosGpuError:
             os.close(at)
             raise
@@ -94,7 +94,7 @@ class SecretDirectory:
             raise Unavailable(
                 f"the secret {source} in {self._path} is not a file", remedy="replace it by a regular file"
             )
-        self._see(file, source, 0o600)
+        self._check_private(file, source, 0o600)
         with os.fdopen(os.dup(file), "rb") as opened:
             value = opened.read(LARGEST_SECRET + 2)
         value = value.removesuffix(b"\n")
@@ -105,7 +105,7 @@ class SecretDirectory:
             )
         return value
 
-    def _see(self, file: int, name: str, mode: int) -> None:
+    def _check_private(self, file: int, name: str, mode: int) -> None:
         """Check that others cannot read a file or directory; a secret that others could have read is not used.
 
         Raises:

@@ -59,21 +59,23 @@ class Vault:
         """Check the settings, as for `SecretStore.see`; Vault itself need not answer yet."""
         parts = urlsplit(self._settings.url)
         if not _is_address(parts):
-            raise _wrong("--vault-url must be https://HOST[:PORT]", "give only Vault's address")
+            raise _bad_setting("--vault-url must be https://HOST[:PORT]", "give only Vault's address")
         if parts.scheme == "http" and not is_loopback_host(parts.hostname or ""):
-            raise _wrong("--vault-url is not https, so others could read its answers", "use https")
+            raise _bad_setting("--vault-url is not https, so others could read its answers", "use https")
         for option, text in (("mount", self._settings.mount), ("namespace", self._settings.namespace)):
             if (option == "mount" or text) and not _PART.fullmatch(text):
-                raise _wrong(
+                raise _bad_setting(
                     f"--vault-{option} must be a path without slashes at its ends", "for example: secret"
                 )
         ca_cert = self._settings.ca_cert
         if ca_cert is not None and not os.access(ca_cert, os.R_OK):
-            raise _wrong(f"--vault-cacert {ca_cert} cannot be read", "give a PEM file of Vault's authority")
+            raise _bad_setting(
+                f"--vault-cacert {ca_cert} cannot be read", "give a PEM file of Vault's authority"
+            )
         try:
             self._token()
         except MesosGpuError as error:
-            raise _wrong(error.what, error.remedy) from error
+            raise _bad_setting(error.what, error.remedy) from error
 
     def read(self, source: str) -> bytes:
         """Return the value of a secret, as for `SecretStore.read`."""
@@ -106,13 +108,13 @@ class Vault:
         if settings.namespace:
             headers["X-Vault-Namespace"] = settings.namespace
         try:
-            status, body = _asked(self._connection(), where, headers)
+            status, body = _request(self._connection(), where, headers)
         except (OSError, http.client.HTTPException) as error:  # its text could contain the request
-            raise _away(f"cannot be reached: {type(error).__name__}") from None
+            raise _unavailable(f"cannot be reached: {type(error).__name__}") from None
         if status != 200:
             raise _refusal(status, f"{path} of its store {settings.mount}")
         if len(body) > _LARGEST_ANSWER:
-            raise _away("gave an answer that is too large")
+            raise _unavailable("gave an answer that is too large")
         return body
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -130,7 +132,7 @@ class Vault:
             data = msgspec.json.decode(body)["data"]
             data = data["data"] if self._settings.version == 2 else data
         except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
-            raise _away("gave an invalid answer") from None
+            raise _unavailable("gave an invalid answer") from None
         if not isinstance(data, dict):  # the latest version is deleted
             raise NotFound(f"the secret {path} in Vault has no data", remedy="write it again")
         return data
@@ -156,7 +158,7 @@ def _is_address(parts: SplitResult) -> bool:
     return False
 
 
-def _asked(
+def _request(
     connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
     """Return status and body of an answer, at most `_LARGEST_ANSWER + 1` bytes of it, within `_ANSWER_S`.
@@ -167,7 +169,7 @@ def _asked(
     try:
         connection.connect()
         assert connection.sock is not None
-        watch = threading.Timer(_ANSWER_S, _cut, [connection.sock])
+        watch = threading.Timer(_ANSWER_S, _shut_down, [connection.sock])
         watch.daemon = True
         watch.start()
         try:
@@ -180,7 +182,7 @@ def _asked(
         connection.close()
 
 
-def _cut(connected: socket.socket) -> None:
+def _shut_down(connected: socket.socket) -> None:
     """Shut down a connection at its deadline; it may have ended already."""
     with contextlib.suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)
@@ -198,13 +200,13 @@ def _refusal(status: int, secret: str) -> MesosGpuError:
             remedy="renew the token, or check its policy and --vault-mount",
         )
     if 300 <= status < 400:
-        return _away("redirects to another server, to which the token is not sent")
-    return _away("is sealed, or not ready" if status == 503 else f"answered {status}")
+        return _unavailable("redirects to another server, to which the token is not sent")
+    return _unavailable("is sealed, or not ready" if status == 503 else f"answered {status}")
 
 
-def _away(why: str) -> Unavailable:
+def _unavailable(why: str) -> Unavailable:
     return Unavailable(f"Vault {why}", remedy="check that it runs and is unsealed; check --vault-url")
 
 
-def _wrong(what: str, remedy: str) -> BadConfiguration:
+def _bad_setting(what: str, remedy: str) -> BadConfiguration:
     return BadConfiguration(what, remedy=remedy)

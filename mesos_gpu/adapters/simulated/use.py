@@ -164,11 +164,11 @@ def reading_of(
         ValueError: A field is invalid; the message names it.
     """
     on = [holder for holder in holders if gpu_id in holder.gpus]
-    current_use = _played(use, gpu_id, bool(on), now_ms / _MS)
-    reading = _said(current_use, None if last_ms is None else now_ms - last_ms)
+    current_use = _current_use(use, gpu_id, bool(on), now_ms / _MS)
+    reading = _reading_without_scripts(current_use, None if last_ms is None else now_ms - last_ms)
     scripts = _scripts(use.get(_SCRIPTS, {}))
     acts = [(holder, script) for holder in on if (script := _script_for(holder, scripts)) is not None]
-    return reading | _acted(acts, len(on), last_ms, now_ms) if acts else reading
+    return reading | _scripted_activity(acts, len(on), last_ms, now_ms) if acts else reading
 
 
 def _scripts(value: Any) -> list[tuple[str, Script]]:
@@ -183,7 +183,7 @@ def _script_for(holder: Holder, scripts: Sequence[tuple[str, Script]]) -> Script
     return next((script for name, script in scripts if fnmatchcase(job, name)), None)
 
 
-def _acted(
+def _scripted_activity(
     acts: Sequence[tuple[Holder, Script]], holders: int, last_ms: int | None, now_ms: int
 ) -> dict[str, Any]:
     """Return the activity of tasks on a card between two surveys, in the fields of a reading.
@@ -193,7 +193,7 @@ def _acted(
     """
     if last_ms is None:
         return {"span": None, "process_busy_ms": None}
-    parts = [(holder, _part_of(holder, script, last_ms, now_ms)) for holder, script in acts]
+    parts = [(holder, _activity_between(holder, script, last_ms, now_ms)) for holder, script in acts]
     seen_ms = min(part.seen_ms for _, part in parts) if len(acts) == holders else 0
     if not seen_ms:
         return {"span": None, "process_busy_ms": None}
@@ -205,14 +205,14 @@ def _acted(
     return {"span": span, "pids": pids, "process_busy_ms": busy}
 
 
-def _part_of(holder: Holder, script: Script, last_ms: int, now_ms: int) -> Span:
+def _activity_between(holder: Holder, script: Script, last_ms: int, now_ms: int) -> Span:
     """Return a task's activity in an interval; before the task took the card, the card was idle, which is known."""
     begins_ms, ends_ms = max(last_ms - holder.since_ms, 0), max(now_ms - holder.since_ms, 0)
     part = script.between(begins_ms, ends_ms)
     return Span(part.seen_ms + (now_ms - last_ms) - (ends_ms - begins_ms), part.busy_ms)
 
 
-def _played(use: Mapping[str, Any], gpu_id: str, is_held: bool, now: float) -> dict[str, Any]:
+def _current_use(use: Mapping[str, Any], gpu_id: str, is_held: bool, now: float) -> dict[str, Any]:
     """Return the amounts of a use at a time, with values from waves and, while the card is held, from `held`.
 
     Raises:
@@ -225,17 +225,19 @@ def _played(use: Mapping[str, Any], gpu_id: str, is_held: bool, now: float) -> d
     rest = {name: amount for name, amount in use.items() if name not in (_HELD, _SCRIPTS)}
     turn = now / _WAVE_S + zlib.crc32(gpu_id.encode()) / 2**32
     part = (1 + math.sin(2 * math.pi * turn)) / 2
-    return {name: _between(amount, part) for name, amount in (rest | (while_held if is_held else {})).items()}
+    return {
+        name: _interpolate(amount, part) for name, amount in (rest | (while_held if is_held else {})).items()
+    }
 
 
-def _between(amount: Any, part: float) -> Any:
+def _interpolate(amount: Any, part: float) -> Any:
     """Return the integer at a fraction of the way between the values of a pair; anything else unchanged."""
     if isinstance(amount, list) and len(amount) == 2 and all(type(end) in (int, float) for end in amount):
         return round(amount[0] + (amount[1] - amount[0]) * part)
     return amount
 
 
-def _said(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
+def _reading_without_scripts(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
     """Return the reading's fields for a use without scripts. `elapsed_ms`: since the last survey; None at the first."""
     if strange := sorted(use.keys() - {*_OF_USE}):
         known_fields = ", ".join((_HELD, _SCRIPTS, *_OF_USE))
@@ -245,13 +247,14 @@ def _said(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
         if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MAX_AMOUNT:
             raise ValueError(f"use.{name} must be a whole number from 0, got {amount!r}")
     busy_pct = use.get("busy_pct")
-    part_ms = None if busy_pct is None else _part("busy_pct", busy_pct, elapsed_ms or 0)
+    part_ms = None if busy_pct is None else _busy_time_ms("busy_pct", busy_pct, elapsed_ms or 0)
     span = None if part_ms is None or elapsed_ms is None else Span(elapsed_ms, part_ms)
     processes = use.get("process_busy_pct")
     if processes is not None and not isinstance(processes, dict):
         raise ValueError(f"use.process_busy_pct must be an object of pids with percent, got {processes!r}")
     busy_ms = {
-        int(pid): _part("process_busy_pct", pct, elapsed_ms or 0) for pid, pct in (processes or {}).items()
+        int(pid): _busy_time_ms("process_busy_pct", pct, elapsed_ms or 0)
+        for pid, pct in (processes or {}).items()
     }
     return {
         "meters": Meters(**meters),
@@ -260,7 +263,7 @@ def _said(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
     }
 
 
-def _part(name: str, pct: Any, elapsed_ms: int) -> int:
+def _busy_time_ms(name: str, pct: Any, elapsed_ms: int) -> int:
     if isinstance(pct, bool) or not isinstance(pct, int | float) or not 0 <= pct <= _ALL:
         raise ValueError(f"use.{name} must be percent from 0 to 100, got {pct!r}")
     return round(elapsed_ms * pct / _ALL)

@@ -55,7 +55,7 @@ def backup(path: Path, target: Path) -> list[Path]:
 def _copied(path: Path, target: Path) -> Iterator[Path]:
     """Yield a complete copy of a database beside its target; the copy is removed at the end."""
     part = target.with_name(f".{target.name}.part")
-    handle = _begun(part)
+    handle = _create_locked(part)
     try:
         copy_into(path, part)
         yield part
@@ -88,16 +88,17 @@ def copy_into(path: Path, part: Path, *, read_only: bool = False) -> None:
         if isinstance(error, OSError):
             raise
         raise Damaged(
-            f"{path} cannot be copied: {_why(error)}", remedy="check that it is the scheduler's --state file"
+            f"{path} cannot be copied: {_reason(error)}",
+            remedy="check that it is the scheduler's --state file",
         ) from error
 
 
-def _why(error: sqlite3.DatabaseError) -> str:
+def _reason(error: sqlite3.DatabaseError) -> str:
     """Return the reason of a failed copy; SQLite's text would name the copy if the original cannot be read."""
     return "its pages are damaged" if code_of(error) == sqlite3.SQLITE_CORRUPT else str(error)
 
 
-def _begun(part: Path) -> int:
+def _create_locked(part: Path) -> int:
     """Create and lock a file. A file that no process locks was left by a backup that was killed, and is replaced.
 
     Raises:

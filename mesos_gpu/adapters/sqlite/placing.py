@@ -59,7 +59,7 @@ def put_in_place(source: Path, path: Path, prepare: Callable[[Path], None]) -> P
         raise Conflict(f"{source} is the state itself", remedy="give a file that mesos-gpu backup wrote")
     if not path.parent.is_dir():
         raise NotFound(f"there is no {path.parent}", remedy="give the file of the scheduler's --state")
-    _see_own(path)
+    _check_owner(path)
     lock = lock_of(path)
     try:
         with _workshop(path) as room:
@@ -72,7 +72,7 @@ def put_in_place(source: Path, path: Path, prepare: Callable[[Path], None]) -> P
             if hooks_of(source).is_file():
                 copy_into(hooks_of(source), hooks_of(copy), read_only=True)
                 hooks_of(copy).chmod(OWN)
-            return _exchanged(path, copy)
+            return _exchange_files(path, copy)
     finally:
         os.close(lock)
 
@@ -89,13 +89,13 @@ def _workshop(path: Path) -> Iterator[Path]:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def _exchanged(path: Path, copy: Path) -> Placed:
+def _exchange_files(path: Path, copy: Path) -> Placed:
     """Keep the current state under another name, and rename the prepared files to it."""
     new = [file for file in (hooks_of(copy), copy, _mark_of(copy)) if file.exists()]
     for file in new:
         sync(file)
     has_hooks = hooks_of(copy).exists()
-    kept = _kept(path)
+    kept = _keep_current(path)
     restoring(path).touch(OWN)  # from here on no scheduler starts
     sync(path.parent)
     for file in (path, hooks_of(path)):
@@ -113,11 +113,11 @@ def _exchanged(path: Path, copy: Path) -> Placed:
     return Placed(kept, has_hooks)
 
 
-def _kept(path: Path) -> Path | None:
+def _keep_current(path: Path) -> Path | None:
     """Give the current files additional names; a database and its -wal can be read by those as well."""
     if not path.exists() and not hooks_of(path).exists():
         return None
-    kept = _free(path)
+    kept = _unused_name(path)
     for old, new in ((hooks_of(path), hooks_of(kept)), (path, kept)):
         for end in (_WAL, ""):
             if (part := Path(f"{old}{end}")).is_file():
@@ -125,7 +125,7 @@ def _kept(path: Path) -> Path | None:
     return kept
 
 
-def _free(path: Path) -> Path:
+def _unused_name(path: Path) -> Path:
     """Return an unused name for a kept state, later in order than all existing ones, also of this second."""
     kept = Path(f"{path}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     there = [file.name.removeprefix(kept.name) for file in path.parent.glob(f"{glob.escape(kept.name)}*")]
@@ -137,7 +137,7 @@ def _mark_of(path: Path) -> Path:
     return Path(f"{path}.mark")
 
 
-def _see_own(path: Path) -> None:
+def _check_owner(path: Path) -> None:
     """Check that the directory's owner runs this: others could change names meanwhile, and misdirect root's writes."""
     owner = path.parent.stat().st_uid
     if owner != os.geteuid():

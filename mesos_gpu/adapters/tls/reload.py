@@ -71,7 +71,7 @@ class ReloadedTls:
     @property
     def state(self) -> TlsState:
         """Certificate in use, and problems with it or with newer files."""
-        return TlsState(self._loaded.facts, self._loaded_at, self._wrong or self._age())
+        return TlsState(self._loaded.facts, self._loaded_at, self._wrong or self._validity_problem())
 
     def start(self, clients_changed: Callable[[], None]) -> None:
         """Start polling. `clients_changed`: callback, on another thread, when the trusted clients have changed."""
@@ -107,9 +107,9 @@ class ReloadedTls:
             if stamp == self._handled:
                 return False
             rested, self._seen = stamp == self._seen, stamp
-            return self._take(stamp) if rested or at_once else False
+            return self._load_changed(stamp) if rested or at_once else False
 
-    def _take(self, stamp: _Stamps) -> bool:
+    def _load_changed(self, stamp: _Stamps) -> bool:
         """Load the files. Return whether they are in use now."""
         try:
             loaded = load(self.files)
@@ -132,7 +132,7 @@ class ReloadedTls:
             self._clients_changed()
         return True
 
-    def _age(self) -> str:
+    def _validity_problem(self) -> str:
         facts, now = self._loaded.facts, self._now()
         if facts.not_after <= now:
             return f"{self.files.certificate}: the certificate has expired: clients refuse it"

@@ -82,7 +82,7 @@ def load(files: TlsFiles) -> Loaded:
     Raises:
         BadConfiguration: A file cannot be used; the error names it.
     """
-    _closed(files.key)
+    _check_private(files.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(MODERN)
@@ -169,7 +169,7 @@ def _not_pem(path: Path, what: str, error: ValueError | None) -> BadConfiguratio
     return BadConfiguration(f"{path}: the file does not contain {what}{why}", remedy="write it as PEM")
 
 
-def _closed(key: Path) -> None:
+def _check_private(key: Path) -> None:
     """Check that the key can be read only by its owner and perhaps a group."""
     try:
         private.check(os.stat(key), _NOT_A_GROUP_S)

@@ -121,7 +121,7 @@ class Receiving:
     def _begin(self, root: Entry) -> None:
         """Find the place of the root, and create it there."""
         if not self._name and root.kind == "dir":
-            is_new = _made(self._to)
+            is_new = _make_directory(self._to)
             self._held.append(_Held((), os.open(self._to, _DIRECTORY), root if is_new else None))
             return
         above, name = self._to, self._name
@@ -141,11 +141,11 @@ class Receiving:
 
     def _place(self, entry: Entry, above: int, name: str) -> None:
         if entry.kind == "dir":
-            is_new = _made(name, above)
+            is_new = _make_directory(name, above)
             fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
             self._held.append(_Held(entry.path, fd, entry if is_new else None))
         elif entry.kind == "file":
-            _see_replaceable(above, name)
+            _check_replaceable(above, name)
             part = PART + os.urandom(8).hex()
             self._part = _Part(entry, above, name, part, os.open(part, _NEW, 0o600, dir_fd=above))
         elif entry.kind == "link":
@@ -154,7 +154,7 @@ class Receiving:
     def _link(self, entry: Entry, above: int, name: str) -> None:
         if leads_out(entry.path, entry.target):
             raise OSError(errno.EPERM, f"it is a link to {entry.target}, outside of the copied tree")
-        _see_replaceable(above, name)
+        _check_replaceable(above, name)
         part = PART + os.urandom(8).hex()
         os.symlink(entry.target, part, dir_fd=above)
         try:
@@ -233,7 +233,7 @@ class Receiving:
                 os.unlink(part.part, dir_fd=part.above)
 
 
-def _made(name: str, above: int | None = None) -> bool:
+def _make_directory(name: str, above: int | None = None) -> bool:
     """Create a directory if missing. Return whether it is new; until it is complete, only its owner may enter."""
     try:
         os.mkdir(name, 0o700, dir_fd=above)
@@ -242,7 +242,7 @@ def _made(name: str, above: int | None = None) -> bool:
     return True
 
 
-def _see_replaceable(above: int, name: str) -> None:
+def _check_replaceable(above: int, name: str) -> None:
     """Check that a name is free, or belongs to a file, or to a link to a file or to nothing: never to a device.
 
     Raises:

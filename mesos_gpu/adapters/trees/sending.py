@@ -29,7 +29,7 @@ class Sending:
         tell: Callback for entries that are not sent; the receiver gets the same message.
     """
 
-    def __init__(self, path: str, tell: Callable[[Mark, Said], None] = lambda _mark, _said: None) -> None:
+    def __init__(self, path: str, tell: Callable[[Mark, Said], None] = lambda _mark, _report: None) -> None:
         self._path, self._tell = path, tell
         self.files = self.bytes = self.faults = 0
 
@@ -66,9 +66,9 @@ class Sending:
 
     def _fault(self, path: tuple[str, ...], error: OSError) -> bytes:
         self.faults += 1
-        return self._said(Mark.FAULT, path, error.strerror or str(error))
+        return self._report(Mark.FAULT, path, error.strerror or str(error))
 
-    def _said(self, mark: Mark, path: tuple[str, ...], why: str) -> bytes:
+    def _report(self, mark: Mark, path: tuple[str, ...], why: str) -> bytes:
         message = Said(path, why)
         self._tell(mark, message)
         return tree.said(mark, message)
@@ -91,10 +91,10 @@ class Sending:
             status = os.stat(name, dir_fd=above, follow_symlinks=False)
             kind = _KINDS.get(stat.S_IFMT(status.st_mode))
             if why := self.withheld(status):
-                yield self._said(Mark.LEFT, path, why)
+                yield self._report(Mark.LEFT, path, why)
                 return
             if kind is None:
-                yield self._said(Mark.LEFT, path, "it is neither a file nor a directory")
+                yield self._report(Mark.LEFT, path, "it is neither a file nor a directory")
                 return
             if kind == "link":
                 yield self._link(path, status, os.readlink(name, dir_fd=above))
@@ -109,7 +109,7 @@ class Sending:
 
     def _link(self, path: tuple[str, ...], status: os.stat_result, target: str) -> bytes:
         if tree.leads_out(path, target):
-            return self._said(Mark.LEFT, path, f"it is a link to {target}, outside of the copied tree")
+            return self._report(Mark.LEFT, path, f"it is a link to {target}, outside of the copied tree")
         return tree.entry(entry_of(path, status, target))
 
     def _file(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:

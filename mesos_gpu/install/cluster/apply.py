@@ -94,7 +94,7 @@ class Carrying:
             for difference in wave:
                 self.record.add(removal.remembered(difference.plan, self.cluster))
             with ThreadPoolExecutor(len(wave)) as pool:
-                ends = [(difference, pool.submit(self._do, difference, sent)) for difference in wave]
+                ends = [(difference, pool.submit(self._apply_host, difference, sent)) for difference in wave]
             for difference, end in ends:
                 error = end.exception()
                 if isinstance(error, MesosGpuError):
@@ -178,7 +178,7 @@ class Carrying:
         else:
             self.record.settle(item.remains)
 
-    def _do(self, difference: Difference, sent: "_Sent") -> None:
+    def _apply_host(self, difference: Difference, sent: "_Sent") -> None:
         """Bring one host to its plan.
 
         Raises:

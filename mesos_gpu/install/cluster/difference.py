@@ -101,7 +101,7 @@ def differences(cluster: Cluster, plans: Sequence[HostPlan], asked: Asked) -> li
         BadConfiguration: The plan cannot be carried out on a host.
     """
     questions = {plan.host.name: (plan.host, survey.questions(plan, cluster.package), "") for plan in plans}
-    seen = _asked(questions)
+    seen = _survey_hosts(questions)
     differences, digests = [], dict[tuple[Path, ...], str]()
     for plan in plans:
         host_survey, sent = seen[plan.host.name], tuple(cluster.package.contents(plan.host).values())
@@ -139,7 +139,7 @@ def surplus(cluster: Cluster, plans: Sequence[HostPlan], record: Record, asked: 
     questions = {
         item.host.name: (item.host, survey.questions_of(item.files, item.units), remedy) for item in there
     }
-    seen = _asked(questions)
+    seen = _survey_hosts(questions)
     for item in there:
         if "systemd" not in seen[item.host.name].facts:
             raise BadConfiguration(f"{item.host.name}: systemd is not running on this host", remedy="--keep")
@@ -168,7 +168,7 @@ def _running(record: Record, cluster: Cluster) -> set[tuple[str, Role]]:
         )
         for name, host_roles in roles.items()
     }
-    seen = _asked(questions)
+    seen = _survey_hosts(questions)
     return {
         (name, role)
         for name, host_roles in roles.items()
@@ -177,7 +177,7 @@ def _running(record: Record, cluster: Cluster) -> set[tuple[str, Role]]:
     }
 
 
-def _asked(questions: Mapping[str, tuple[Host, bytes, str]]) -> dict[str, Survey]:
+def _survey_hosts(questions: Mapping[str, tuple[Host, bytes, str]]) -> dict[str, Survey]:
     """Survey hosts in parallel.
 
     Args:
@@ -222,7 +222,7 @@ def _difference(
         plan,
         tuple(name for name in plan.packages if name not in seen.packages) if Part.PACKAGES in only else (),
         digest if replaces else "",
-        _words(package, seen) if replaces else "",
+        _describe_release(package, seen) if replaces else "",
         seen.facts.get("leads") == "yes" if runs else None,
         tuple(user for user in plan.users if user[0] not in seen.users) if Part.FILES in only else (),
         tuple(files),
@@ -230,7 +230,7 @@ def _difference(
     )
 
 
-def _words(package: Package, seen: Survey) -> str:
+def _describe_release(package: Package, seen: Survey) -> str:
     """Describe the release to install, and the one that it replaces."""
     version, there = package.release.version if package.release else "", seen.facts.get("version")
     if not there:

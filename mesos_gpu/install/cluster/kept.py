@@ -54,7 +54,7 @@ class Kept:
             )
         text = private.read_text(self.directory / name, name)
         if name == "master/master-acls.json":
-            self._see_roles(text)
+            self._check_roles(text)
         return text
 
     def create(self) -> None:
@@ -82,7 +82,7 @@ class Kept:
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
-    def _see_roles(self, acls: str) -> None:
+    def _check_roles(self, acls: str) -> None:
         try:
             (rule,) = json.loads(acls)["register_frameworks"]
             listed = rule["roles"]["values"]

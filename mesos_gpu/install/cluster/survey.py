@@ -112,9 +112,9 @@ def read(user: str, done: Done) -> Survey:
     for line in done.output.splitlines():
         word, _, rest = line.partition("\t")
         if word == _WORD:
-            whole = whole or _take(survey, rest.split())
+            whole = whole or _parse_line(survey, rest.split())
     if done.code or not whole:
-        _see_root(user, done)
+        _check_root(user, done)
         raise Unavailable(
             f"the survey of the host failed (exit status {done.code}):\n{done.output[-2000:]}",
             remedy="its sh must be Debian's",
@@ -122,7 +122,7 @@ def read(user: str, done: Done) -> Survey:
     return survey
 
 
-def _see_root(user: str, done: Done) -> None:
+def _check_root(user: str, done: Done) -> None:
     """Raise the reason if a user other than root could not run the script as root.
 
     Raises:
@@ -142,7 +142,7 @@ def _rule(user: str) -> str:
     return f"echo '{user} ALL=(root) NOPASSWD: ALL' > /etc/sudoers.d/mesos-gpu && chmod 440 /etc/sudoers.d/mesos-gpu"
 
 
-def _take(survey: Survey, words: list[str]) -> bool:
+def _parse_line(survey: Survey, words: list[str]) -> bool:
     """Record a line of the report. Return whether it is the last one."""
     match words:
         case ["end"]:

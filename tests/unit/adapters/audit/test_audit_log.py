@@ -125,7 +125,7 @@ def test_audit_log_that_could_not_begin_blocks_no_later_one(tmp_path: Path) -> N
     at = tmp_path / "audit"
     (at / "changes-00000001.jsonl").mkdir(parents=True)
     at.chmod(0o700)
-    with pytest.raises(BadConfiguration, match="is no file"):
+    with pytest.raises(BadConfiguration, match="is not a regular file"):
         AuditLog(AuditSettings(at))
     (at / "changes-00000001.jsonl").rmdir()
     AuditLog(AuditSettings(at)).close()
