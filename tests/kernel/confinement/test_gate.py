@@ -79,9 +79,7 @@ def looked(outcome: list[object]) -> dict[str, int]:
 
 
 def test_machine_without_a_gate_runs_no_images() -> None:
-    with pytest.raises(
-        NotStarted, match="images can run only on x86_64 and aarch64, not on riscv64"
-    ):
+    with pytest.raises(NotStarted, match="images can run only on x86_64 and aarch64, not on riscv64"):
         gate.program("riscv64")
 
 

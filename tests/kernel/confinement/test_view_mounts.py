@@ -324,7 +324,9 @@ def test_view_of_paths_is_refused_with_the_path_if_another_is_there(place: Path)
     ):
         pass
     assert linked.value.errno == errno.ELOOP
-    with pytest.raises(OSError, match=f"{place}/data at /there: the source was exchanged for another file") as other:
+    with pytest.raises(
+        OSError, match=f"{place}/data at /there: the source was exchanged for another file"
+    ) as other:
         view.mount_paths([(f"{place}/data", "/there", True)], f"{place}/sandbox", None, [(0, 0)])
     assert other.value.errno == errno.ESTALE
 

@@ -381,7 +381,10 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_engine_that_limits_no_memory_gets_no_task(forgetful: None, one: Host) -> None:
     run(one, "echo ran", image="plain:1", gpus=(), mem_mib=64)
     message, outcome = one.end("TASK_FAILED")
-    assert "the host cannot run the task: the Docker Engine does not limit the memory of the container" in message
+    assert (
+        "the host cannot run the task: the Docker Engine does not limit the memory of the container"
+        in message
+    )
     assert "MESOS_GPU_UNLIMITED=memory" in message
     assert outcome == Outcome(infrastructure=True)
     assert one.stdout() == ""

@@ -193,7 +193,9 @@ def test_program_and_interpreter_of_the_hosts_tmp_are_said_to_be_out_of_sight(op
     assert f"has a private {private}; send files along" in words_of_exit(127, f"{python} x", begun)
     words = words_of_exit(127, f"{script} x", begun)
     assert words.endswith(f"its first line names {python} of the host, but a task has a private {private}")
-    assert words_of(errno.ENOENT, replace(begun, program=str(script))).endswith(f"a task has a private {private}")
+    assert words_of(errno.ENOENT, replace(begun, program=str(script))).endswith(
+        f"a task has a private {private}"
+    )
 
 
 @pytest.mark.parametrize(
