@@ -126,7 +126,7 @@ def test_volume_list_and_show_print_volumes(host: Host) -> None:
     assert isinstance(shown, dict)
     assert shown["links"]["lib64/libcuda.so"] == f"libcuda.so.{V}"
     assert (
-        f"there is no driver volume of 1.2 in {host.store}; there: {V}"
+        f"there is no driver volume of 1.2 in {host.store}; volumes there: {V}"
         in host.run("show", "1.2", code=66).output
     )
 

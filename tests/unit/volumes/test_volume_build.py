@@ -316,7 +316,7 @@ def test_get_names_what_there_is(root: Path, store: Store) -> None:
     with pytest.raises(NotFound, match="there: none"):
         store.get(V)
     make(store.path, root)
-    with pytest.raises(NotFound, match=f"no driver volume of 550 in .*; there: {V}"):
+    with pytest.raises(NotFound, match=f"no driver volume of 550 in .*; volumes there: {V}"):
         store.get("550")
 
 
