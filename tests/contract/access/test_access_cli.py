@@ -215,7 +215,7 @@ def test_a_token_alone_is_printed_to_stdout(rig: CliRig) -> None:
     listed = done("token", "list")
     assert id in listed
     assert made.stdout.strip() not in listed
-    assert done("token", "revoke", id) == f"{id} of ann is revoked\n"
+    assert done("token", "revoke", id) == f"{id} of ann was revoked\n"
     assert "there is no token" in failed(call("token", "revoke", id), 66)
     assert "is not the id of a token" in failed(call("token", "revoke", "../x"), 2)
     assert "there is no such right" in failed(

@@ -163,7 +163,7 @@ def test_the_command_books_in_the_zone_of_this_machine(booked: Rig) -> None:
     assert call(booked, "move", "exam", "--for", "2h").exit_code == 0
     shown = call(booked, "show", "exam")
     assert "Tue 2026-12-01 11:00, after 2h00m" in shown.output
-    assert call(booked, "cancel", "exam").output == f"booking {each['id']} is cancelled\n"
+    assert call(booked, "cancel", "exam").output == f"booking {each['id']} was cancelled\n"
     assert "exam" not in call(booked, "list").output
     assert "cancelled" in call(booked, "list", "--all").output
 

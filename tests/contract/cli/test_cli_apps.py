@@ -276,7 +276,7 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
         ({"cmd": "x"}, "stdin: /id: is missing"),
         ([{"id": "/a"}, {"id": "/"}], "stdin: (1)/id: is missing"),
         ([{"id": "/../../a", "cmd": "x"}], "stdin: (0)/id: '/../../a' is above the root"),
-        ({"id": "/a", "containers": []}, "is a pod, and pods are not offered"),
+        ({"id": "/a", "containers": []}, "is a pod, and pods are not supported"),
     ):
         assert words in bad(65, "app", "create", "-", stdin=value)
     got = CliRunner().invoke(main, ["app", "create", "-"], input="id: [", prog_name="mesos-gpu")
@@ -361,7 +361,7 @@ def test_a_deployment_that_is_stuck(rig: Played) -> None:
     assert told[0] == f"{id}: stopped"
     assert told[-1].startswith("undoing it: done")
     bad(66, "app", "show", "big")
-    assert "no deployment 0 is under way" in bad(66, "deployment", "stop", "0")
+    assert "no deployment 0 is in progress" in bad(66, "deployment", "stop", "0")
     bad(2, "deployment", "stop", "../x")
 
 

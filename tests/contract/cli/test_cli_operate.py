@@ -153,7 +153,7 @@ def test_a_reset_is_asked_of_the_node_and_shown(rig: Rig) -> None:
     line = good("gpu", "reset", "GPU-2", "--reason", "stuck")
     request = rig.call("GET", "/v1/gpus/GPU-2").json()["reset"]["request"]
     assert line == f"GPU-2: reset {request} requested from a1.example\n"
-    assert f"reset      {request}, asked for" in good("gpu", "health", "GPU-2")
+    assert f"reset      {request}, requested" in good("gpu", "health", "GPU-2")
     again = call("gpu", "reset", "GPU-2", "--reason", "stuck")
     assert (again.exit_code, "is in reset" in again.stderr) == (73, True)
 
