@@ -49,7 +49,7 @@ _GROUP: Final = Record(
         Field("id", "id", Text(least=1)),
         Field("apps", "apps", ListOf(_Any())),
         Field("groups", "groups", ListOf(_Any())),
-        Field("pods", "pods", ListOf(Refused("pods are not offered here"))),
+        Field("pods", "pods", ListOf(Refused("pods are not supported"))),
         Field("dependencies", "dependencies", ListOf(Text(least=1), distinct=True)),
         _ENFORCED,
         Field("scaleBy", "scale_by", Number(least=0)),
