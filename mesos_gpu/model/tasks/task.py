@@ -61,6 +61,7 @@ _PROGRESS: Final = (S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING)
 
 
 def _table() -> dict[tuple[TaskState, TaskState], frozenset[Action]]:
+    """Return the operations of each legal transition; other transitions are illegal."""
     table: dict[tuple[TaskState, TaskState], frozenset[Action]] = {}
     for old in LIVE:
         table[old, S.FINISHED] = frozenset({A.SAVE, A.FREE, A.COMPLETE})
@@ -147,7 +148,9 @@ class Task:
     #: then
     #: no other task joins that executor.
     keeper: str = ""
-    made_by: str = ""  # for a monitor: `Settings.monitor_made_by` at its launch; "" if launched by an earlier release
+    made_by: str = (
+        ""  # for a monitor: `Settings.monitor_made_by` at its launch; "" if launched by an earlier release
+    )
     program: Program | None = None  # release of its executor; None if not reported
     listening: Listening | None = (
         None  # ports at which the task listens; None if its executor does not report them
