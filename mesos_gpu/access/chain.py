@@ -125,6 +125,7 @@ class Follower:
             yield Flaw("the end", what)
 
     def _linked(self, where: str, entry: Entry) -> Iterator[Flaw]:
+        """Yield the flaws of an entry compared with the lines before it."""
         if not self.first:
             self.first = entry.seq
             if entry.seq == 1 and entry.prev != GENESIS and not entry.torn:

@@ -69,6 +69,7 @@ class Floods:
 
 
 def _sum(last: AuditRecord, status: int, reason: str, count: int) -> AuditRecord:
+    """Return the record that stands for `count` refusals of one origin, with one status and reason."""
     return AuditRecord(
         at=last.at,
         what="refusals",

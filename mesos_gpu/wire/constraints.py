@@ -55,6 +55,7 @@ def _is_word(word: object) -> bool:
 
 
 def _problem(operator: Operator, value: str | None) -> str:
+    """Return why a value is invalid for an operator; "" if it is valid."""
     match operator:
         case Operator.UNIQUE if value is not None:
             return "UNIQUE has no value; leave it out"

@@ -29,6 +29,7 @@ def problem(reference: str) -> str | None:
 
 
 def _name_problem(name: str) -> str | None:
+    """Return the problem of registry and path; None if they are valid."""
     if len(name) > _MAX:
         return f"its name has {len(name)} characters, more than {_MAX}"
     if name.startswith("/"):

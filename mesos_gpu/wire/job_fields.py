@@ -127,6 +127,7 @@ def _args(check: Check, field: Field) -> tuple[str, ...]:
 
 
 def _constraints(check: Check, field: Field) -> tuple[Constraint, ...]:
+    """Parse the constraints of a job."""
     key, got = field.key, check.given[field.key]
     if not isinstance(got, list) or len(got) > MAX_CONSTRAINTS:
         form = f"a list of at most {MAX_CONSTRAINTS} constraints"
@@ -179,6 +180,7 @@ def _artifacts(check: Check, field: Field) -> tuple[Artifact, ...]:
 
 
 def _artifact(outer: Check, path: str, value: object) -> Artifact:
+    """Parse a file to fetch, given as a URI or an object."""
     given = {"uri": value} if isinstance(value, str) else value
     if not isinstance(given, dict):
         outer.problem(path, f"must be a URI, or an object with uri, got {show(value)}")
@@ -198,6 +200,7 @@ def _artifact(outer: Check, path: str, value: object) -> Artifact:
 
 
 def _mounts(check: Check, field: Field) -> tuple[Mount, ...]:
+    """Parse the volumes of a job."""
     key, got = field.key, check.given[field.key]
     if not isinstance(got, list) or len(got) > MAX_MOUNTS:
         check.problem(key, f"must be a list of at most {MAX_MOUNTS} volumes, got {show(got)}")
@@ -263,6 +266,7 @@ def _health_checks(check: Check, field: Field) -> tuple[HealthCheck, ...]:
 
 
 def _health_check(outer: Check, path: str, value: object, own_port: bool) -> HealthCheck:
+    """Parse a health check; `own_port`: whether the task gets ports of which the first can be checked."""
     if not isinstance(value, dict):
         outer.problem(path, f"must be an object, got {show(value)}")
         return HealthCheck()
@@ -286,6 +290,7 @@ def _health_check(outer: Check, path: str, value: object, own_port: bool) -> Hea
 
 
 def _timed(check: Check, protocol: Protocol, fits: Mapping[str, bool]) -> HealthCheck:
+    """Return the health check with its times and with those fields that fit its protocol."""
     standard = HealthCheck()
 
     def whole(key: str) -> int:

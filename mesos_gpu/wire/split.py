@@ -66,6 +66,7 @@ def _pointer(*keys: str) -> str:
 
 
 def _weights(value: Any, problems: list[Problem]) -> dict[str, int]:
+    """Parse the weights of apps; add problems to `problems`."""
     if not isinstance(value, dict) or not 1 <= len(value) <= MAX_APPS:
         why = f"must be an object of 1 to {MAX_APPS} app ids and their weights, got {show(value)}"
         problems.append(Problem("/apps", why))

@@ -71,6 +71,7 @@ class _Machine:
         return build
 
     def _sequence(self) -> _Build:
+        """Parse atoms with their repetitions, up to the next `|` or `)`."""
         parts: list[_Build] = []
         while self._peek() not in ("", "|", ")"):
             here = self._peek()
@@ -87,6 +88,7 @@ class _Machine:
         return build
 
     def _atom(self) -> _Build:
+        """Parse a group, a character class, an escape, or a single character."""
         here, rest = self._peek(), self._pattern[self._at :]
         if here == "(":
             return self._group()
@@ -132,6 +134,7 @@ class _Machine:
         return build
 
     def _repeated(self, body: _Build) -> _Build:
+        """Parse the repetition after an atom, and return its builder of states."""
         times = self._times()
         if times is None:
             return body
@@ -159,6 +162,7 @@ class _Machine:
         return build
 
     def _times(self) -> tuple[int, int | None] | None:
+        """Parse a repetition; return its least and highest count (None for no limit), or None without repetition."""
         here = self._peek()
         if here and here in "*+?":
             self._at += 1

@@ -76,6 +76,7 @@ def carve(scalars: Iterable[Scalar], need: Resources) -> tuple[list[Scalar], tup
 
 
 def _carve(scalars: Iterable[Scalar], missing: dict[str, int]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
+    """Split scalars into the amounts in `missing`, in thousandths by name, and the rest."""
     taken: list[Scalar] = []
     left: list[Scalar] = []
     for scalar in scalars:

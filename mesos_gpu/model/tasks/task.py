@@ -61,6 +61,7 @@ _PROGRESS: Final = (S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING)
 
 
 def _table() -> dict[tuple[TaskState, TaskState], frozenset[Action]]:
+    """Return the operations of each legal transition; other transitions are illegal."""
     table: dict[tuple[TaskState, TaskState], frozenset[Action]] = {}
     for old in LIVE:
         table[old, S.FINISHED] = frozenset({A.SAVE, A.FREE, A.COMPLETE})

@@ -92,6 +92,7 @@ def _objects(check: Check, key: str, most: int, known: tuple[str, ...]) -> list[
 
 
 def _roles(check: Check) -> list[Role]:
+    """Parse the field `roles`."""
     roles: list[Role] = []
     for index, role_check in _objects(check, "roles", MAX_ROLES, ROLE_KNOWN):
         name = role_check.text("name", None, ROLE_NAME, ROLE_FORM) or ""
@@ -110,6 +111,7 @@ def _roles(check: Check) -> list[Role]:
 
 
 def _limits(role: Check) -> Limits:
+    """Parse the limits of a role."""
     given = role.given.get("limits", {})
     if not isinstance(given, dict):
         role.problem("limits", f"must be an object, got {show(given)}")
@@ -149,6 +151,7 @@ def _volume_problem(text: str) -> str:
 
 
 def _bindings(check: Check, roles: list[str]) -> list[Binding]:
+    """Parse the field `bindings`; `roles` are the known roles."""
     bindings = []
     for index, binding_check in _objects(check, "bindings", MAX_BINDINGS, BINDING_KNOWN):
         names = fields.texts(
@@ -192,6 +195,7 @@ def _unix_users(check: Check) -> dict[str, str]:
 
 
 def _shares(check: Check) -> dict[str, tuple[Shared, ...]]:
+    """Parse the field `shares`."""
     shares: dict[str, tuple[Shared, ...]] = {}
     kinds = {shared.value: shared for shared in Shared}
     for queue, shared in _mapping(check, "shares").items():

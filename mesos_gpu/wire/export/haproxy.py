@@ -96,6 +96,7 @@ def _backend(backend: Backend) -> str:
 
 
 def _lines(backend: Backend) -> Iterator[str]:
+    """Yield the lines of the backend section of a service."""
     http = backend.mode is Mode.HTTP
     yield f"backend {backend.name} from mesos_gpu"
     yield f"  mode {backend.mode.value}"

@@ -52,6 +52,7 @@ def report_labels(app: App, report: Report) -> None:
 
 
 def _by_label(app: App, report: Report) -> dict[str, Any]:
+    """Return the GPU options in labels by field name; report invalid ones."""
     fields = {PREFIX + field.name.upper(): field for field in GPU.fields}
     options = {}
     for label, text in app.labels.items():
@@ -69,6 +70,7 @@ def _by_label(app: App, report: Report) -> dict[str, Any]:
 
 
 def _read(field: Field, text: str, report: Report) -> Any:
+    """Parse the text of a label as value of a GPU option; None, after a report, if it is invalid."""
     value: object = text
     match field.kind:
         case ListOf():

@@ -135,6 +135,7 @@ def _ports(app: App, report: Report) -> None:
 
 
 def _mappings(app: App, report: Report) -> None:
+    """Report problems of port mappings."""
     mappings = (app.container.port_mappings if app.container else None) or ()
     several = sum(network.mode is NetworkMode.CONTAINER for network in app.networks) > 1
     names = [network.name for network in app.networks]
@@ -254,6 +255,7 @@ def _may_ask_ipv6(each: HealthCheck, container: Container | None) -> bool:
 
 
 def _check(app: App, report: Report) -> None:
+    """Report problems of the field `check`."""
     check = app.check
     if check is None:
         return
@@ -271,6 +273,7 @@ def _check(app: App, report: Report) -> None:
 
 
 def _readiness(app: App, report: Report) -> None:
+    """Report problems of readiness checks."""
     if len(app.readiness_checks) > 1:
         report.wrong("must have at most one check", "readinessChecks")
     names = [port.name for port in app.ports]
@@ -299,6 +302,7 @@ def _timeout_too_long(check: ReadinessCheck, report: Report) -> None:
 
 
 def _strategies(app: App, report: Report) -> None:
+    """Report problems of the unreachable strategy and of single-instance apps."""
     unreachable = app.unreachable_strategy
     if unreachable is not None and unreachable.inactive_after_s > unreachable.expunge_after_s:
         report.wrong(

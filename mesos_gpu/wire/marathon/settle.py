@@ -156,6 +156,7 @@ def _container(
 
 
 def _image(docker: Draft | None, engine: EngineType, report: Report) -> DockerImage | None:
+    """Return the Docker image from sent fields; report fields that do not fit the containerizer."""
     if docker is None:
         return None
     old = ["credential"]
@@ -174,6 +175,7 @@ def _image(docker: Draft | None, engine: EngineType, report: Report) -> DockerIm
 
 
 def _mappings(sent: Draft, draft: Draft, report: Report) -> tuple[PortMapping, ...] | None:
+    """Return the port mappings from current or old fields; None if none were sent."""
     mappings = draft.get("port_mappings")
     old = draft.get("docker", {}).get("port_mappings")
     discovered = sent.get("ip_address", {}).get("discovery")

@@ -206,6 +206,7 @@ def _set(document: dict[str, Any], parameter: Parameter, text: str) -> list[Faul
 
 
 def _parameter(name: str, declaration: _Parameter, document: dict[str, Any]) -> Parameter:
+    """Return a declared parameter with the default in its places."""
     if declaration.type not in KINDS:
         raise ValueError(f"parameter {name}: type must be one of {', '.join(KINDS)}")
     if not declaration.paths or not all(path.startswith("/") for path in declaration.paths):

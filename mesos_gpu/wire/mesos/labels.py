@@ -143,6 +143,7 @@ def _is_named(agent: Any) -> bool:
 
 
 def _listed(task: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Listed:
+    """Return a task of the master's list; `hosts` are agents by id."""
     labels = {label["key"]: label.get("value", "") for label in task.get("labels", ())}
     agent = hosts.get(task["slave_id"], {})
     place = _PID.fullmatch(agent.get("pid", ""))

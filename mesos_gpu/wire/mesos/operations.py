@@ -29,6 +29,7 @@ def decode(body: bytes, *, deadline: bool) -> Request | list[Problem]:
 
 
 def _checked(value: dict[str, Any], known: tuple[str, ...]) -> Request | list[Problem]:
+    """Check a request with the fields in `known`; return it, or all problems."""
     problems = [
         Problem(
             f"/{key.replace('~', '~0').replace('/', '~1')}",

@@ -192,6 +192,7 @@ def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
 
 
 def _inventory(value: dict[str, Any], program: Program | None, *, shares: bool) -> Inventory:
+    """Return the inventory in a report of this version."""
     left_out: dict[str, Any] = {} if shares else {"sharing": None}
     gpu_uses, task_uses = _uses_of_cards(value.get("use")) if shares else ((), ())
     return Inventory(

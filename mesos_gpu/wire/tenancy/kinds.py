@@ -102,6 +102,7 @@ def _shape(outer: Check, place: str, value: Any) -> Shape:
 
 
 def _runtimes(outer: Check, field: Field) -> MinRuntime:
+    """Parse minimum run times."""
     given = outer.given[field.key]
     if not isinstance(given, dict):
         outer.problem(field.key, f"must be an object of reclaim and rebalance, in seconds, got {show(given)}")
@@ -185,6 +186,7 @@ def _hours_of_week(check: Check, field: Field) -> tuple[Hours, ...]:
 
 
 def _hours_at(outer: Check, place: str, value: Any) -> Hours | None:
+    """Parse hours of the week at a place; None, after a report, for a value that is no object."""
     check = object_at(outer, place, value, HOURS_FIELDS)
     if check is None:
         return None

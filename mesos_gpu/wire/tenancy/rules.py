@@ -143,6 +143,7 @@ def _of_zone(zone: str, place: str) -> Iterator[Problem]:
 
 
 def _of_budget(budget: Budget, place: str) -> Iterator[Problem]:
+    """Yield problems of the time zone and the days of a budget."""
     yield from _of_zone(budget.zone, place)
     days = {key: _day(text) for key, text in (("from", budget.begins), ("to", budget.ends)) if text}
     for key in (key for key, day in days.items() if day is None):

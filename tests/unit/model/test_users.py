@@ -165,7 +165,7 @@ def test_user_who_could_become_root_runs_nothing_whatever_the_lists_say(
 def test_root_may_be_allowed_in_images_alone() -> None:
     permits = Permits(Root.IMAGE)
     assert permits.problem_of_user("root", has_image=True) is None
-    assert "set image" in (permits.problem_of_user("root", has_image=False) or "")
+    assert "set an image" in (permits.problem_of_user("root", has_image=False) or "")
 
 
 @pytest.mark.parametrize(

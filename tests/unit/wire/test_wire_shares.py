@@ -196,7 +196,7 @@ SHARE = "request gpus as a fraction, as 0.25, or set gpu_compute_pct and gpu_mem
         ({"gpus": 0.5, "gpu_memory_max_mib": 0}, {"/gpu_memory_max_mib": "must be a positive integer"}),
         (
             {"gpu_compute_pct": 30, "gpu_memory_max_mib": 9, "cpus": 0, "gpu_memory_mib": 10},
-            {"/gpu_memory_max_mib": "which is 10; got 9", "/cpus": "must be a positive number"},
+            {"/gpu_memory_max_mib": "which is 10, got 9", "/cpus": "must be a positive number"},
         ),
     ],
 )
