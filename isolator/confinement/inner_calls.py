@@ -323,9 +323,8 @@ class Command:
             if self._code is None and select.select([self._session.line], [], [], 0)[0]:
                 try:
                     self._session.answer(0)
-                except (
-                    OSError
-                ):  # the session was killed, and the kernel then kills the command (PR_SET_PDEATHSIG)
+                except OSError:
+                    # The session was killed, and the kernel then kills the command (PR_SET_PDEATHSIG).
                     self._code = -signal.SIGKILL
                 else:
                     status = struct.unpack("i", os.pread(self._memory, 4, 0))[0]

@@ -153,11 +153,8 @@ class DockerRun:
         self._pid = self._engine.start(self._name)
         self._began = start_ticks(self._pid)
         if self._pid:
-            with contextlib.suppress(
-                OSError
-                # the process has ended, or its cgroup is of version 2, where the engine reports a lack of memory
-                # reliably
-            ):
+            # The process may have ended; with cgroups v2 the engine reports a lack of memory reliably.
+            with contextlib.suppress(OSError):
                 self._witness = Witness(self._pid)
             granted = {(device.major, device.minor) for device in enclosure.devices}
             verify(self._pid, granted, read_driver().nvidia_majors)

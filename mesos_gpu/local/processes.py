@@ -234,9 +234,8 @@ class Process:
                 self._popen = self._spawn()
                 if identity := leftovers.Identity.of(self._popen.pid):
                     record.processes[self.name] = identity
-        except (
-            OSError
-        ):  # the record could not be written, as on a full disk: an unrecorded process must not run
+        except OSError:
+            # The record could not be written, as on a full disk: an unrecorded process must not run.
             self.kill()
             raise
         assert self._popen.stdin is not None

@@ -26,13 +26,13 @@ BOTH = (Control.API, Control.MASTER)
     ("given", "said"),
     [
         (["--control-access", "lb"], "'lb' is not NAME=LIST or NAME@USER=LIST"),
-        (["--control-access", "lb=agent"], "LIST: of api,master"),
+        (["--control-access", "lb=agent"], "LIST contains api,master"),
         (["--control-access", "lb@Eve=api"], "'lb@Eve=api' is not"),
         (["--control-access", "/lb/../x=api"], "is not"),
         (["--control-access", "//lb=api"], "is not"),
         (["--control-access", "/=api"], "is not"),
         (["--control-access", "/Lb=api"], "is not"),
-        (["--control-access", "lb=api", "--control-access", "lb=master"], "lb is named twice"),
+        (["--control-access", "lb=api", "--control-access", "lb=master"], "lb is given twice"),
         (["--allow-root", "yes"], "'yes' is not one of 'image', 'host'"),
     ],
 )

@@ -132,7 +132,7 @@ def test_proof_options_are_read_from_the_command_line() -> None:
     ("words", "told"),
     [
         (["--auth", "token,passphrase"], "'passphrase' is not one of token"),
-        (["--trusted-proxy", "10.0.0.1/8"], "is not an address or a network"),
+        (["--trusted-proxy", "10.0.0.1/8"], "is not an address, a network"),
         (["--trusted-proxy", "user:no-such-user"], "no such user"),
         (["--cert-map", "x"], "is not PATTERN=NAME"),
         (["--open-routes", "jobs"], "is not a list of ping, openapi, metrics"),

@@ -42,7 +42,7 @@ def test_quota_warns_of_another_framework_in_the_role_of_a_queue(
     (finding,) = quota.findings(App(), "m:5050", None)
     assert finding.level is Level.WARN
     assert finding.text.startswith(
-        "role gpu-research of queues has 1 other framework: what those take counts in"
+        "role gpu-research of queues is also used by 1 other framework: their GPUs count in its limit"
     )
     assert "register_frameworks" in finding.remedy
     lines = quota._looked(App(), master, (), ())

@@ -97,6 +97,6 @@ def test_question_that_cannot_be_asked_needs_yes_if_the_command_chose(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(output, "is_terminal", lambda _stream: False)
-    with pytest.raises(click.UsageError, match=r"^End it\? stdin is no terminal, .*: add --yes$"):
+    with pytest.raises(click.UsageError, match=r"^End it\? stdin is not a terminal, .*: add --yes$"):
         output.ask(lambda: "End it?", yes=False, shown=True)
     output.ask(lambda: pytest.fail("it is not needed"), yes=False)

@@ -190,7 +190,7 @@ def test_work_of_a_job_that_runs_is_kept_when_somebody_says_so(
         on_checkpoint_told(turn, CheckpointTold(JOB))
         assert turn.state.work.jobs[JOB].checkpoint_at == NOW
         return
-    with pytest.raises(Conflict, match="only one that runs has work to keep"):
+    with pytest.raises(Conflict, match="only a running job has checkpoints"):
         on_checkpoint_told(turn, CheckpointTold(JOB))
     with pytest.raises(NotFound):
         on_checkpoint_told(turn, CheckpointTold(JobId("none")))

@@ -106,7 +106,7 @@ def test_executor_that_follows_a_lost_resize_is_asked_again(world: World) -> Non
 def test_executor_that_was_never_resized_keeps_its_share(world: World) -> None:
     taken_up(world)
     before = world.job().spec
-    with pytest.raises(Conflict, match="has not said yet what it has"):
+    with pytest.raises(Conflict, match="has not reported its share yet"):
         ask(world, gpu_memory_mib=10000)
     asked_what_it_has(world)
     answer(world)

@@ -300,7 +300,7 @@ def test_idle_warning_says_what_comes_to_each_task(policy: IdlePolicy, what: str
     why = world.job().message
     assert why.startswith(f"its GPUs have done nothing for 100 s; after 100 s more it is {what}")
     assert why.endswith("(mesos-gpu keep j1 puts that off)")
-    assert ("waits" in why) is (policy is IdlePolicy.PRESSURE)
+    assert ("another job needs" in why) is (policy is IdlePolicy.PRESSURE)
     now = world.now
     warning = Notice(1, NoticeReason.IDLE, why, now, now + 100.0, warning=True)
     assert [task.notice for task in world.state.work.round_of(world.job())] == [

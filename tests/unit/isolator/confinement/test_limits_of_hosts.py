@@ -34,4 +34,4 @@ def test_limits_of_the_agent_need_none_of_the_executor(scene: Scene, monkeypatch
 def test_unknown_resource_without_a_limit_fails(scene: Scene) -> None:
     scene.env["MESOS_GPU_UNLIMITED"] = "disk"
     finding = scene.one("limits", Level.FAIL, "MESOS_GPU_UNLIMITED names 'disk'")
-    assert finding.remedy == "name memory, cpu, io, separated by commas"
+    assert finding.remedy == "list some of memory, cpu, io, separated by commas"

@@ -75,7 +75,7 @@ def test_access_command_looks_at_the_named_files(tmp_path: Path, monkeypatch: py
     ]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 1
-    for said in ("127.0.0.1:1", f"{backup} (0644)", f"chmod go= {backup}", "is not there"):
+    for said in ("127.0.0.1:1", f"{backup} (0644)", f"chmod go= {backup}", "does not exist"):
         assert said in done.output
 
 

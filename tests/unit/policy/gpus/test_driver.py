@@ -23,7 +23,7 @@ def test_driver_version_meets_a_minimum() -> None:
 
 
 def test_driver_minimum_that_is_no_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="'new' is no version"):
+    with pytest.raises(ValueError, match="'new' is not a driver version"):
         as_new_as("535", "new")
 
 

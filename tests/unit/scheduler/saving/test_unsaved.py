@@ -136,15 +136,15 @@ def test_unsaved_request_of_a_deposed_leader_fails_with_a_remedy(store: Away, da
     store.deposed = True
     with pytest.raises(MesosGpuError) as told:
         daemon.request(new_job(spec(name="unsaved"))).result(60)
-    assert "not known" in told.value.what
-    assert "look" in told.value.remedy
+    assert "is unknown" in told.value.what
+    assert "check" in told.value.remedy
     assert daemon.wait(60)
 
 
 def test_unsaved_refusal_of_a_deposed_leader_is_not_given(store: Away, daemon: Daemon) -> None:
     """A request that changes no state is not written, so no write is refused."""
     store.deposed = True
-    with pytest.raises(MesosGpuError, match="not known"):
+    with pytest.raises(MesosGpuError, match="is unknown"):
         daemon.request(job_kill(JobId("elsewhere"))).result(60)
     assert daemon.wait(60)
     assert isinstance(daemon.failure, Deposed)

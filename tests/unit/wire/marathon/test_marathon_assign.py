@@ -47,7 +47,7 @@ def test_marathon_assignment_text_has_the_type_of_the_field(
 @pytest.mark.parametrize(
     ("key", "text", "words"),
     [
-        ("instancez", "3", "there is no field instancez; is it instances"),
+        ("instancez", "3", "there is no field instancez; did you mean instances?"),
         ("upgradeStrategy.xyz", "3", "fields are maximumOverCapacity, minimumHealthCapacity"),
         ("instances", "x", "'x' is not a whole number"),
         ("mem", "2GiB", "is not a number"),
@@ -56,8 +56,8 @@ def test_marathon_assignment_text_has_the_type_of_the_field(
         ("labels", "a", "is not its JSON"),
         ("constraints.0", "hostname,UNIQUE", "is not its JSON"),
         ("constraints", "3", "is not a list"),
-        ("cmd.x", "1", "after cmd follows nothing, and not 'x'"),
-        ("healthChecks.first", "1", "after healthChecks follows a number, from 0"),
+        ("cmd.x", "1", "after cmd must follow nothing, got 'x'"),
+        ("healthChecks.first", "1", "after healthChecks must follow a number, from 0, got 'first'"),
         ("", "1", "there is no field "),
         ("env.", "1", "a name must follow the dot"),
     ],

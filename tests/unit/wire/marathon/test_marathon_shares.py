@@ -55,7 +55,7 @@ def test_marathon_share_change_is_a_change_of_the_app() -> None:
         (
             {"gpus": 1, "labels": {"GPU_SHARE": "NaN"}},
             "/labels/GPU_SHARE",
-            'in thousandths, as 0.25, got "NaN"',
+            'at most three decimals, as 0.25, got "NaN"',
         ),
         ({"gpus": 1, "labels": {"GPU_SHARE": "1.5"}}, "/labels/GPU_SHARE", 'got "1.5"'),
         ({"gpus": 1, "labels": {"GPU_SHARE": ""}}, "/labels/GPU_SHARE", 'got ""'),
@@ -66,7 +66,7 @@ def test_marathon_share_change_is_a_change_of_the_app() -> None:
         ),
         ({"labels": {"GPU_SHARE": "0.5"}}, "/labels/GPU_SHARE", "with gpus of 1, got 0; set gpus to 1"),
         ({"gpus": 0.25, "labels": {"GPU_SHARE": "0.5"}}, "/labels/GPU_SHARE", "got 0.25; set gpus to 1"),
-        ({"gpus": 1, "gpu": {"compute_pct": 30}}, "/gpu/compute_pct", "set gpu.memory_mib too"),
+        ({"gpus": 1, "gpu": {"compute_pct": 30}}, "/gpu/compute_pct", "also set gpu.memory_mib"),
         ({"gpus": 1, "labels": {"MESOS_GPU_COMPUTE_PCT": "30"}}, "/gpu/compute_pct", "got 30 without memory"),
         (
             {"gpus": 1, "gpu": {"isolation": "strict"}},
