@@ -276,7 +276,7 @@ def test_an_executor_speaks_to_nobody_else(
     (tmp_path / "other").mkdir()
     impostor = Authority(tmp_path / "other", "Other CA").server()
     for served, cacert, why in (
-        (context_of(impostor), ca.cert, "is not believed: unable to get local issuer"),
+        (context_of(impostor), ca.cert, "is not trusted: unable to get local issuer"),
         (None, ca.cert, "WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE"),
         (None, tmp_path / "none", "No such file"),
     ):

@@ -51,10 +51,17 @@ class Entry:
 
 @dataclass(slots=True)
 class Found:
-    """Entries to pack, sorted by name, and skipped files with the reasons."""
+    """Contents of a directory to pack.
+
+    Attributes:
+        entries: Files and links, sorted by name.
+        skipped: Names of other entries, each with the reason.
+        outside: Names of links that lead out of the directory, each with its target.
+    """
 
     entries: list[Entry] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    outside: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ def find(directory: Path) -> Found:
             f"{error.filename or directory} cannot be read: {error.strerror}",
             remedy="make it readable, or exclude it with .mesosgpuignore",
         ) from error
-    if outside := [f"{name} ({why})" for name, why in finds.skipped if why.startswith("leads")]:
+    if outside := [f"{name} (leads to {target})" for name, target in finds.outside]:
         raise BadDirectory(
             f"links of {directory} lead out of it: {', '.join(outside[:_LARGEST])}",
             remedy="copy what they lead to, or exclude them with .mesosgpuignore",
@@ -216,7 +223,7 @@ def _take(root: Path, item: "os.DirEntry[str]", name: str, finds: Found) -> None
         target = os.readlink(path)
         leads_to = Path(os.path.normpath(path.parent / target))
         if os.path.isabs(target) or not leads_to.is_relative_to(root):
-            finds.skipped.append((name, f"leads to {target}"))
+            finds.outside.append((name, target))
         else:
             finds.entries.append(Entry(name, path, 0, link=target))
     elif stat.S_ISREG(status.st_mode):

@@ -193,7 +193,7 @@ def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSp
     misfit = clash(ground, [*others, *own_items], booking_id)
     if misfit is None:
         return spec, first
-    if misfit.why.startswith("one of its times"):
+    if misfit.is_own:
         raise NotAccepted([("/for_s", misfit.why)], remedy="make it shorter, or repeat it less often")
     what, remedy = refusal(misfit, spec.zone, nearest(ground, others, own_items[0], turn.now))
     raise Conflict(what, remedy=remedy)

@@ -138,10 +138,12 @@ class Clash:
     Attributes:
         why: Reason as text.
         at: Time of the conflict, seconds since the epoch.
+        is_own: Whether two occurrences of one booking overlap.
     """
 
     why: str
     at: int
+    is_own: bool = False
 
 
 def items_of(
@@ -360,7 +362,7 @@ def _over_itself(group: Sequence[Item]) -> Clash | None:
     for item in group:
         before = last.get(item.booking)
         if before is not None and before.ends > item.begins:
-            return Clash("it overlaps its own next occurrence", item.begins)
+            return Clash("it overlaps its own next occurrence", item.begins, is_own=True)
         last[item.booking] = item
     return None
 

@@ -198,7 +198,7 @@ def test_gpu_share_that_is_wrong_is_refused_with_all_problems(rig: Rig) -> None:
     response = rig.call("POST", "/v1/jobs", json={"command": "true", "gpus": 1.5, "cpus": 0})
     assert code_of(response) == (422, "invalid")
     why = (
-        "must be an integer from 0 to 1024, or a fraction of one with up to three decimals, as "
+        "must be an integer from 0 to 1024, or a fraction of one GPU with at most three decimals, as "
         "0.25, got 1.5: for a part of each of several GPUs, set gpu_compute_pct and gpu_memory_mib"
     )
     problems = {each["path"]: each["reason"] for each in response.json()["error"]["problems"]}

@@ -42,7 +42,7 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "all at once": (
         {"gpus": 1.5, "gpu_memory_mib": 2000, "gpu_memory_max_mib": 1000, "gpu_compute_pct": 101},
-        {"gpus": "got 1.5", "gpu_memory_max_mib": "which is 2000; got 1000", "gpu_compute_pct": "100"},
+        {"gpus": "got 1.5", "gpu_memory_max_mib": "which is 2000, got 1000", "gpu_compute_pct": "100"},
     ),
 }
 
@@ -133,7 +133,7 @@ def test_gpu_number_nan_is_refused_everywhere(
         (
             ("--gpus", "0.1234"),
             2,
-            "'0.1234' is not a number of GPUs, as 0 or 8, nor a part of one in thousandths",
+            "'0.1234' is not a number of GPUs, such as 0 or 8, or a part of one in thousandths, such as 0.25",
         ),
         (("--gpus", "1.5"), 2, "'1.5' is not a number of GPUs"),
         (("--gpus", "1.5"), 2, "as 0.25; for a part of each of several: --gpu-compute and --gpu-memory"),
@@ -164,7 +164,7 @@ def test_the_command_line_refuses_it(
 def test_v1_says_more_than_its_model_has_with_all_else(rig: Marathon) -> None:
     asked = {"gpus": 0.5, "gpu_memory_mib": 15_361, "gpu_memory_max_mib": 9, "gpu_model": ["T4"], "cpus": 0}
     problems = rig.call("POST", "/v1/jobs", json={"command": "true", **asked}).json()["error"]["problems"]
-    want = {"gpu_memory_mib": "T4 has 15360 MiB", "gpu_memory_max_mib": "is 15361; got 9", "cpus": "got 0"}
+    want = {"gpu_memory_mib": "T4 has 15360 MiB", "gpu_memory_max_mib": "is 15361, got 9", "cpus": "got 0"}
     _said({each["path"].removeprefix("/"): each["reason"] for each in problems}, want)
 
 

@@ -204,7 +204,7 @@ def test_dump_of_marathons_groups_is_shown_created_and_leaves_other_apps_alone(r
     assert sum("/shop/web: /role has no effect" in line for line in told) == 1
     got = call("app", "create", "all.json", "--wait")
     assert (got.exit_code, got.stdout.splitlines()[-1]) == (0, "/: done")
-    assert "pod /shop/front/sidecar is left out" in got.stderr
+    assert "pod /shop/front/sidecar is ignored" in got.stderr
     assert "/shop/web: /acceptedResourceRoles has no effect" in got.stderr
     assert sorted(app["id"] for app in json.loads(good("app", "list", "--json"))) == [
         "/other", "/shop/front/ui", "/shop/store/db", "/shop/web", "/top"
@@ -243,7 +243,7 @@ def test_dump_of_marathons_groups_with_problems_names_each_app_and_line(rig: Pla
 def test_pods_of_a_group_are_left_out_and_named(rig: Played) -> None:
     group = {"id": "/team", "apps": [{"id": "a", **APP}], "pods": [{"id": "p", "containers": []}]}
     got = call("app", "create", "-", "--wait", stdin=group)
-    assert (got.exit_code, "pod /team/p is left out" in got.stderr) == (0, True)
+    assert (got.exit_code, "pod /team/p is ignored" in got.stderr) == (0, True)
     assert len(json.loads(good("app", "list", "--json"))) == 1
 
 
@@ -311,7 +311,7 @@ def test_a_wrong_update_says_what_is_wrong_with_it(rig: Played) -> None:
     for words, said in (
         (("update", "/once"), "is not a file; to change an app with that ID"),
         (("update", "/once", "instances"), "is not KEY=VALUE"),
-        (("update", "/once", "instancez=3"), "is it instances?"),
+        (("update", "/once", "instancez=3"), "did you mean instances?"),
         (("update", "/once", "mem=1", "--replace"), "--replace needs a FILE"),
         (("update", "/once", "--unset", "container"), "the app does not have it"),
         (("update", "/once", "--unset", "env.X"), "the app does not have it"),
@@ -458,7 +458,9 @@ def test_an_app_that_runs_and_ends_is_no_success(
     cells = dict(zip(heads, row, strict=False))
     assert int(cells["RESTARTS"]) >= 3
     assert re.match(r"(exit 0, )?\d+s ago: ", cells["LAST_EXIT"])
-    assert re.search(r"mesos-gpu: /crash: its instances end .*\nmesos-gpu:   stderr: ", listed.stderr)
+    assert re.search(
+        r"mesos-gpu: /crash: its instances keep crashing.*\nmesos-gpu:   stderr: ", listed.stderr
+    )
     shown = call("app", "show", "/crash")
     assert re.search(r"\nrestarts +\d+ in a row\n", shown.stdout)
     assert re.search(r"\nlast exit +\d+s ago on a1.example: ", shown.stdout)

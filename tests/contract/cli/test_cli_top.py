@@ -199,7 +199,7 @@ def test_keys_are_told_from_what_a_terminal_sends() -> None:
 def test_an_order_that_a_view_lacks_is_refused(rest: FakeRest) -> None:
     got = call("top", "queue", "--sort", "memory")
     assert got.exit_code == 2
-    assert "--sort: queue have place, gpus, waits, priority" in got.stderr
+    assert "--sort: queue can be sorted by place, gpus, waits, priority" in got.stderr
 
 
 def test_a_bar_is_full_at_what_is_granted_and_never_longer() -> None:

@@ -142,7 +142,7 @@ def test_the_limit_is_told_with_the_largest_files(rig: Rig, code: Path) -> None:
     (code / "weights.bin").write_bytes(hashlib.shake_256(b"x").digest(5 << 20))
     with (
         Client(rig.url) as client,
-        pytest.raises(BadDirectory, match=r"more than 4\.0 MiB.*weights\.bin \(5\.0 MiB\)"),
+        pytest.raises(BadDirectory, match=r"would exceed 4\.0 MiB.*weights\.bin \(5\.0 MiB\)"),
     ):
         upload(client, code)
     assert code_of(put(rig, b"x", size=5 << 20)) == (413, "too-large")

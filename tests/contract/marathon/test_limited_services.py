@@ -119,5 +119,5 @@ def test_service_that_is_left_out_is_named_by_list_and_export(rig: Marathon, tmp
     assert "# a_9000 is left out: " in text
     assert told.count("is not exported") == 2
     run("split", "web", "/open=1", "/a=1", "--port", "9009")
-    assert "service web is left out" in run("show", "web")[1]
+    assert "service web is not exported" in run("show", "web")[1]
     assert "backend web" not in run("export", "web", "--format", "haproxy")[0]

@@ -153,7 +153,7 @@ WRONG = {
     ),
     "not its pool": (
         "{pools: [default], guarantee_gpus: {big: 1}}",
-        "guarantee_gpus: it may not use pool big: name",
+        "guarantee_gpus: it may not use pool big; add",
     ),
 }
 

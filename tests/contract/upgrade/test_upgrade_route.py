@@ -98,7 +98,7 @@ def test_the_command_says_what_this_program_would_do(rig: Rig) -> None:
 def test_an_archive_that_hosts_are_to_have_is_held_against_theirs(rig: Rig, tmp_path: Path) -> None:
     archive = tmp_path / "mesos-gpu-executor.pyz"
     archive.write_bytes(b"another")
-    words = f"monitor of a1.example: its program is {'ab' * 6}, and not"
+    words = f"monitor of a1.example: its program is {'ab' * 6}, not "
     wait_until("it is told", lambda: words in planned(rig, "--executor-archive", str(archive)).output)
 
 

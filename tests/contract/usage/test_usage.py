@@ -231,7 +231,7 @@ def test_a_report_is_a_bar_for_each_row(cli: None) -> None:
     assert bars([("a", 1.0, "1"), ("b", 0.3, "x")], unicode=True, columns=14)[1] == "b  x  ██▍"
     assert bars([], unicode=True) == []
     done = call("report", "usage", "--plot", "--csv")
-    assert (done.exit_code, "only one of" in done.output) == (2, True)
+    assert (done.exit_code, "exclude each other" in done.output) == (2, True)
 
 
 def test_a_report_is_csv_or_json_for_programs(cli: None) -> None:

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.on_change("documents"), pytest.ma
 PAGE: Final = "docs/coming-from/marathon.md"
 RECORDED: Final = json.loads((ROOT / "tests/data/marathon/groups.json").read_text())
 OTHER: Final = {"id": "/other", "cmd": "sleep 1000", "cpus": 0.1, "mem": 16}
-POD: Final = "pod /shop/front/sidecar is left out: pods are not supported"
+POD: Final = "pod /shop/front/sidecar is ignored: pods are not supported"
 
 
 def url_of(reader: Reader) -> str:
