@@ -66,10 +66,10 @@ def _picture(asked: Asked[T, R], seen: Seen[T], wide: bool, at: float, trouble: 
     picture, _ = output.drawn(
         [col.header for col in columns], rows[:room], fit=asked.listing.fitted(asked.columns, columns)
     )
-    as_of = f"as of {time.strftime('%H:%M:%SZ', time.gmtime(at))}"
-    status_text = (
-        f"{as_of}, outdated: {trouble}" if trouble else f"{as_of}, every {EVERY_S:g}s; press Ctrl-C to end"
-    )
+    read_at = time.strftime("%H:%M:%SZ", time.gmtime(at))
+    status_text = f"as of {read_at}, every {EVERY_S:g}s; press Ctrl-C to end"
+    if trouble:
+        status_text = f"outdated ({read_at}): {trouble}"  # with a usual URL within 80 columns
     hidden = len(rows) - room
     more = [Text(f"… and {hidden} more")] if hidden > 0 else []
     head = Text(

@@ -64,7 +64,7 @@ def _message(job: Job, task: Task, status: Status) -> str:
     if task.state in (TaskState.LOST, TaskState.ABANDONED) and not job.kill_requested:
         return task.evicted or message
     if task.state is TaskState.FINISHED and job.app_version is not None:
-        message += "; the app keeps its number of instances, so a new one starts"
+        message += "; an app must keep running, so a new instance starts"
     return message
 
 

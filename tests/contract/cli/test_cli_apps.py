@@ -212,7 +212,7 @@ def test_dump_of_marathons_groups_is_shown_created_and_leaves_other_apps_alone(r
     assert rig.shown("/shop/front/ui")["dependencies"] == ["/shop/web", "/shop/store"]
     assert rig.shown("/top")["portDefinitions"][0]["port"] == 10001
     assert call("diff", "all.json").exit_code == 0
-    assert "there already: /shop/front/ui" in bad(73, "app", "create", "all.json")
+    assert "exist already: /shop/front/ui" in bad(73, "app", "create", "all.json")
     changed = dump()
     changed["apps"][0]["mem"] = 17
     assert good("app", "update", "-", "--wait", stdin=changed).splitlines()[-1] == "/: done"
@@ -468,7 +468,7 @@ def test_an_app_that_runs_and_ends_is_no_success(
     (one,) = rig.ask("GET", "/v2/apps?crashing=true")["apps"]
     assert (one["id"], "ends" in one) == ("/crash", False)
     if state == "TASK_FINISHED":
-        assert "an app's instance shall run on" in said, "an end with 0 does not read as success"
+        assert "an app must keep running" in said, "an end with 0 does not read as success"
     rig.ends_as = ""
     monkeypatch.setattr(rolling, "_LOOK_S", 0.0)
     good("app", "update", "/crash", "env.A=1", "--wait")
