@@ -3,12 +3,13 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.engine.gpus import covers
+from mesos_gpu.engine.indexes.restless import Restless
 from mesos_gpu.engine.match import covering, matching
 from mesos_gpu.engine.match.ledger import Book, Ledger
 from mesos_gpu.engine.match.remains import Launches, Remains
@@ -22,7 +23,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import gangs, statuses
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -254,6 +255,12 @@ def _members_start_when_they_like(patch: pytest.MonkeyPatch) -> None:
 
 def _anybody_makes_room(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(preempting, "may_be_ended", lambda job: True)
+    real = Restless.in_order
+
+    def in_order(index: Restless, tasks: Iterable[TaskId]) -> list[TaskId]:
+        return real(index, index.numbers if tasks is index.preemptible else tasks)
+
+    patch.setattr(Restless, "in_order", in_order)
 
 
 def _members_do_not_see_each_other(patch: pytest.MonkeyPatch) -> None:
