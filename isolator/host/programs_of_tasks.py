@@ -92,6 +92,8 @@ class Start:
 
 def why_absent(start: Start) -> str:
     """Return where a program was searched, and how to provide it; the text follows the kernel's."""
+    if any(character.isspace() for character in start.program):
+        return "; it is one argument with spaces: for a line of a shell, run -- sh -c 'LINE'"
     if closed := next(_private(start), None):
         return (
             f": {closed} of the host is not visible to the task, which has a private {start.private_place(closed)}; "

@@ -58,6 +58,11 @@ def test_program_below_a_private_directory_of_the_host_is_said_to_be_out_of_sigh
     assert "searched in the sandbox" in words_of(errno.ENOENT, inside)
 
 
+def test_command_line_in_one_argument_is_explained(tmp_path: Path) -> None:
+    words = words_of(errno.ENOENT, start("python train.py; cat log", tmp_path))
+    assert words == "; it is one argument with spaces: for a line of a shell, run -- sh -c 'LINE'"
+
+
 def test_interpreter_that_is_absent_is_named(tmp_path: Path) -> None:
     made(tmp_path / "train.sh", "#!/no/such/python -u\n")
     assert words_of(errno.ENOENT, start("./train.sh", tmp_path)) == (
