@@ -79,7 +79,7 @@ check: setup ## Format, lint, types, layers, faults of security, language, spell
 	@$(BIN)/bandit --quiet -ll --recursive mesos_gpu isolator volumes bench scripts > .bandit.log 2>&1 || { cat .bandit.log; exit 1; }
 	@rm -f .bandit.log
 	@$(BIN)/python -m scripts.prose
-	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin,te --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes bench tests scripts Makefile
+	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin,te --skip tests/data README.md CHANGELOG.md CONTRIBUTING.md docs mesos_gpu isolator volumes bench tests scripts Makefile
 
 bench: setup ## Measure, on the embedded cluster and in memory; ARGS="scale --agents 1000": one benchmark
 ifdef ARGS

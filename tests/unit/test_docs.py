@@ -14,6 +14,8 @@ GENERATED = "docs/reference/cli.md"
 CODE = re.compile(r"`([^`\s]+)`")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
 MADE = ("build", "dist")  # by targets of make
+#: Documents that are not on the site, beside the README.
+OTHERS = [ROOT / name for name in ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 TOP = {
     path.name
     for path in ROOT.iterdir()
@@ -227,7 +229,7 @@ def broken_links(path: Path, text: str) -> Iterator[tuple[int, str]]:
 
 
 def test_document_links_lead_to_existing_headings() -> None:
-    assert find_faults([*documents(), ROOT / "SECURITY.md"], broken_links) == []
+    assert find_faults([*documents(), *OTHERS], broken_links) == []
 
 
 def test_document_link_to_a_missing_page_or_heading_is_found() -> None:
@@ -238,3 +240,32 @@ def test_document_link_to_a_missing_page_or_heading_is_found() -> None:
     assert list(broken_links(ROOT / "docs/page.md", text)) == [
         (6, "gone.md is not there"), (7, "page.md has no heading #gone"), (7, "index.md has no heading #gone")
     ]  # fmt: skip
+
+
+# --- changelog
+
+VERBS = ("Added", "Changed", "Fixed", "Removed")
+MAX_WORDS = 25  # of an entry; the target of a link is no word
+MAX_CHANGELOG_LINES = 300
+
+
+def changelog_faults(text: str) -> Iterator[str]:
+    """Find entries that begin with another word than a verb of VERBS, or have more than MAX_WORDS words."""
+    for entry in re.findall(r"^- (.+(?:\n  .+)*)", text, re.MULTILINE):
+        words = re.sub(r"\]\([^)]*\)", "]", entry).split()
+        if words[0] not in VERBS:
+            yield f"begins with {words[0]}: {entry}"
+        if len(words) > MAX_WORDS:
+            yield f"has {len(words)} words: {entry}"
+
+
+def test_changelog_entries_begin_with_a_verb_and_are_short() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert list(changelog_faults(text)) == []
+    assert len(text.splitlines()) <= MAX_CHANGELOG_LINES
+
+
+def test_changelog_entry_without_a_verb_or_too_long_is_found() -> None:
+    long = "Added " + " ".join(["word"] * 24) + "\n  [page](docs/page.md)"
+    text = f"# Changelog\n- Fixed a fault.\n- New: a field.\n- {long}\n"
+    assert list(changelog_faults(text)) == ["begins with New:: New: a field.", f"has 26 words: {long}"]
