@@ -148,8 +148,8 @@ class _Run:
         document = wire.decode_beside(beside.read_bytes())
         if document.seq != head.seq:
             raise Damaged(
-                f"{beside} is the state before step {document.seq}, and {path.name} begins with {head.seq}",
-                remedy="put the file's own state there, or leave the file out",
+                f"{beside} has the state before step {document.seq}, but {path.name} begins at step {head.seq}",
+                remedy="restore the state file that belongs to this journal file, or replay without the journal file",
             )
         return journal.STATES.decode(document.state)
 

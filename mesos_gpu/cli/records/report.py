@@ -92,12 +92,14 @@ def _hours(header: str, amount: Callable[["UsageRow"], float], *, wide: bool = F
     return Col(header, lambda row: output.hours(amount(row)), amount, wide)
 
 
-def _spent(header: str, field: str) -> Col["UsageRow"]:
-    def wait_s(row: "UsageRow") -> float | None:
-        at: float | None = _of(row, field)
-        return at
+def _duration(header: str, field: str) -> Col["UsageRow"]:
+    """Return a column for a field that is a time span in seconds."""
 
-    return Col(header, lambda row: output.span(wait_s(row)), wait_s)
+    def seconds(row: "UsageRow") -> float | None:
+        value: float | None = _of(row, field)
+        return value
+
+    return Col(header, lambda row: output.span(seconds(row)), seconds)
 
 
 _WHOSE: Final[Sequence[Col["UsageRow"]]] = (
@@ -150,9 +152,9 @@ def usage(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]"
 
 _WAIT: Final = _listing(
     Col("STARTED", lambda row: row["started"]),
-    _spent("HALF", "wait_p50_s"),
-    _spent("90%", "wait_p90_s"),
-    _spent("99%", "wait_p99_s"),
+    _duration("HALF", "wait_p50_s"),
+    _duration("90%", "wait_p90_s"),
+    _duration("99%", "wait_p99_s"),
     _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
 )
 
@@ -217,7 +219,7 @@ _FAIRNESS: Final = _listing(
     Col("OF_ALL%", lambda row: _of(row, _PART)),
     _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
     Col("MET%", _served),
-    _spent("WAIT_90%", "wait_p90_s"),
+    _duration("WAIT_90%", "wait_p90_s"),
 )
 
 

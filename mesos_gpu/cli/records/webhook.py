@@ -254,11 +254,11 @@ def dead(app: App, name: str, asked: "Asked[DeadLetter, DeadLetter]") -> None:
 
     client = app.client()
 
-    def look() -> "Seen[DeadLetter]":
+    def load() -> "Seen[DeadLetter]":
         letters = client.call("GET", _path(name, "dead"), DeadLetters)
         return Seen(letters["dead"], "No events were given up.", lambda dead: {"dead": dead})
 
-    show_list(asked, look)
+    show_list(asked, load)
 
 
 @click.command()

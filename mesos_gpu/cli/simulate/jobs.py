@@ -75,8 +75,8 @@ def jobs(
 ) -> None:
     """Run a trace of jobs on a cluster, on a virtual clock.
 
-    A job gets all its GPUs at once, on as few nodes as can be. What has been done is kept when it is put off.
-    The file may be gzipped.
+    A job gets all its GPUs at once, on as few nodes as possible. A preempted job keeps its progress.
+    The trace may be gzipped.
     """
     cluster, traced = Cluster(nodes, gpus_per_node), read_jobs(trace)
     restart_s = RESTARTS_S.get(policy, 0.0) if restart_s is None else restart_s

@@ -262,7 +262,7 @@ def test_journal_state_of_another_file_is_refused(tmp_path: Path) -> None:
     journal.close()
     first, second, *_ = files_of(tmp_path)
     state_of(first).replace(state_of(second))
-    with pytest.raises(Damaged, match="is the state before step 1, and"):
+    with pytest.raises(Damaged, match="has the state before step 1, but"):
         replay([second])
 
 
