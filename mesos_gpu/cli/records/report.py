@@ -286,17 +286,17 @@ def budget_(
     client, first, last = app.client(), since or 0.0, float("inf") if until is None else until
     _refuse_two(asked, as_csv=as_csv, plot=False)
 
-    def look() -> Seen[BudgetStanding]:
+    def load() -> Seen[BudgetStanding]:
         every = client.call("GET", "/v1/budgets", Budgets, {"past": "true"})["budgets"]
         periods = [entry for entry in every if entry["ends"] > first and entry["begins"] < last]
         return Seen(periods, "No budget has a period in this time.", lambda periods: {"budgets": periods})
 
     if as_csv:
         names = list(BudgetStanding.__annotations__)
-        rows = asked.chosen(look().records)
+        rows = asked.chosen(load().records)
         _print_csv(names, [[dict(row)[name] for name in names] for row in rows])
     else:
-        show(asked, look)
+        show(asked, load)
 
 
 def _answer(app: App, query: Mapping[str, Any], *, waits: bool) -> "Callable[[], Usage]":
@@ -328,7 +328,7 @@ def _show(
     answer = _answer(app, query, waits=waits)
     groups = (*(("FROM",) if query["period"] else ()), *(name.upper() for name in _by(query)))
 
-    def look() -> "Seen[UsageRow]":
+    def load() -> "Seen[UsageRow]":
         usage = answer()
 
         def document(rows: "Sequence[UsageRow]") -> object:
@@ -337,12 +337,12 @@ def _show(
         return Seen(_with_parts(usage["rows"]), _NOTHING, document, below)
 
     if form.as_csv:
-        _csv(_by(query), asked.chosen(look().records))
+        _csv(_by(query), asked.chosen(load().records))
     elif form.plot:
-        _plot(asked, groups, form, asked.chosen(look().records))
+        _plot(asked, groups, form, asked.chosen(load().records))
     else:
         figures = [col.header for col in asked.listing.columns if col not in _WHOSE]
-        show(replace(asked, columns=asked.columns or (*groups, *figures)), look)
+        show(replace(asked, columns=asked.columns or (*groups, *figures)), load)
 
 
 def _refuse_two(asked: Asked[Any, Any], *, as_csv: bool, plot: bool) -> None:

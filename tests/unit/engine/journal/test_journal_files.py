@@ -156,7 +156,7 @@ def test_journal_reports_a_state_it_cannot_write_and_goes_on(
     journal.begin(state, SETTINGS)
     feed(journal, state, 300)
     journal.close()
-    assert "its steps follow from those of the file before: [Errno 28]" in caplog.text
+    assert "so replaying its steps needs the previous journal file: [Errno 28]" in caplog.text
     files = files_of(tmp_path)
     assert len(files) > 2
     result = replay(files)
