@@ -45,7 +45,7 @@ def app_group() -> None:
     """
 
 
-_NAMED = 20  # apps named in a question
+_NAMED = 20  # apps that the question before a deletion names; the rest is counted
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 
 
