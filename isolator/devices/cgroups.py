@@ -203,7 +203,10 @@ def mount_points(root: Path = Path("/")) -> dict[str, Path]:
     for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
-        if kind in ("cgroup", "cgroup2"):  # rare among the many mounts of a host with containers
+        if kind in (
+            "cgroup",
+            "cgroup2",
+        ):  # the rest of the line is parsed for these few only: there are many mounts
             point = Path(unescaped(before.split()[4]))
             for name in options.split()[-1].split(",") if kind == "cgroup" else ("",):
                 points.setdefault(name, point)

@@ -232,10 +232,10 @@ class Watch:
     def _do(self, action: Action, sight: Sight) -> None:
         gpu = self._domain.gpu
         if action is Action.CLOSE:
-            self._ledger.note(CardTrace(gpu, CLOSED, _closed(self.state)))
+            self._ledger.note(CardTrace(gpu, CLOSED, _why_closed(self.state)))
         elif action is Action.OPEN:
             for state in State:
-                self._ledger.forget(CardTrace(gpu, CLOSED, _closed(state)))
+                self._ledger.forget(CardTrace(gpu, CLOSED, _why_closed(state)))
         elif action is Action.EVICT and not self.evicted:
             self.evicted = True
             self._say(f"the task ends, as the MPS daemon of {gpu} is {self.state.value}: {sight.why}")
@@ -266,7 +266,7 @@ class Watch:
         """Close the card while its tasks use all clients of its server; each was counted with one client, but
         may have more.
         """
-        full, hung = (CardTrace(self._domain.gpu, CLOSED, why) for why in (FULL, _closed(State.HUNG)))
+        full, hung = (CardTrace(self._domain.gpu, CLOSED, why) for why in (FULL, _why_closed(State.HUNG)))
         rows = self._ledger.cards(full.gpu)
         if hung in rows:  # the daemon answers: the executor that closed the card as hung may have died since
             self._ledger.forget(hung)
@@ -324,7 +324,8 @@ def _size_of(path: Path) -> int:
         return 0
 
 
-def _closed(state: State) -> str:
+def _why_closed(state: State) -> str:
+    """Return the reason that the ledger has for a card that is closed to new tasks."""
     return f"its MPS daemon is {state.value}"
 
 

@@ -196,7 +196,12 @@ class _Child:
             self.told.set()
 
     def ask(self, skip: Sequence[int], alone: int | None = None) -> None:
-        """Request a survey, whose result `answer` returns."""
+        """Request a survey, whose result `answer` returns.
+
+        Args:
+            skip: Indexes of cards to leave out, because they hang.
+            alone: Index of the only card to read; -1 to test the driver as a whole, None for all cards.
+        """
         assert self._process.stdin is not None
         self.index, self._since = None, self._clock.now()
         with contextlib.suppress(OSError):  # the child has ended, which `answer` reports

@@ -58,7 +58,7 @@ def content_of(
     """
     reference = Reference.of(image)
     if directory := directory_of(registry):
-        return _of_archive(directory, reference, image)
+        return _archive_content(directory, reference, image)
     opened = Registry(registry, reference, login=login, denied=denied)
     config = config_of(opened.config(), image)
     described, fetched = opened.manifest().layers, set[Descriptor]()
@@ -66,7 +66,7 @@ def content_of(
         Layer(_key(opened.host, each.digest), each.size, "", partial(_fetch, opened, each, fetched))
         for each in described
     )
-    return Content(config, tuple(layers), partial(_see, opened, described, fetched))
+    return Content(config, tuple(layers), partial(_check_access, opened, described, fetched))
 
 
 @contextlib.contextmanager
@@ -76,12 +76,13 @@ def _fetch(registry: Registry, descriptor: Descriptor, fetched: set[Descriptor])
         yield blob
 
 
-def _see(
+def _check_access(
     registry: Registry,
     described: Collection[Descriptor],
     fetched: Collection[Descriptor],
     is_aborted: Callable[[], bool],
 ) -> None:
+    """Check that the registry gives this login also the blobs that were not fetched, as other jobs have stored them."""
     for descriptor in dict.fromkeys(described):
         if is_aborted():
             raise InterruptedError(errno.EINTR, "killed before it was started")
@@ -97,7 +98,7 @@ def _key(place: str, digest: str) -> str:
     return f"{hashlib.sha256(place.encode()).hexdigest()[:_SHORT]}-{digest.removeprefix('sha256:')}"
 
 
-def _of_archive(directory: Path, reference: Reference, image: str) -> Content:
+def _archive_content(directory: Path, reference: Reference, image: str) -> Content:
     path = directory / f"{image}.tar"
     with archive(path, image) as tar:
         manifest = manifest_in(tar, reference, path)

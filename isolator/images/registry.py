@@ -201,7 +201,7 @@ class Registry:
         with self._answer(self._url(f"blobs/{descriptor.digest}"), _Timer(REGISTRY_S), "HEAD"):
             pass
 
-    def _of_platform(self, index: Any) -> str:
+    def _platform_digest(self, index: Any) -> str:
         wanted = platform()
         others: set[str] = set()
         try:
@@ -212,7 +212,7 @@ class Registry:
                 others.add(f"{of.get('os')}/{of.get('architecture')}")
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise damaged(f"the index of {self.what}", repr(error)) from error
-        raise _of_another_platform(self._name, ", ".join(sorted(others - {"unknown/unknown", "None/None"})))
+        raise _other_platform_error(self._name, ", ".join(sorted(others - {"unknown/unknown", "None/None"})))
 
     def _parsed(self, body: "_Json") -> Manifest:
         try:
@@ -485,10 +485,10 @@ def check_platform(config: Mapping[str, Any], image: str) -> None:
     """
     made_for = (config.get("os") or platform()[0], config.get("architecture") or platform()[1])
     if made_for != platform():
-        raise _of_another_platform(image, f"{made_for[0]}/{made_for[1]}")
+        raise _other_platform_error(image, f"{made_for[0]}/{made_for[1]}")
 
 
-def _of_another_platform(image: str, others: str) -> NotFound:
+def _other_platform_error(image: str, others: str) -> NotFound:
     wanted = "/".join(platform())
     return NotFound(
         f"{image} is not made for {wanted}" + (f", but for {others}" if others else ""),

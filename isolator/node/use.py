@@ -58,10 +58,10 @@ class Counts:
             gpu: policy.counted(self._cards.get(gpu), reading.span, now) for gpu, reading in cards.items()
         }
         self._xids |= {gpu: reading.xids[-1] for gpu, reading in cards.items() if reading.xids}
-        gpu_uses = tuple(self._of_card(reading, now) for reading in cards.values())
-        return gpu_uses[:MAX_GPU_USES], self._of_tasks(cards, now, began_ticks)
+        gpu_uses = tuple(self._card_use(reading, now) for reading in cards.values())
+        return gpu_uses[:MAX_GPU_USES], self._task_uses(cards, now, began_ticks)
 
-    def _of_card(self, reading: Reading, now: float) -> GpuUse:
+    def _card_use(self, reading: Reading, now: float) -> GpuUse:
         gpu = reading.gpu.id
         return GpuUse(
             gpu_id=gpu,
@@ -72,7 +72,7 @@ class Counts:
             xid=self._xids.get(gpu),
         )
 
-    def _of_tasks(self, cards: dict[GpuId, Reading], now: float, began_ticks: int) -> tuple[TaskUse, ...]:
+    def _task_uses(self, cards: dict[GpuId, Reading], now: float, began_ticks: int) -> tuple[TaskUse, ...]:
         """Return the use of each card by each living task."""
         # one tick more, as ticks are rounded down
         began_at = now - (ticks_now() - began_ticks + 1) / TICKS_PER_S

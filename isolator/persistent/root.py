@@ -104,11 +104,12 @@ class PersistentRoot:
             )
             raise NotStarted(why, Outcome(infrastructure=True)) from None
         try:
-            return self._given(fd, name, user)
+            return self._give_to_user(fd, name, user)
         finally:
             os.close(fd)
 
-    def _given(self, fd: int, name: str, user: pwd.struct_passwd) -> tuple[int, int]:
+    def _give_to_user(self, fd: int, name: str, user: pwd.struct_passwd) -> tuple[int, int]:
+        """Give a new volume to the user, or check that an old one is the user's; return its device and inode."""
         status = os.fstat(fd)
         if status.st_uid == os.geteuid() != user.pw_uid and not os.listdir(fd):  # it was made just now
             os.fchown(fd, user.pw_uid, user.pw_gid)

@@ -48,7 +48,7 @@ def task_environment(
     # so that Python's output appears at once.
     usual = {"HOME": sandbox_of(own), "PATH": PATH, "PYTHONUNBUFFERED": "1"}
     hostfile = {"HOSTFILE": hostfile_in(sandbox_of(own))} if assignment.hosts else {}
-    job = _of_job(task_id, assignment)
+    job = _job_variables(task_id, assignment)
     return {**kept, **usual, **_passed(own), **user, **job, **hostfile, **told_in(sandbox_of(own))}
 
 
@@ -71,7 +71,7 @@ def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignme
         BadConfiguration: See `task_environment`.
     """
     kept = {k: own[k] for k in _OF_MESOS if k in own}
-    return {**kept, **_passed(own), **_of_job(task_id, assignment)}
+    return {**kept, **_passed(own), **_job_variables(task_id, assignment)}
 
 
 def _passed(own: Mapping[str, str]) -> dict[str, str]:
@@ -86,7 +86,8 @@ def _passed(own: Mapping[str, str]) -> dict[str, str]:
     return {name: own[name] for name in names if name in own}
 
 
-def _of_job(task_id: str, assignment: Assignment) -> dict[str, str]:
+def _job_variables(task_id: str, assignment: Assignment) -> dict[str, str]:
+    """Return the variables of a task from its job and its GPUs."""
     env = {k: v for k, v in assignment.env.items() if not k.startswith("MESOS_") or k.startswith(_OF_ARRAY)}
     gpus = ",".join(assignment.gpus)
     if assignment.share is not None:

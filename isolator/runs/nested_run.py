@@ -144,14 +144,17 @@ class NestedRun:
         threading.Thread(target=self._follow, daemon=True).start()
         if self._gate is not None:
 
-            def see(pid: int) -> None:
+            def on_started(pid: int) -> None:
+                """Apply limits and hand over secrets to the first process of the task."""
                 launch.enclosure.limits.take(pid)
                 prepared.see(pid)
                 hand_secrets(launch, prepared, pid)
 
             # commands cannot join an image that runs as root: see `joining.Place`
             leaves = prepared.user.pw_uid != 0
-            self._gate.admit(argv, self._ended.is_set, see=see, leaves=leaves, variables=secret_env(launch))
+            self._gate.admit(
+                argv, self._ended.is_set, see=on_started, leaves=leaves, variables=secret_env(launch)
+            )
             if (memory := launch.enclosure.limits.watched) is not None:
                 from isolator.runs.memory import Watch
 

@@ -115,6 +115,7 @@ def _tell(line: WebSocket, order: AnyOrder, error: CommandFailed) -> None:
 
 
 def _failed(why: str) -> bytes:
+    """Return the encoded frame that reports a failure to the other side."""
     return encode(Frame(Kind.FAILED, why[:1000].encode(errors="replace")))
 
 

@@ -132,7 +132,7 @@ class Abilities:
         running = self._thread is not None and self._thread.is_alive()
         if not running and (seen != self._seen or time.monotonic() >= self._due):
             self._seen, self._due = seen, time.monotonic() + self._again_s
-            self._thread = threading.Thread(target=self._look, args=(inventory,), daemon=True)
+            self._thread = threading.Thread(target=self._probe_abilities, args=(inventory,), daemon=True)
             self._thread.start()
             if self._known is None:
                 self._thread.join(FIRST_S)
@@ -145,7 +145,7 @@ class Abilities:
         """Return the inventory with the sharing abilities of each card, after a probe that is waited for."""
         return self._with_all(inventory, self.probed(inventory)) if inventory.source == "nvml" else inventory
 
-    def _look(self, inventory: Inventory) -> None:
+    def _probe_abilities(self, inventory: Inventory) -> None:
         try:
             self._known = self.probed(inventory)
         except Exception:  # a probe may raise anything: keep the last result, and retry soon

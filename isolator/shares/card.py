@@ -25,13 +25,12 @@ def sharers(ledger: Ledger, gpu: GpuId) -> tuple[Holding, ...]:
 
 
 def plan(ledger: Ledger, gpus: Iterable[GpuId], idle: Collection[str] = ()) -> None:
-    """Plan again when each task of these cards may compute, for cards whose tasks take turns; others have no
-    row of `WINDOWS`.
+    """Replan when each task may compute, on those of the cards whose tasks take turns (row `WINDOWS` in the ledger).
 
     Args:
         ledger: The ledger of this host.
         gpus: Cards to plan for.
-        idle: Tasks that did not use their card lately; others get their time meanwhile.
+        idle: Tasks that did not use their card lately; their time goes to the other tasks until they do.
 
     Raises:
         MesosGpuError, OSError: The plan cannot be written.

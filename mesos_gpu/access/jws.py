@@ -52,7 +52,7 @@ def header_of(token: str, allowed: frozenset[str]) -> Header:
     try:
         header = msgspec.json.decode(decoded(token.partition(".")[0]), type=_Said)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise WrongProof("the token's header is not one of RFC 7515") from error
+        raise WrongProof("the token's header is not a valid JWS header (RFC 7515)") from error
     if header.crit is not msgspec.UNSET:
         raise WrongProof("the token's header has extensions that are not supported (crit)", guessed=False)
     if header.typ.lower() not in _TYPES:
@@ -60,7 +60,7 @@ def header_of(token: str, allowed: frozenset[str]) -> Header:
     if header.alg not in allowed or header.alg not in ALGORITHMS:
         raise WrongProof("the token is signed with an algorithm that is not accepted (alg)")
     if header.kid is not None and len(header.kid) > MAX_KEY_ID:
-        raise WrongProof("the token's header is not one of RFC 7515")
+        raise WrongProof("the token's header is not a valid JWS header (RFC 7515)")
     return Header(header.alg, header.kid)
 
 

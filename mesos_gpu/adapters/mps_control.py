@@ -129,7 +129,9 @@ class Control:
             time.sleep(random.uniform(*_PAUSES_S))
 
     def tell(self, command: str) -> None:
-        """Send the shell of protocol 2 a command after which the daemon may not answer any more.
+        """Send a command to the shell of protocol 2 without reading an answer.
+
+        It is for commands such as quit, after which the daemon may not answer any more.
 
         Raises:
             Silent: The daemon does not accept the command.

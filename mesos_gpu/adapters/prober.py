@@ -153,7 +153,7 @@ class Prober:
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             for job in list(self._under_way):
-                self._look(job, now)
+                self._check_attempt(job, now)
         while self._timers and self._timers[0][0] <= now:
             self._waiting.append(heapq.heappop(self._timers)[2])
         while self._waiting and len(self._under_way) < MAX_AT_ONCE:
@@ -193,7 +193,7 @@ class Prober:
         self._under_way.add(job)
         self._go_on(job)
 
-    def _look(self, job: _Job, now: float) -> None:
+    def _check_attempt(self, job: _Job, now: float) -> None:
         if now >= job.deadline:
             self._end(job)
             self._tell(job, Finding(False, f"no answer in {timeout_s(job.check):g} s"))

@@ -50,7 +50,7 @@ def contents() -> dict[str, bytes]:
         str(path.relative_to(_root())): path.read_bytes() for path in (*_sources().values(), *_libraries())
     }
     for distribution, package in OTHERS.items():
-        files |= _of_others(distribution, package)
+        files |= _dependency_files(distribution, package)
     return files
 
 
@@ -127,7 +127,7 @@ def _libraries() -> Iterator[Path]:
         yield from (path for path in (_root() / "isolator/shares/shim").glob(suffix) if path.is_file())
 
 
-def _of_others(distribution: str, package: str) -> dict[str, bytes]:
+def _dependency_files(distribution: str, package: str) -> dict[str, bytes]:
     try:
         files = metadata.files(distribution) or []
     except metadata.PackageNotFoundError:

@@ -136,7 +136,7 @@ class Follower:
             isinstance(effect, fx.Kill) and effect.task_id == task.id for effect in effects
         ):
             yield app_event.UnhealthyKilled(_subject(job), task, event.kill)
-        yield from self._of_health(state, job, task)
+        yield from self._health_events(state, job, task)
 
     # --- saves
 
@@ -144,24 +144,25 @@ class Follower:
         """Yield app events that follow from a saved record."""
         match save:
             case saves.SaveJob(job) if job.app_version is not None:
-                yield from self._of_job(state, job)
+                yield from self._job_events(state, job)
             case saves.ForgetJob(job_id):
                 self._conditions.pop(job_id, None)
             case saves.SaveTask(task):
-                yield from self._of_task(state, task)
+                yield from self._task_events(state, task)
             case saves.SaveServices(catalog):
                 before, self._catalog = self._catalog, catalog
-                yield from _of_catalog(before, catalog, now)
+                yield from _catalog_events(before, catalog, now)
             case saves.SaveDeployment(deployment):
                 old = self._deployments.get(deployment.id)
                 self._deployments[deployment.id] = deployment
-                yield from _of_deployment(old, deployment)
+                yield from _deployment_events(old, deployment)
             case saves.ForgetDeployment(id, done):
                 ended = self._deployments.pop(id, None)
                 if ended is not None:
-                    yield from _of_end(ended, done=done)
+                    yield from _deployment_end_events(ended, done=done)
 
-    def _of_job(self, state: State, job: Job) -> Iterator[app_event.What]:
+    def _job_events(self, state: State, job: Job) -> Iterator[app_event.What]:
+        """Yield the change of an instance's condition, if it has changed since the last event."""
         condition = _condition(state, job)
         if self._conditions.get(job.id) == condition:
             return
@@ -171,7 +172,7 @@ class Follower:
         agent_id, host = (task.agent_id, task.hostname) if task else (None, None)
         yield app_event.InstanceChanged(_subject(job), condition, agent_id, host)
 
-    def _of_task(self, state: State, task: Task) -> Iterator[app_event.What]:
+    def _task_events(self, state: State, task: Task) -> Iterator[app_event.What]:
         job = _job_of(state, task)
         if job is None:
             return
@@ -179,11 +180,11 @@ class Follower:
         self._tasks[task.id] = replace(known, state=task.state)
         if task.state is not known.state and task.state not in _UNTOLD:
             yield app_event.TaskChanged(_subject(job), task)
-        yield from self._of_health(state, job, task)
+        yield from self._health_events(state, job, task)
         if task.ended:
             del self._tasks[task.id]
 
-    def _of_health(self, state: State, job: Job, task: Task) -> Iterator[app_event.What]:
+    def _health_events(self, state: State, job: Job, task: Task) -> Iterator[app_event.What]:
         """Yield a change of health, unless the task has ended: its last known health then stays."""
         known, healthy = self._tasks.get(task.id, _Known()), _healthy(state, job, task)
         if task.ended:
@@ -256,7 +257,8 @@ def _checks_of(state: State, job: Job) -> tuple[HealthCheck, ...]:
 # --- apps and deployments
 
 
-def _of_catalog(old: AppCatalog, new: AppCatalog, now: float) -> Iterator[app_event.What]:
+def _catalog_events(old: AppCatalog, new: AppCatalog, now: float) -> Iterator[app_event.What]:
+    """Yield the change of the apps' common group, and removed and added health checks of each changed app."""
     ids = [id for id in {**old.versions, **new.versions} if old.versions.get(id) != new.versions.get(id)]
     yield app_event.GroupChanged(_common_group(ids), now)
     was, now_are = ({app.id: app for app in root.all_apps()} for root in (old.root, new.root))
@@ -283,7 +285,7 @@ def _common_group(ids: Sequence[str]) -> str:
     return "/" + "/".join(steps[0] for steps in shared)
 
 
-def _of_deployment(old: Deployment | None, new: Deployment) -> Iterator[app_event.What]:
+def _deployment_events(old: Deployment | None, new: Deployment) -> Iterator[app_event.What]:
     if old is not None and old.step == new.step:
         return  # only its waiting reason has changed
     if old is not None:
@@ -291,7 +293,7 @@ def _of_deployment(old: Deployment | None, new: Deployment) -> Iterator[app_even
     yield app_event.DeploymentMoved(app_event.Stage.STEP_BEGUN, new)
 
 
-def _of_end(ended: Deployment, *, done: bool) -> Iterator[app_event.What]:
+def _deployment_end_events(ended: Deployment, *, done: bool) -> Iterator[app_event.What]:
     if done:
         yield from _step_done(ended)
         yield app_event.DeploymentMoved(app_event.Stage.DONE, ended)

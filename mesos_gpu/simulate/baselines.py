@@ -1,7 +1,7 @@
-"""What others do with many tenants on one cluster: the rules of their documents and sources, in one small loop each.
+"""Scheduling policies of other systems for many tenants, by their documentation and sources, each in a small loop.
 
-They get what is fair: all run on the same nodes, pay the same for a stop, have what they free kept for whom it was
-freed for (where they choose a node at all), and let small jobs pass a blocked one of another size.
+The comparison is fair: all policies run on the same nodes, and a stop costs the same. Room that is freed for a job is
+kept for it (where the policy chooses a node), and jobs of another size may overtake a blocked job.
 """
 
 from collections import Counter
@@ -16,26 +16,26 @@ from mesos_gpu.simulate.tenancy.loop import Live, Loop, Policy, Where
 
 HALF_LIFE_S: Final = 7 * 86400  # Slurm's PriorityDecayHalfLife
 COOK_EVERY_S: Final = 300.0
-COOK_SAFE: Final = 1.0  # safe-dru-threshold: within its share nobody is touched
+COOK_SAFE: Final = 1.0  # safe-dru-threshold: no task below this cumulative share is preempted
 COOK_DIFF: Final = 0.5  # min-dru-diff
 COOK_MOST: Final = 64  # max-preemption of a cycle
-MAX_TRIED: Final = 8  # victims of a node of which every choice is looked at
+MAX_TRIED: Final = 8  # newest jobs of a node of which all combinations of victims are tried
 
 
 @dataclass(slots=True)
 class Drf(Policy):
-    """Lowest dominant share first, GPUs being the only resource: what a tenant holds by what it is guaranteed.
+    """Policy: lowest dominant share first. GPUs are the only resource; the share is relative to the guarantee.
 
-    Nobody is stopped. Of a tenant alone it is first come, first served, where a job that does not fit is passed by
-    those of other sizes.
+    No job is stopped. The jobs of one tenant start in order of submission; jobs of other sizes may overtake a job that
+    does not fit.
     """
 
     def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
-        """The lowest is next."""
+        """Return the sort key of a waiting job: its tenant's share; the lowest starts next."""
         return (loop.held[live.job.tenant] / loop.gpus(live.job.tenant),)
 
     def decide(self, loop: Loop) -> None:
-        """Start whoever fits, by the order, which changes with each start."""
+        """Start all jobs that fit in the order of the policy, which changes with each start."""
         blocked: set[tuple[str, int]] = set()  # tenants and sizes
         while (live := self._next(loop, blocked)) is not None:
             where = loop.fit(live)
@@ -45,7 +45,7 @@ class Drf(Policy):
                 blocked.add((live.job.tenant, live.job.gpus))
 
     def make_room(self, loop: Loop, live: Live) -> bool:
-        """Have others stopped for it; whether it starts thereby."""
+        """Stop other jobs for a waiting one; return whether it gets its room by that. This policy stops none."""
         return False
 
     def _next(self, loop: Loop, blocked: set[tuple[str, int]]) -> Live | None:
@@ -60,22 +60,25 @@ class Drf(Policy):
 
 @dataclass(slots=True)
 class Fifo(Drf):
-    """A single line for all, first come, first served; a job that does not fit is passed by those of other sizes."""
+    """Policy: one queue for all tenants by submission; jobs of other sizes may overtake a job that does not fit."""
 
     def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
-        """The oldest is next."""
+        """Return the sort key of a waiting job: its place by submission."""
         return (live.index,)
 
 
 @dataclass(slots=True)
 class FairTree(Policy):
-    """Slurm's Fair Tree: tenants by shares over decayed use, users of one below it, all of the better tenant first."""
+    """Policy: Slurm's Fair Tree. Tenants rank by shares over decayed use, and so do the users within a tenant.
+
+    All jobs of the better tenant come first.
+    """
 
     use: dict[tuple[str, str], Usage] = field(default_factory=dict)
     held: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def decide(self, loop: Loop) -> None:
-        """Charge what has run; start whoever fits, in the order of ranks."""
+        """Charge the use since the last event, and start all jobs that fit in the order of ranks."""
         now = round(loop.now * MICRO)
         self._charge(loop, now)
         line = self._line(loop, now)
@@ -122,7 +125,7 @@ class FairTree(Policy):
 
 
 def may_stop(victims: Iterable[Live], over: Mapping[str, int]) -> bool:
-    """Whether each tenant keeps what it is guaranteed without them."""
+    """Return whether each tenant keeps its guarantee if these victims are stopped."""
     taken = Counter[str]()
     for victim in victims:
         taken[victim.job.tenant] += victim.job.gpus
@@ -130,7 +133,7 @@ def may_stop(victims: Iterable[Live], over: Mapping[str, int]) -> bool:
 
 
 def surplus(loop: Loop) -> dict[str, int]:
-    """What each tenant has beyond its guarantee, once all who were told to end are gone."""
+    """Return the GPUs of each tenant beyond its guarantee, without jobs that are ending; negative below it."""
     left = Counter(loop.held)
     for there in loop.on:
         for live, gpus in there.items():
@@ -139,7 +142,7 @@ def surplus(loop: Loop) -> dict[str, int]:
 
 
 def _is_owed(loop: Loop, live: Live) -> bool:
-    """Whether its tenant stays within its guarantee with it."""
+    """Return whether a waiting job and what its tenant holds fit into the guarantee."""
     return loop.held[live.job.tenant] + live.job.gpus <= loop.gpus(live.job.tenant)
 
 
@@ -150,25 +153,26 @@ def _borrowers(there: Iterable[Live], taker: Live, over: Mapping[str, int]) -> l
 
 @dataclass(slots=True)
 class Reclaiming(Drf):
-    """Who is within its guarantee comes first, and may stop those of tenants above theirs."""
+    """Policy: jobs within the guarantee of their tenant come first, and may stop jobs of tenants above theirs."""
 
     def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
-        """Who is owed first, then by share."""
+        """Return the sort key of a waiting job: jobs within the guarantee first, then by share of the tenant."""
         return (not _is_owed(loop, live), loop.held[live.job.tenant] / loop.gpus(live.job.tenant))
 
 
 @dataclass(slots=True)
 class CountReclaim(Reclaiming):
-    """Quotas as numbers, as Kueue has them where it does not know nodes: admitted first, placed when it fits.
+    """Policy: quotas as numbers of GPUs, as Kueue has them without nodes; a job is admitted first, and placed later.
 
-    A job is admitted if there are GPUs enough by number; for one within its tenant's quota the newest of those above
-    theirs are stopped until there are. Then it counts, though what has come free may lie in pieces and it waits.
+    A job is admitted if enough GPUs are free by number. For a job within the quota of its tenant, the newest jobs of
+    tenants above theirs are stopped until there are enough. An admitted job counts as holding its GPUs even while it
+    waits because the free ones are spread over nodes.
     """
 
-    admitted: list[Live] = field(default_factory=list)  # that wait for a place
+    admitted: list[Live] = field(default_factory=list)  # admitted jobs that have no place yet
 
     def decide(self, loop: Loop) -> None:
-        """Place who is admitted, admit by number, and place those."""
+        """Place admitted jobs, admit more by number of GPUs, and place those."""
         self._place(loop)
         blocked: set[tuple[str, int]] = set()
         while (live := self._next(loop, blocked)) is not None:
@@ -213,16 +217,16 @@ class CountReclaim(Reclaiming):
 
 
 def _newest(victims: Sequence[Live]) -> tuple[float, ...]:
-    """Few jobs first, then those that began last."""
+    """Return the cost of stopping victims, for comparison: fewer jobs are cheaper, then those that began later."""
     return (len(victims), *sorted(-victim.began_s for victim in victims))
 
 
 @dataclass(slots=True)
 class NodeReclaim(Reclaiming):
-    """Who is within its guarantee takes a node on which it then surely fits: as few jobs as can be, the newest."""
+    """Policy: a job within the guarantee stops the fewest and newest borrowers of a node on which it then fits."""
 
     def make_room(self, loop: Loop, live: Live) -> bool:
-        """Stop the cheapest choice of borrowers with which each of its tasks fits somewhere."""
+        """Stop the cheapest borrowers without which each task of a job fits; return False if there are none."""
         if not _is_owed(loop, live):
             return False
         over, gone, where = surplus(loop), list[Live](), list[tuple[int, int]]()
@@ -244,7 +248,15 @@ class NodeReclaim(Reclaiming):
         gone: Sequence[Live],
         where: Where | list[tuple[int, int]],
     ) -> tuple[int, tuple[Live, ...]] | None:
-        """A node for one more task, and who makes room there beside those who do already."""
+        """Return a node for one more task, and the victims there in addition to `gone`; None if no node can be freed.
+
+        Args:
+            loop: The simulated cluster.
+            live: Job that gets the room.
+            over: GPUs of each tenant beyond its guarantee.
+            gone: Victims that were chosen for earlier tasks of the job.
+            where: Nodes and GPUs of these tasks.
+        """
         best: tuple[tuple[float, ...], int, tuple[Live, ...]] | None = None
         for node, there in enumerate(loop.on):
             free = loop.free[node] + sum(there.get(victim, 0) for victim in gone)
@@ -260,7 +272,13 @@ class NodeReclaim(Reclaiming):
 
 
 def _choices(there: Mapping[Live, int], able: Sequence[Live], need: int) -> Iterator[tuple[Live, ...]]:
-    """Every choice that frees enough; of very many jobs on a node, of the newest alone."""
+    """Yield the sets of victims that free enough GPUs on a node; only the newest jobs are tried if there are many.
+
+    Args:
+        there: GPUs that each job holds on the node.
+        able: Jobs that may be stopped.
+        need: Number of GPUs to free.
+    """
     if sum(there[live] for live in able) < need:
         return
     latest = sorted(able, key=lambda live: -live.began_s)[: max(MAX_TRIED, need)]
@@ -274,7 +292,7 @@ def _choices(there: Mapping[Live, int], able: Sequence[Live], need: int) -> Iter
 
 
 def drus(line: Iterable[Live], share: int) -> dict[Live, float]:
-    """Cook's cumulative share of each task of a user: all up to it, by the user's share."""
+    """Return Cook's cumulative share (DRU) of each job: GPUs of the jobs up to it in `line`, relative to `share`."""
     total, by_live = 0, dict[Live, float]()
     for live in line:
         total += live.job.gpus
@@ -284,21 +302,21 @@ def drus(line: Iterable[Live], share: int) -> dict[Live, float]:
 
 @dataclass(slots=True)
 class Cook(Policy):
-    """Cook's scheduler and its rebalancer: a tenant's k-th GPU stands against others' k-th GPU.
+    """Policy: Cook's scheduler and its rebalancer, which rank jobs by cumulative share (DRU), see `drus`.
 
-    Each cycle the first of those that wait may take a host from tasks whose cumulative share is above `COOK_SAFE` and
-    by `COOK_DIFF` above its own: the shortest prefix of the highest that makes room, on the host where the lowest of
-    these is highest. What comes free is kept for it, which Cook did not always do.
+    In each cycle, the first waiting jobs may preempt jobs on one host whose share is above `COOK_SAFE` and exceeds
+    their own by `COOK_DIFF`: those with the highest shares, as few as make room, on the host where the lowest of these
+    shares is highest. The room is kept for the waiting job, which Cook did not always do.
     """
 
     next_s: float = 0.0
 
     def wakes_after_s(self) -> float | None:
-        """The rebalancer's cycle."""
+        """Return the interval of the rebalancer."""
         return COOK_EVERY_S
 
     def decide(self, loop: Loop) -> None:
-        """Start whoever fits by lowest cumulative share; then rebalance, when it is time."""
+        """Start all jobs that fit, the lowest cumulative share first; then rebalance if its interval is over."""
         blocked: set[int] = set()
         order = self._all(loop)
         for live in sorted(self._waiting(loop), key=lambda live: (order[live], live.index)):

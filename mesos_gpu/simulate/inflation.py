@@ -24,12 +24,12 @@ MARKS: Final = (50, 80, 90, 95, 100, 110, 120, 130)  # % of the cluster's GPUs t
 
 @dataclass(slots=True)
 class Result:
-    """Percentages by how much had arrived, in % of the cluster's GPUs.
+    """Result of a run: percentages by load, which is the GPUs requested so far in % of the cluster's GPUs.
 
     Attributes:
-        alloc_pct: Of the cluster's GPUs, allocated.
-        frag_pct_total, frag_pct_idle: What is fragmented, of all GPUs and of the idle ones.
-        seconds: Spent on decisions and bookkeeping.
+        alloc_pct: Allocated GPUs in % of the cluster's GPUs.
+        frag_pct_total, frag_pct_idle: Fragmented GPUs in % of all GPUs and of the idle ones.
+        seconds: Time spent on decisions and bookkeeping.
     """
 
     policy: str
@@ -42,7 +42,7 @@ class Result:
     seconds: float = 0.0
 
     def document(self) -> dict[str, object]:
-        """The result as the command prints it."""
+        """Return the result as the command prints it with --json."""
         return {
             "policy": self.policy,
             "alloc_pct": self.alloc_pct,

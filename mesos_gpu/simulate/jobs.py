@@ -1,9 +1,9 @@
-"""A cluster of like nodes runs a trace of jobs, event after event, on a virtual clock. Deterministic.
+"""Simulation of a trace of jobs on a cluster of equal nodes, event by event, on a virtual clock. Deterministic.
 
 A job gets all its GPUs at once or none: on one node if they fit on one, else on whole nodes and a rest on one
 more; a share goes to the shared GPU with least room that has enough. At each event (a job comes, ends, or changes its
-level) the cluster is filled anew in the policy's order; who stays chosen stays where it is, if the newcomers can be
-placed around it. What has been done is kept when a job is put off (a checkpoint), at a price: see `Prices`.
+level) the jobs to run are chosen again in the policy's order. Jobs that were running and are chosen again keep their
+place if the others fit beside them. A preempted job keeps its progress (a checkpoint), at a cost: see `Prices`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from mesos_gpu.policy.tenancy.las import Rank
 from mesos_gpu.simulate.orders import Known, Order
 from mesos_gpu.simulate.trace import TraceJob
 
-_MIN_PROGRESS: Final = 10  # a tenth
+_MIN_PROGRESS: Final = 10  # at least a tenth of the run time is progress, whatever events cost
 UNFAIR_RHO: Final = 1.05
 
 NO_CARD: Final = -1
@@ -44,12 +44,12 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What rescheduling costs a job, in run time without progress.
+    """Costs of rescheduling for a job, as run time without progress.
 
-    `restart_ms`: each start but its first, so each preemption and each move.
-    `pause_ms`: each event that it runs through, moved or not, but at most nine tenths of the time since the one
-    before: it must end one day. The published figures of Muri's artifact are charged so, with what a start takes
-    (4 to 46 s by model), and are only compared with what is charged alike.
+    `restart_ms` is charged at each start but the first: after a preemption or a move. `pause_ms` is charged at each
+    event while the job runs, moved or not, but at most nine tenths of the time since the last event, so that every job
+    ends. The published figures of Muri's artifact are charged in this way, with the start time of the model (4 to
+    46 s), and may only be compared with figures that are charged so.
     """
 
     restart_ms: int = 0
@@ -58,7 +58,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The cluster after an event."""
+    """State of the simulated cluster after an event."""
 
     now_ms: int
     placed: Mapping[str, Where]
@@ -68,7 +68,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """When each job ended (ms, by job_id), and what it took."""
+    """Result of a simulation: the end of each job (ms, by job_id), and numbers of preemptions, moves and events."""
 
     ended_ms: Mapping[str, int]
     preemptions: int
@@ -98,11 +98,11 @@ def simulate(
     """Run all jobs to their end.
 
     Args:
-        jobs: In any order.
-        cluster: Where.
-        order: The policy.
-        prices: Of preemption.
-        told: Called after each event.
+        jobs: Jobs of the trace, in any order.
+        cluster: Cluster on which they run.
+        order: Policy.
+        prices: Costs of preemption.
+        told: Function that is called after each event.
 
     Raises:
         BadConfiguration: A job asks for more GPUs than there are.
@@ -143,7 +143,7 @@ class _Run:
         self._coming = sorted(self.jobs, key=came, reverse=True)
 
     def step(self) -> bool:
-        """Go to the next event and fill the cluster; False: nothing is left."""
+        """Go to the next event and choose the jobs to run; return False if no job is left."""
         if not (self._coming or self._line):
             return False
         self._advance(self._next_ms())
@@ -155,7 +155,7 @@ class _Run:
         return True
 
     def tick(self) -> Tick:
-        """How it stands."""
+        """Return the state of the cluster now."""
         placed = {live.job.job_id: live.where for live in self._placed if live.where is not None}
         return Tick(self._now, placed, len(self._line) - len(placed), len(self.ended_ms))
 
@@ -180,9 +180,8 @@ class _Run:
             paid = min(live.owed_ms, span)
             live.owed_ms -= paid
             ran = span - paid
-            live.known.served_ms += (
-                ran  # not what it paid: a slice shorter than its price would bring nobody on
-            )
+            # Time that was charged does not count, or a slice shorter than the charge would bring no job forward.
+            live.known.served_ms += ran
             ends = ran == live.left_ms and live.owed_ms == 0
             live.left_ms -= ran if ends else max(ran - self.prices.pause_ms, ceil(ran / _MIN_PROGRESS))
 
@@ -245,7 +244,7 @@ class _Run:
         self._placed = list(places)
 
     def _choose(self) -> dict[_Live, Where]:
-        """Who runs now, each with a place that fits beside the others'."""
+        """Return the jobs to run now, each with a place beside the others."""
         places: dict[_Live, Where] = {}
         free = _Free(self.cluster)
         if not self.order.preempts:
@@ -266,7 +265,7 @@ class _Run:
         return places
 
     def _refill(self, places: dict[_Live, Where]) -> None:
-        """Settling packs more closely: there may be room for more."""
+        """Add further jobs that fit, because `_settle` may have packed the chosen ones more closely."""
         if self.order.strict:
             return
         free = _Free(self.cluster)
@@ -290,20 +289,22 @@ class _Run:
 
 
 class _Free:
-    """What is free on each node."""
+    """Free capacity of each node, while places are chosen."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.milli = cluster.gpus * WHOLE
         self._per_node = cluster.gpus_per_node
         self._nodes = [cluster.gpus_per_node] * cluster.nodes  # GPUs that are free wholly
-        self._shared: dict[tuple[int, int], int] = {}  # of the cards that are not: thousandths
+        self._shared: dict[
+            tuple[int, int], int
+        ] = {}  # free thousandths of cards that are partly used, by node and card
         self._none_from = {
             False: self.milli + 1,
             True: WHOLE,
-        }  # as much as this fits nowhere; of shares: True
+        }  # smallest amount known to fit nowhere; key True for shares
 
     def find(self, job: TraceJob) -> Where | None:
-        """The tightest place; None: there is none."""
+        """Return the place for a job that leaves the least room; None if the job does not fit."""
         is_share = job.gpu_milli < WHOLE
         if job.milli >= self._none_from[is_share]:
             return None
@@ -313,7 +314,7 @@ class _Free:
         return where
 
     def fits(self, where: Where) -> bool:
-        """Whether just this place is free."""
+        """Return whether a given place is free."""
         return all(
             self._nodes[node] * WHOLE >= milli
             if (node, card) not in self._shared
@@ -322,7 +323,7 @@ class _Free:
         )
 
     def take(self, where: Where) -> None:
-        """What `find` or `fits` has found."""
+        """Take a place that `find` returned or `fits` confirmed."""
         for node, milli, card in where:
             self.milli -= milli
             if card == NO_CARD:
@@ -364,14 +365,17 @@ class _Free:
 
 
 def _settle(chosen: Mapping[_Live, Where], cluster: Cluster) -> dict[_Live, Where]:
-    """Places for all the chosen, with few moves: the running stay, else some make room, else as chosen."""
+    """Return places for all chosen jobs with few moves.
+
+    The first of these ways that places all jobs: running jobs first, the largest jobs first, the given places.
+    """
     staying = sorted(chosen, key=lambda live: (live.where is None, -live.job.milli, live.rank))
     largest = sorted(chosen, key=lambda live: (-live.job.milli, live.where is None, live.rank))
     return _pack(staying, cluster) or _pack(largest, cluster) or dict(chosen)
 
 
 def _pack(lives: Iterable[_Live], cluster: Cluster) -> dict[_Live, Where] | None:
-    """Place one after the other, each where it is if that is free; None: one has no room."""
+    """Place jobs one after the other, each in its current place if that is free; None if one does not fit."""
     free = _Free(cluster)
     places: dict[_Live, Where] = {}
     for live in lives:
@@ -385,12 +389,13 @@ def _pack(lives: Iterable[_Live], cluster: Cluster) -> dict[_Live, Where] | None
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is compared. JCT: from a job's submission to its end. Makespan: from the first to the last of these.
+    """Figures of a simulation. JCT is the time from the submission of a job to its end, makespan that of all jobs.
 
     `gpu_utilisation_pct`: GPU time of progress in % of all GPU time in the makespan.
-    `worst_rho`, `unfair_pct`: the highest finish-time fairness (rho), and jobs of which it is above 1.05 in %. Rho is a
-    job's JCT by its duration times jobs per GPU, at least 1: what it takes on an equal part of the cluster if all
-    jobs of the trace are there all the time (Shockwave's static contention factor). Low for traces of a long time.
+    `worst_rho`, `unfair_pct`: the highest finish-time fairness (rho), and the percentage of jobs with a rho above 1.05.
+    Rho is the JCT divided by the time that the job would take on an equal part of the cluster if all jobs of the trace
+    were there all the time: its duration times jobs per GPU, at least 1 (Shockwave's static contention factor). In long
+    traces it is low, as not all jobs are there at once.
     """
 
     avg_jct_s: float
@@ -403,7 +408,7 @@ class Figures:
 
 
 def figures(jobs: Sequence[TraceJob], cluster: Cluster, outcome: Outcome) -> Figures:
-    """Percentiles are by nearest rank."""
+    """Return the figures of a simulation; percentiles are by nearest rank."""
     times = sorted(outcome.ended_ms[job.job_id] - job.submitted_ms for job in jobs)
     makespan = max(outcome.ended_ms.values()) - min(job.submitted_ms for job in jobs)
     work = sum(job.milli * job.lasts_ms for job in jobs)

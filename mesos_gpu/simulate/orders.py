@@ -1,7 +1,7 @@
-"""Who runs, and who is put off for whom: the policies of `mesos-gpu simulate jobs`. Pure.
+"""Policies of `mesos-gpu simulate jobs`: the order of jobs, and whether running ones are preempted. Pure.
 
-fifo, srtf and srsf are what others compare with: the last two know how long each job will run, which no
-scheduler does. las and mesos-gpu know only what a scheduler sees.
+fifo, srtf and srsf are the usual baselines. srtf and srsf know how long each job will run, which no real scheduler
+does; las and mesos-gpu know only what a scheduler sees.
 """
 
 from collections.abc import Mapping
@@ -13,43 +13,46 @@ from mesos_gpu.policy.tenancy.las import HOUR_MS, STEPS, Rank, Steps
 
 @dataclass(slots=True)
 class Known:
-    """What a scheduler knows of a job. `served_ms`: for how long it has run, since it was lifted."""
+    """Facts about a job that a scheduler knows.
+
+    `served_ms` is its run time; it starts at 0 again when the job is lifted to the front after a long wait.
+    """
 
     milli: int  # thousandths of GPUs
     submitted_ms: int
     served_ms: int = 0
-    lifted: bool = False  # it had waited for `lift_after_ms`
+    lifted: bool = False  # whether it was moved to the front after it had waited for `lift_after_ms`
 
 
 class Order(Protocol):
-    """A policy: the lowest rank first. A tie goes to who came first, then to who asks for less, then by name."""
+    """Policy: the lowest rank runs first; among equal ranks the first submitted, then the smallest, then by name."""
 
     @property
     def knows_durations(self) -> bool:
-        """Whether `rank` is told how long a job will run."""
+        """Whether `rank` gets the remaining run time of a job."""
 
     @property
     def preempts(self) -> bool:
-        """Whether who runs may be put off for another."""
+        """Whether running jobs may be preempted."""
 
     @property
     def strict(self) -> bool:
-        """Whether nobody passes one who has no room."""
+        """Whether no job may overtake a job that does not fit."""
 
     @property
     def lift_after_ms(self) -> int | None:
-        """Who waits so long at a stretch starts anew, before all others; None: no such thing."""
+        """Uninterrupted wait after which a job goes before all others, with no service counted; None for never."""
 
     def rank(self, known: Known, left_ms: int) -> Rank:
-        """Where the job stands. `left_ms`: the rest of its run; 0 unless `knows_durations`."""
+        """Return the rank of a job. `left_ms` is its remaining run time; 0 unless `knows_durations`."""
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """The service, ms, after which `rank` changes by itself; None: never."""
+        """Return the further run time in ms after which the rank changes by itself; None for never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """First come, first served: nobody is put off, nobody passes."""
+    """Policy fifo: order of submission, without preemption and without overtaking."""
 
     knows_durations: bool = False
     preempts: bool = False
@@ -57,17 +60,17 @@ class Fifo:
     lift_after_ms: int | None = None
 
     def rank(self, known: Known, left_ms: int) -> Rank:
-        """All the same: the tie decides."""
+        """Return the same rank for all jobs, so that the submission decides."""
         return ()
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """None: a rank by arrival never changes."""
+        """Return None: the rank never changes."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Shortest:
-    """Shortest remaining time (srtf); with `by_service` shortest remaining service, GPU time (srsf)."""
+    """Policies srtf, shortest remaining time, and srsf (`by_service`), shortest remaining GPU time."""
 
     by_service: bool
     knows_durations: bool = True
@@ -76,17 +79,17 @@ class Shortest:
     lift_after_ms: int | None = None
 
     def rank(self, known: Known, left_ms: int) -> Rank:
-        """What is left."""
+        """Return the remaining time or GPU time."""
         return (left_ms * known.milli if self.by_service else left_ms,)
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """None: what is left shrinks while others run as well, and that only moves a runner forward."""
+        """Return None: a running job only improves its rank, so no other overtakes it in the meantime."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Least attained service, in steps: the order of a queue of the scheduler with `order: las`."""
+    """Policies las and mesos-gpu: least attained service in levels, as in a queue with `order: las`."""
 
     steps: Steps
     knows_durations: bool = False
@@ -95,15 +98,15 @@ class Levels:
 
     @property
     def lift_after_ms(self) -> int | None:
-        """Who waits so long at a stretch starts anew, before all others; None: nobody."""
+        """Uninterrupted wait after which a job goes before all others, with no service counted; None for never."""
         return self.steps.lift_after_ms
 
     def rank(self, known: Known, left_ms: int) -> Rank:
-        """The level, then by size."""
+        """Return the level of the attained service, then the size."""
         return self.steps.rank_of(known.served_ms * known.milli, known.milli, lifted=known.lifted)
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """The service, ms, until the next level."""
+        """Return the further run time in ms until the next level."""
         _, until = self.steps.level(known.served_ms * known.milli)
         return -(-until // known.milli) - known.served_ms
 
@@ -116,6 +119,6 @@ ORDERS: Final[Mapping[str, Order]] = {
     "mesos-gpu": Levels(STEPS),
 }
 
-# What preemption costs if nobody says otherwise: see `mesos_gpu.simulate.jobs.Prices`.
+# Default costs of preemption in seconds, by policy: see `mesos_gpu.simulate.jobs.Prices`.
 RESTARTS_S: Final[Mapping[str, float]] = {"mesos-gpu": 30.0}
 PAUSES_S: Final[Mapping[str, float]] = {"srtf": 10.0, "srsf": 10.0, "las": 10.0}

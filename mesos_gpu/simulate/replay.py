@@ -1,4 +1,4 @@
-"""A journal of a real scheduler, stepped again: the same engine must come to the same decisions."""
+"""Replay of the journal of a real scheduler: the same engine must come to the same decisions."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,22 +21,22 @@ _SECRET: Final = ("env",)  # fields of an event whose values are not for a repor
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A step that is done again."""
+    """Step of the journal that is replayed."""
 
     seq: int
     at: float  # seconds since the epoch
     event: str  # its type
-    decided: tuple[str, ...]  # its calls as recorded, or why there are none
+    decided: tuple[str, ...]  # recorded calls of the step, or the reason why it has none
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where the replay first went another way."""
+    """First difference between the journal and its replay."""
 
     seq: int
     at: float | None
     file: str
-    what: str  # "decisions"; "saves": the same calls, but something else was kept; "state": between two files
+    what: str  # "decisions"; "saves": same calls, but other data saved; "state": at the begin of a file
     event: dict[str, Any]
     recorded: tuple[str, ...]
     replayed: tuple[str, ...]
@@ -44,18 +44,18 @@ class Difference:
 
 @dataclass(slots=True)
 class Result:
-    """What a replay came to."""
+    """Result of a replay."""
 
     files: int = 0
     events: int = 0
-    decisions: int = 0  # calls but acknowledgements, as recorded
+    decisions: int = 0  # recorded calls without acknowledgements
     refused: int = 0
     first_difference: Difference | None = None
     warnings: list[str] = field(default_factory=list)
 
 
 def files_of(path: Path) -> list[Path]:
-    """The journal's files, oldest first: of a directory, or the one file itself.
+    """Return the journal files of a directory, oldest first, or the given file.
 
     Raises:
         NotFound: There is none.
@@ -105,7 +105,7 @@ class _Run:
         self._next = 0  # the number that the next step must have
 
     def file(self, path: Path) -> bool:
-        """Replay a file; whether to go on."""
+        """Replay a file; return whether to continue with the next."""
         lines = self._lines(path)
         head_line = next(lines, None)
         if head_line is None:
@@ -148,13 +148,13 @@ class _Run:
         document = wire.decode_beside(beside.read_bytes())
         if document.seq != head.seq:
             raise Damaged(
-                f"{beside} is the state before step {document.seq}, and {path.name} begins with {head.seq}",
-                remedy="put the file's own state there, or leave the file out",
+                f"{beside} has the state before step {document.seq}, but {path.name} begins at step {head.seq}",
+                remedy="restore the state file that belongs to this journal file, or replay without the journal file",
             )
         return journal.STATES.decode(document.state)
 
     def _begin(self, path: Path, head: wire.Head, state: State) -> bool:
-        """Hold the state that a file begins with against the one that the file before led to."""
+        """Compare the first state of a file with the last one of the file before; return whether to go on."""
         before, expected = self._state, self._next
         self._state, self._next = None, head.seq
         if head.program != __version__:
@@ -177,6 +177,10 @@ class _Run:
     def _step(
         self, path: Path, state: State, settings: Settings, at: float, recorded: wire.Step, *, exact: bool
     ) -> bool:
+        """Replay a recorded step; return whether to go on.
+
+        With `exact`, the digests of saved data are compared, too.
+        """
         event = journal.EVENTS.decode(recorded.event)
         outcome: journal.Outcome
         try:
@@ -202,7 +206,7 @@ class _Run:
         self.result.refused += bool(recorded.refused)
 
     def _lines(self, path: Path) -> Iterator[bytes]:
-        """The whole lines; a torn one at the end is what a killed scheduler leaves."""
+        """Yield the complete lines of a file; a killed scheduler may leave an incomplete one at the end."""
         with path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
@@ -225,7 +229,7 @@ class _Run:
 
 
 def _said(step: wire.Step) -> tuple[str, ...]:
-    """What came of a step, in words."""
+    """Return the outcome of a recorded step as texts."""
     if step.refused:
         return (f"refused: {step.refused}",)
     if step.failed:
@@ -234,8 +238,10 @@ def _said(step: wire.Step) -> tuple[str, ...]:
 
 
 def _beyond(one: State, other: State) -> tuple[str, ...]:
-    """The fields that differ, and what one of the states has in them that the other has not. No values of dicts: jobs
-    have secrets."""
+    """Return the fields that differ, with the content of `one` that `other` lacks.
+
+    Of dicts only the keys are named, because values of jobs may contain secrets.
+    """
     differences = []
     for name in journal.STATES.names:
         mine, its = journal.STATES.field_of(one, name), journal.STATES.field_of(other, name)
@@ -254,7 +260,7 @@ def _shown(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _hidden(value: Any) -> Any:
-    """A value without the values of environments in it, which may be secrets."""
+    """Return a value in which the values of environment variables, which may be secrets, are hidden."""
     if isinstance(value, list):
         return [_hidden(each) for each in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Policies for many tenants beside each other: one trace, one cluster, the same costs, the same figures."""
+"""Comparison of policies for many tenants: same trace, same cluster, same costs, same figures."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ POLICIES: Final = (ALONE, *BASELINES, NAME)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A policy, by seed and in the mean of all seeds."""
+    """Figures of a policy, by seed and as the mean of all seeds."""
 
     policy: str
     figures: Figures
@@ -40,10 +40,10 @@ def judge(
     """Run each policy on each scenario, which differ in their seeds.
 
     Args:
-        scenarios: At least one.
-        policies: Of `POLICIES`.
-        document: The tree of queues that the engine has; None: one of what tenants are guaranteed.
-        told: What is run next, in words.
+        scenarios: Scenarios; at least one.
+        policies: Names in `POLICIES`.
+        document: Queue document for the engine; None for a queue for each tenant with its guarantee.
+        told: Function that is called with a text about each run before it begins.
     """
     judged: Mapping[str, list[tuple[Figures, More]]] = {policy: [] for policy in policies}
     for scenario in scenarios:
@@ -65,17 +65,17 @@ def judge(
 
 
 def run(scenario: Scenario, policy: str, document: QueueDocument | None = None) -> Record:
-    """Run all jobs to their end."""
+    """Run all jobs of a scenario to their end under a policy, and return the record."""
     if policy == NAME:
         return run_live(scenario, document)
     return Loop(scenario, BASELINES[policy]()).run(policy)
 
 
 def owned_nodes(document: QueueDocument, tenants: Iterable[str], per_node: int) -> dict[str, int]:
-    """What a document guarantees each tenant, as whole nodes: one at least.
+    """Return the whole nodes that a queue document guarantees each tenant, at least one.
 
     Raises:
-        BadConfiguration: There is no queue of that name, or it is no leaf.
+        BadConfiguration: A tenant has no queue with its name, or that queue has queues below it.
     """
     nodes = {}
     leaves = {leaf.path: leaf for leaf in Tree(document).leaves()}
@@ -91,7 +91,7 @@ def owned_nodes(document: QueueDocument, tenants: Iterable[str], per_node: int) 
 
 
 def run_alone(scenario: Scenario) -> Record:
-    """Each tenant on nodes of its own, as many as it is guaranteed; nobody borrows."""
+    """Run each tenant alone, on as many nodes as it is guaranteed; return the common record."""
     ended: dict[str, float] = {}
     spans: dict[str, Sequence[Span]] = {}
     for tenant, nodes in scenario.guarantees.items():
@@ -106,5 +106,5 @@ def run_alone(scenario: Scenario) -> Record:
 
 
 def _enough(mine: Sequence[TenantJob], nodes: int, per_node: int) -> int:
-    """At least so many that its largest job fits: alone it would wait for ever, else."""
+    """Return the nodes for a tenant alone: its guarantee, or more if its largest job needs more."""
     return max(nodes, -(-max((job.gpus for job in mine), default=1) // per_node))

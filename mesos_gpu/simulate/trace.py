@@ -32,12 +32,12 @@ class TraceJob:
 
     @property
     def milli(self) -> int:
-        """Thousandths of GPUs, of all its GPUs together."""
+        """GPUs in thousandths, of all GPUs of the job together."""
         return self.gpus * self.gpu_milli
 
 
 def read_jobs(path: Path) -> list[TraceJob]:
-    """All jobs of a CSV file, which may be gzipped; more columns than `COLUMNS` are let be.
+    """Return the jobs of a CSV file, which may be gzipped; columns other than `COLUMNS` are ignored.
 
     Raises:
         NotFound: The file cannot be read.
@@ -51,11 +51,11 @@ def read_jobs(path: Path) -> list[TraceJob]:
 
 
 def read_text(path: Path) -> str:
-    """A file's text; it may be gzipped.
+    """Return the text of a file, which may be gzipped.
 
     Raises:
-        NotFound: It cannot be read.
-        Damaged: It is no text.
+        NotFound: The file cannot be read.
+        Damaged: The content is not text.
     """
     try:
         data = path.read_bytes()
@@ -93,7 +93,7 @@ def _jobs(path: Path, reader: "csv.DictReader[str]") -> list[TraceJob]:
 
 
 def _gpus(place: str, row: "dict[str, str]") -> tuple[int, int]:
-    """Cards, and thousandths of each."""
+    """Return the number of GPUs, and the thousandths of each."""
     fraction = milli_of(row["num_gpu"] or "")
     gpus, milli = (
         cards_of(fraction) if fraction else (_whole(place, "num_gpu", row["num_gpu"], least=1), WHOLE)

@@ -202,7 +202,7 @@ def test_two_cards_of_one_name_are_refused(tmp_path: Path) -> None:
         SimulatedProbe(tmp_path / "g.json").survey()
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_inventory_file_is_reported_as_an_error(tmp_path: Path) -> None:
     probe = SimulatedProbe(tmp_path / "none.json")
     with pytest.raises(Damaged, match="No such file"):
         probe.survey()

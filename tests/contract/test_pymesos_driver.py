@@ -421,7 +421,7 @@ def test_stop_leaves_tasks_running_unless_told(connect: Connect, master: Scripte
         assert not inbox.of(FatalError)
 
 
-def test_a_teardown_that_cannot_be_delivered_is_told(connect: Connect) -> None:
+def test_a_teardown_that_cannot_be_delivered_is_an_error(connect: Connect) -> None:
     driver = connect("127.0.0.1:1", Inbox())
     with pytest.raises(NotConnected):
         driver.stop(teardown=True)  # and yet it ends: no thread is left

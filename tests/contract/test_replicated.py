@@ -174,7 +174,7 @@ def test_a_batch_larger_than_a_node_is_read_back_and_cut_with_its_parts(make: Ma
     assert (second.log.base(), second.log.last()) == (1, 2)
 
 
-def test_a_state_that_lacks_what_was_cut_does_not_lead(make: Make) -> None:
+def test_a_follower_that_lacks_removed_log_entries_cannot_join(make: Make) -> None:
     first, second = make("first"), make("second")
     store = first.lead()
     store.save([job("a")])

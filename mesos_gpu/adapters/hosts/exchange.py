@@ -174,7 +174,7 @@ class Exchange:
         except TimeoutError as error:
             raise Silent(f"does not answer within {self._bounds.seconds:g} s") from error
         except ssl.SSLError as error:
-            raise _of_tls(error) from error
+            raise _tls_problem(error) from error
         except OSError as error:
             why = "was cancelled" if self._is_cancelled else type(error).__name__
             raise Silent(f"does not answer ({why})") from error
@@ -234,7 +234,7 @@ class Exchange:
         self._wait(secured.do_handshake)
 
 
-def _of_tls(error: ssl.SSLError) -> NotBelieved:
+def _tls_problem(error: ssl.SSLError) -> NotBelieved:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message
     elif isinstance(error, ENDED):

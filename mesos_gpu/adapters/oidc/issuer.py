@@ -70,7 +70,7 @@ class Issuer:
         self.url = check_url(url, "the issuer")
         self.fetcher, self._times, self._clock = fetcher, times, clock
         self._known: _Snapshot | None = None
-        self._flight: asyncio.Future[_Snapshot] | None = None
+        self._request: asyncio.Future[_Snapshot] | None = None
         self._tried_at = -float("inf")
         self.problem = ""  # of the last attempt; "" if it succeeded
 
@@ -125,30 +125,32 @@ class Issuer:
 
     async def _await_attempt(self) -> None:
         """Wait for the running request for keys, or for a new one if it may begin now."""
-        flight = self._start_attempt()
-        if flight is not None:
-            await asyncio.wait([flight], timeout=self._times.wait_s)
+        request = self._start_attempt()
+        if request is not None:
+            await asyncio.wait([request], timeout=self._times.wait_s)
 
     def _start_attempt(self) -> asyncio.Future[_Snapshot] | None:
-        if self._flight is not None:
-            return self._flight
+        """Return the running request for keys, or start one; None if the last one was too short a time ago."""
+        if self._request is not None:
+            return self._request
         now = self._clock()
         if now - self._tried_at < self._times.pause_s:
             return None
         self._tried_at = now
         done: Future[_Snapshot] = Future()
         threading.Thread(target=self._request_keys, args=(done, now), name="oidc", daemon=True).start()
-        self._flight = asyncio.wrap_future(done)
-        self._flight.add_done_callback(self._finish_attempt)
-        return self._flight
+        self._request = asyncio.wrap_future(done)
+        self._request.add_done_callback(self._finish_attempt)
+        return self._request
 
-    def _finish_attempt(self, flight: asyncio.Future[_Snapshot]) -> None:
-        self._flight = None
-        error = None if flight.cancelled() else flight.exception()
-        if flight.cancelled() or error is not None:
+    def _finish_attempt(self, request: asyncio.Future[_Snapshot]) -> None:
+        """Keep the keys that a request to the issuer returned, or note why it failed."""
+        self._request = None
+        error = None if request.cancelled() else request.exception()
+        if request.cancelled() or error is not None:
             self._note(error.what if isinstance(error, MesosGpuError) else repr(error))
             return
-        latest = flight.result()
+        latest = request.result()
         before = self._known.keys if self._known else None
         if before is not None and before != latest.keys:
             logger.info("the issuer %s has changed its keys: %d", self.url, len(latest.keys.each))

@@ -146,7 +146,10 @@ def _prepare(client: KazooClient, place: Place, acl: list[Any] | None) -> None:
 
 
 def _check_owned(client: KazooClient, path: str, acl: list[Any] | None) -> None:
-    """Check that only this user may write a node, because the scheduler trusts its content."""
+    """Check that a ZooKeeper node has the ACL that it was made with, because the scheduler trusts its content.
+
+    With `acl` None (no authentication) nothing is checked.
+    """
     owners, _ = client.get_acls(path)
     if acl is not None and [(entry.perms, entry.id) for entry in owners] != [
         (entry.perms, entry.id) for entry in acl

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Clients(Enum):
-    """Whether clients must show certificates."""
+    """Requirement of client certificates."""
 
     NONE = "none"
     OPTIONAL = "optional"

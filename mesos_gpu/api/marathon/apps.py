@@ -301,7 +301,14 @@ def refuse_clash(root: Group, ids: Sequence[str]) -> None:
 
 
 def _updates_of(value: object) -> list[tuple[str, Any, str]]:
-    """Return id, body and path of each update in a list."""
+    """Parse a JSON list of app updates.
+
+    Returns:
+        Absolute app id, body, and position in the list ("(0)") of each update.
+
+    Raises:
+        Refused: The value is not a list of objects with distinct ids.
+    """
     if not isinstance(value, list):
         raise not_json("error.expected.jsarray")
     updates: dict[str, tuple[str, Any, str]] = {}

@@ -159,7 +159,7 @@ class Standby:
                 )  # before the answer is sent, as its client may read the change at once
                 headers = MutableHeaders(raw=list(message["headers"]))
                 headers[REQUEST_ID] = about.request
-                headers.setdefault(LEADER.decode(), self._leader_url())
+                headers.setdefault(LEADER.decode(), self._leader_or_none())
                 message["headers"] = headers.raw
             await send(message)
 
@@ -172,7 +172,8 @@ class Standby:
         if scope["method"] not in SAFE:
             self._changed_at = time.monotonic()
 
-    def _leader_url(self) -> str:
+    def _leader_or_none(self) -> str:
+        """Return the value of the header that names the leader: its URL, or "none"."""
         leader = self._leader()
         return leader.url if leader else "none"
 
@@ -183,7 +184,7 @@ class Standby:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=list(message["headers"]))
                 leader, age_s = self._leader(), self._copy.age_s()
-                headers[LEADER.decode()] = self._leader_url()
+                headers[LEADER.decode()] = self._leader_or_none()
                 if age_s is not None and not of_this_scheduler(scope["path"]):
                     headers["Age"] = str(int(age_s))
                 if _MARATHON in headers:

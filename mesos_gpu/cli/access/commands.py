@@ -223,7 +223,7 @@ def rights(app: App, asked: "Asked[Right, Right]") -> None:
     """List all rights, and the built-in roles."""
     documents = _documents(app)
 
-    def look() -> "Seen[Right]":
+    def load() -> "Seen[Right]":
         catalogue = documents.rights()
 
         def below(_rights: object) -> None:
@@ -235,4 +235,4 @@ def rights(app: App, asked: "Asked[Right, Right]") -> None:
             catalogue["rights"], "No such right.", lambda rights: {**catalogue, "rights": rights}, below
         )
 
-    show_list(asked, look)
+    show_list(asked, load)

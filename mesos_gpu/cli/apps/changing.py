@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Marathon, Preview
 
 _PATIENCE_S: Final = 600.0
-_LOSSES: Final = 5  # losses named in a question
+_LOSSES: Final = 5  # deletions and reductions that the question before a change lists; the rest is counted
 
 
 @dataclass(frozen=True, slots=True)

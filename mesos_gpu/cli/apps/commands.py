@@ -45,7 +45,7 @@ def app_group() -> None:
     """
 
 
-_NAMED = 20  # apps named in a question
+_NAMED = 20  # apps that the question before a deletion names; the rest is counted
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 
 
@@ -79,10 +79,10 @@ def create(app: App, manner: Manner, file: str) -> None:
             _refuse_known(marathon, wanted)
             path, body = wanted.put
             change = answer = marathon.change("PUT", path, body, force=manner.force)
-    _told(manner, marathon, wanted.names, change, answer)
+    _report_change(manner, marathon, wanted.names, change, answer)
 
 
-def _told(manner: Manner, marathon: "Marathon", names: str, change: Any, answer: Any) -> None:
+def _report_change(manner: Manner, marathon: "Marathon", names: str, change: Any, answer: Any) -> None:
     from mesos_gpu.cli.apps.diff import tell_warnings
 
     if manner.as_json:
@@ -180,7 +180,7 @@ def _update_fields(
         change = _change(marathon, "PUT", url, whole, manner, yes=yes, partialUpdate=False)
     else:
         change = _change(marathon, "PATCH", url, patch, manner, yes=yes)
-    _told(manner, marathon, id, change, change)
+    _report_change(manner, marathon, id, change, change)
 
 
 def _change(
@@ -207,7 +207,7 @@ def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bo
             if new := [difference["id"] for difference in preview["changes"] if difference["before"] is None]:
                 raise _missing(new)
         change = _change(marathon, "PUT", path, body, manner, yes=yes, **flags)
-    _told(manner, marathon, wanted.names, change, change)
+    _report_change(manner, marathon, wanted.names, change, change)
 
 
 def _missing(ids: list[str]) -> NotFound:
@@ -261,7 +261,7 @@ def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int], yes
             )
         count = now + count if sign == "+" else now - count
     change = _change(marathon, "PATCH", f"/v2/apps{app_id}", {"instances": count}, manner, yes=yes)
-    _told(manner, marathon, app_id, change, change)
+    _report_change(manner, marathon, app_id, change, change)
 
 
 @click.command()

@@ -104,11 +104,11 @@ def list_apps(app: App, group: str | None, label: str | None, asked: "Asked[Json
     chosen = group or label or asked.filtered
     empty = "No such app." if chosen else "No apps; create one with: mesos-gpu app create FILE"
 
-    def look() -> "Seen[Json]":
+    def load() -> "Seen[Json]":
         apps = marathon.apps(group, label=label)
         return Seen(apps, empty, below=lambda shown: show_crashing(marathon, shown))
 
-    show_list(asked, look)
+    show_list(asked, load)
 
 
 def _of_crash(app: "Json", fact: "Callable[[Json], Any]") -> Any:
@@ -337,7 +337,7 @@ def tasks(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
     """
     marathon = app.marathon()
 
-    def look() -> "Seen[Json]":
+    def load() -> "Seen[Json]":
         definition = marathon.app(app_id)
         return Seen(
             _tasks(marathon, definition),
@@ -348,7 +348,7 @@ def tasks(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
             lambda _tasks: _tell_missing(marathon, definition),
         )
 
-    show_list(asked, look)
+    show_list(asked, load)
 
 
 def _tasks(marathon: "Marathon", app: "Json") -> "list[Json]":
@@ -422,9 +422,9 @@ def versions(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
     """List the versions of an app, the latest first."""
     marathon = app.marathon()
 
-    def look() -> "Seen[Json]":
+    def load() -> "Seen[Json]":
         version_ids, now = marathon.versions(app_id), marathon.app(app_id)["version"]
         records = [{"version": version, "now": version == now} for version in version_ids]
         return Seen(records, "", lambda listed: [record["version"] for record in listed])
 
-    show_list(asked, look)
+    show_list(asked, load)

@@ -66,7 +66,7 @@ def follow(
     marathon.client.patience_s = PATIENCE_S
     id, last = begun["id"], begun
     pause_s = _FIRST_PAUSE_S
-    with _kept(id), _shown(to_stderr=to_stderr) as screen:
+    with _hint_on_interrupt(id), _shown(to_stderr=to_stderr) as screen:
         while (deployment := find(marathon, id)) is not None:
             last = deployment
             stand = stand_of(marathon, deployment)
@@ -90,7 +90,8 @@ def find(marathon: "Marathon", id: str) -> "Deployment | None":
 
 
 @contextmanager
-def _kept(id: str) -> Iterator[None]:
+def _hint_on_interrupt(id: str) -> Iterator[None]:
+    """Say at Ctrl-C that the deployment continues, and how to undo it."""
     try:
         yield
     except KeyboardInterrupt:

@@ -128,11 +128,11 @@ def list_services(app: App, groups: tuple[str, ...], asked: "Asked[Service, Serv
     nothing = "No service; create one with: mesos-gpu service split NAME /app=100"
     empty = "No such service." if asked.filtered else nothing
 
-    def look() -> "Seen[Service]":
+    def load() -> "Seen[Service]":
         listed = services.all(groups)
         return Seen(listed, empty, lambda chosen: {"services": chosen}, notes=left_out(listed))
 
-    show_list(asked, look)
+    show_list(asked, load)
 
 
 def left_out(services: "Iterable[Service]", form: str = "") -> list[str]:

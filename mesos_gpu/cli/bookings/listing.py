@@ -69,9 +69,9 @@ def list_bookings(app: App, past: bool, asked: "Asked[Booking, Booking]") -> Non
     client = app.client()
     empty = "No such booking." if asked.filtered else "No bookings; create one with: mesos-gpu reserve"
 
-    def look() -> "Seen[Booking]":
+    def load() -> "Seen[Booking]":
         query = "?past=true" if past else ""
         answer = client.call("GET", f"/v1/bookings{query}", Bookings)
         return Seen(answer["bookings"], empty, lambda bookings: {**answer, "bookings": bookings})
 
-    show_list(asked, look)
+    show_list(asked, load)

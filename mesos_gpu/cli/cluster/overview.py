@@ -187,12 +187,12 @@ def _isolation(node: "Node") -> str | None:
 def _show_nodes(app: App, asked: "Asked[Node, Node]") -> None:
     client = app.client()
 
-    def look() -> "Seen[Node]":
+    def load() -> "Seen[Node]":
         nodes = client.nodes()
         empty = "No such node." if asked.filtered else "No agent has offered anything yet."
         return Seen(nodes, empty, below=_tell_problems)
 
-    show(asked, look)
+    show(asked, load)
 
 
 def _tell_problems(nodes: "Sequence[Node]") -> None:

@@ -83,12 +83,12 @@ class _Files:
                 if running.code != "not-running":
                     raise
                 try:
-                    source = self._kept(place, what)
+                    source = self._stored_source(place, what)
                 except Refused as kept:
                     raise (running if kept.code == "not-ended" else kept) from None
             yield source
 
-    def _kept(self, place: Place, what: str) -> "Source":
+    def _stored_source(self, place: Place, what: str) -> "Source":
         from mesos_gpu.cli.files.stream import Answered
 
         query = {"what": what, "path": place.path, "rank": self.rank}

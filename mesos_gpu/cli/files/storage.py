@@ -111,7 +111,7 @@ def list_volumes(app: App, asked: "Asked[NamedVolume, NamedVolume]", all_users: 
     )
     limit_mib = 0
 
-    def look() -> Seen["NamedVolume"]:
+    def load() -> Seen["NamedVolume"]:
         nonlocal limit_mib
         answer = _asked_for(client, all_users=all_users)
         limit_mib = answer["owner_limit_mib"]
@@ -123,7 +123,7 @@ def list_volumes(app: App, asked: "Asked[NamedVolume, NamedVolume]", all_users: 
             limit = f" (limit of each owner: {_size(limit_mib)})" if limit_mib else ""
             output.note(f"{counted(len(volumes), 'volume')}, {size} in total{limit}")
 
-    show(asked, look)
+    show(asked, load)
 
 
 @click.command()

@@ -53,15 +53,15 @@ def doctor(
     """Check that this host can run GPU tasks, and Mesos' authentication."""
     findings = [
         *checks.diagnose(probe_from(os.environ), directory(), os.environ),
-        *_of_scheduler(ctx.ensure_object(App)),
-        *_of_master(master, mesos_credentials),
-        *_of_quotas(ctx.ensure_object(App), master, mesos_credentials),
-        *_of_files(private),
+        *_scheduler_findings(ctx.ensure_object(App)),
+        *_master_findings(master, mesos_credentials),
+        *_quota_findings(ctx.ensure_object(App), master, mesos_credentials),
+        *_file_findings(private),
     ]
     told(ctx, findings, as_json=as_json)
 
 
-def _of_master(master: str | None, file: Path | None) -> Iterator[Finding]:
+def _master_findings(master: str | None, file: Path | None) -> Iterator[Finding]:
     """Yield findings about the master, if one is given.
 
     Raises:
@@ -73,7 +73,7 @@ def _of_master(master: str | None, file: Path | None) -> Iterator[Finding]:
         yield from of_master(master.partition("://")[2] or master, proof, tls, mesos_roles.looked_at)
 
 
-def _of_quotas(app: App, master: str | None, file: Path | None) -> Iterator[Finding]:
+def _quota_findings(app: App, master: str | None, file: Path | None) -> Iterator[Finding]:
     """Yield findings about quotas of roles against guarantees of queues, if a scheduler and a master are given."""
     if not master:
         return
@@ -89,7 +89,7 @@ def _of_quotas(app: App, master: str | None, file: Path | None) -> Iterator[Find
         yield Finding(mesos_roles.CHECK, Level.WARN, error.what, error.remedy)
 
 
-def _of_files(paths: Iterable[Path]) -> Iterator[Finding]:
+def _file_findings(paths: Iterable[Path]) -> Iterator[Finding]:
     for path in paths:
         if not path.exists():
             yield Finding(CHECK, Level.FAIL, f"{path} does not exist", "give an existing path with --private")
@@ -97,7 +97,7 @@ def _of_files(paths: Iterable[Path]) -> Iterator[Finding]:
             yield from seen_by_others(path, str(path), alone=True)
 
 
-def _of_scheduler(app: App) -> list[Finding]:
+def _scheduler_findings(app: App) -> list[Finding]:
     """Return findings about the scheduler; none without one, because an agent's host need not know it."""
     try:
         reach = app.reach()

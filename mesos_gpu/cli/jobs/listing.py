@@ -181,12 +181,12 @@ def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]"
     states = asked.filters[By.STATE] or (() if every else ("active",))
     empty = "No such job." if asked.filtered else "No jobs." if every else _NONE_ACTIVE
 
-    def look() -> "Seen[Job]":
+    def load() -> "Seen[Job]":
         filters = {**query_of(asked.filters), **({} if expand else {"fold_arrays": ["true"]})}
         listed = client.listed(states=states, limit=limit, order="activity", filters=filters)
         return Seen(listed["jobs"], empty, notes=not_shown(len(listed["jobs"]), listed["total"]))
 
-    show(asked, look)
+    show(asked, load)
 
 
 def not_shown(shown: int, total: int) -> list[str]:

@@ -104,7 +104,7 @@ def resize(
         click.get_current_context().exit(_TIMED_OUT)
     if wait:
         job = _answered(client, job, deadline)
-    output.document(job) if as_json else output.line(_said(job))
+    output.document(job) if as_json else output.line(_status_line(job))
     if wait and _waits(job):
         click.get_current_context().exit(_TIMED_OUT)
 
@@ -175,7 +175,7 @@ def _waits(job: Job) -> bool:
     return job["resize"] is not None and job["resize"]["state"] in _PENDING and not ended(job)
 
 
-def _said(job: Job) -> str:
+def _status_line(job: Job) -> str:
     resize, share = job["resize"], job["share"]
     if resize is None or (share is None and resize["state"] not in _PENDING):
         return f"{job['id']} {job['state']}: {job['message']}"

@@ -125,10 +125,10 @@ def _share(share: "Share", most_mib: int | None) -> str:
 
 def _used(uses: Sequence["UsedShare"], gpus: Mapping[str, str]) -> str:
     """Return the current and maximum use of shares by tasks, with problems."""
-    return "; ".join(_of_one(use, gpus.get(use["gpu_id"], use["gpu_id"])) for use in uses)
+    return "; ".join(_share_use(use, gpus.get(use["gpu_id"], use["gpu_id"])) for use in uses)
 
 
-def _of_one(use: "UsedShare", gpu: str) -> str:
+def _share_use(use: "UsedShare", gpu: str) -> str:
     facts = [
         f"{used(use)} of {gpu}",
         f"at most {use['most_memory_mib']} MiB" if use["most_memory_mib"] is not None else "",

@@ -45,7 +45,7 @@ _ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9_.-]+")  # a name or a value
 
 
 def directory() -> Path:
-    """Where `up` keeps its cluster: passable for the users that jobs run as, as /root is not."""
+    """Return the directory of the cluster of `up`; for root not below /root, which other users of jobs cannot enter."""
     if os.geteuid() == 0 and not os.environ.get("MESOS_GPU_HOME"):
         return Path("/var/lib/mesos-gpu/up")
     return state_home() / "up"
@@ -467,7 +467,7 @@ def down(yes: bool) -> None:
 
 
 def _clean_up_demos() -> bool:
-    """What demos left that were killed; whether there was anything."""
+    """Remove the processes and files that killed demos have left; return whether there were any."""
     had = False
     for path in left_behind():
         with contextlib.suppress(Conflict):  # it runs

@@ -32,7 +32,7 @@ _WAITING: Final[Listing["Waiting", "Waiting"]] = Listing(
         Col("CPUS", lambda job: job["cpus"]),
         Col("MEM_MIB", lambda job: job["mem_mib"]),
         aged("AGE", lambda job: job["submitted_at"]),
-        Col("RESERVED", lambda job: _kept(job["reservation"])),
+        Col("RESERVED", lambda job: _reserved_text(job["reservation"])),
         Col(
             "START",
             lambda job: output.expected(job["estimate"]["at"]),
@@ -111,7 +111,7 @@ def queue(ctx: click.Context, app: App, limit: int, asked: "Asked[Waiting, Waiti
 
     client = app.client()
 
-    def look() -> "Seen[Waiting]":
+    def load() -> "Seen[Waiting]":
         waiting = client.get("/v1/queue", Queue, {"limit": _MAX if asked.filtered else limit})
         hidden = sum(use["waiting"] for use in waiting["queues"]) - len(waiting["jobs"])
         more = f"{hidden} more {'wait' if hidden > 1 else 'waits'}; list them with --limit"
@@ -123,7 +123,7 @@ def queue(ctx: click.Context, app: App, limit: int, asked: "Asked[Waiting, Waiti
             [more] if hidden > 0 else [],
         )
 
-    show(asked, look)
+    show(asked, load)
 
 
 def _show_limits(queues: "Sequence[QueueUse]") -> None:
@@ -133,7 +133,7 @@ def _show_limits(queues: "Sequence[QueueUse]") -> None:
         output.table(("QUEUE", "GPUS", "LIMIT", "WAITING"), [_use(use) for use in limited], empty="")
 
 
-def _kept(reservation: "Reservation | None") -> str | None:
+def _reserved_text(reservation: "Reservation | None") -> str | None:
     if reservation is None:
         return None
     if reservation["hostname"] is None:

@@ -80,7 +80,7 @@ def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
 
     client = app.client()
 
-    def look() -> Seen[_Row]:
+    def load() -> Seen[_Row]:
         tree = client.get("/v1/queues", dict)
         shares = client.get("/v1/queue-shares", QueueShareList)["shares"]
         return Seen(
@@ -91,7 +91,7 @@ def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
             lambda rows: _document(tree, shares, {row.queue for row in rows}),
         )
 
-    show(asked, look)
+    show(asked, load)
 
 
 def _document(tree: dict[str, Any], shares: "Sequence[QueueShare]", paths: Collection[str]) -> dict[str, Any]:

@@ -63,11 +63,11 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
         return
     empty = "No such queue." if asked.filtered else "No queues are configured, or there are no GPUs."
 
-    def look() -> Seen["QueueShare"]:
+    def load() -> Seen["QueueShare"]:
         listed = client.get("/v1/queue-shares", QueueShareList)["shares"]
         return Seen(listed, empty, lambda chosen: {"shares": chosen})
 
-    show(asked, look)
+    show(asked, load)
 
 
 def _explain(share: "PathShare", tree: Mapping[str, Any]) -> None:

@@ -121,12 +121,12 @@ def history(
     query |= {name: value for name, value in (("since", since), ("until", until)) if value is not None}
     client = app.client()
 
-    def look() -> "Seen[PastJob]":
+    def load() -> "Seen[PastJob]":
         jobs, more = _listed(client, query, limit)
         notes = [f"there are more than {limit} jobs: list them with --limit or --until"] if more else []
         return Seen(jobs, "No such job." if query else "No job has ended yet.", notes=notes)
 
-    show(asked, look)
+    show(asked, load)
 
 
 def _listed(client: "Client", query: dict[str, object], limit: int) -> "tuple[Sequence[PastJob], bool]":

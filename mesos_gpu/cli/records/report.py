@@ -92,12 +92,14 @@ def _hours(header: str, amount: Callable[["UsageRow"], float], *, wide: bool = F
     return Col(header, lambda row: output.hours(amount(row)), amount, wide)
 
 
-def _spent(header: str, field: str) -> Col["UsageRow"]:
-    def wait_s(row: "UsageRow") -> float | None:
-        at: float | None = _of(row, field)
-        return at
+def _duration(header: str, field: str) -> Col["UsageRow"]:
+    """Return a column for a field that is a time span in seconds."""
 
-    return Col(header, lambda row: output.span(wait_s(row)), wait_s)
+    def seconds(row: "UsageRow") -> float | None:
+        value: float | None = _of(row, field)
+        return value
+
+    return Col(header, lambda row: output.span(seconds(row)), seconds)
 
 
 _WHOSE: Final[Sequence[Col["UsageRow"]]] = (
@@ -150,9 +152,9 @@ def usage(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]"
 
 _WAIT: Final = _listing(
     Col("STARTED", lambda row: row["started"]),
-    _spent("HALF", "wait_p50_s"),
-    _spent("90%", "wait_p90_s"),
-    _spent("99%", "wait_p99_s"),
+    _duration("HALF", "wait_p50_s"),
+    _duration("90%", "wait_p90_s"),
+    _duration("99%", "wait_p99_s"),
     _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
 )
 
@@ -217,7 +219,7 @@ _FAIRNESS: Final = _listing(
     Col("OF_ALL%", lambda row: _of(row, _PART)),
     _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
     Col("MET%", _served),
-    _spent("WAIT_90%", "wait_p90_s"),
+    _duration("WAIT_90%", "wait_p90_s"),
 )
 
 
@@ -284,17 +286,17 @@ def budget_(
     client, first, last = app.client(), since or 0.0, float("inf") if until is None else until
     _refuse_two(asked, as_csv=as_csv, plot=False)
 
-    def look() -> Seen[BudgetStanding]:
+    def load() -> Seen[BudgetStanding]:
         every = client.call("GET", "/v1/budgets", Budgets, {"past": "true"})["budgets"]
         periods = [entry for entry in every if entry["ends"] > first and entry["begins"] < last]
         return Seen(periods, "No budget has a period in this time.", lambda periods: {"budgets": periods})
 
     if as_csv:
         names = list(BudgetStanding.__annotations__)
-        rows = asked.chosen(look().records)
+        rows = asked.chosen(load().records)
         _print_csv(names, [[dict(row)[name] for name in names] for row in rows])
     else:
-        show(asked, look)
+        show(asked, load)
 
 
 def _answer(app: App, query: Mapping[str, Any], *, waits: bool) -> "Callable[[], Usage]":
@@ -326,7 +328,7 @@ def _show(
     answer = _answer(app, query, waits=waits)
     groups = (*(("FROM",) if query["period"] else ()), *(name.upper() for name in _by(query)))
 
-    def look() -> "Seen[UsageRow]":
+    def load() -> "Seen[UsageRow]":
         usage = answer()
 
         def document(rows: "Sequence[UsageRow]") -> object:
@@ -335,12 +337,12 @@ def _show(
         return Seen(_with_parts(usage["rows"]), _NOTHING, document, below)
 
     if form.as_csv:
-        _csv(_by(query), asked.chosen(look().records))
+        _csv(_by(query), asked.chosen(load().records))
     elif form.plot:
-        _plot(asked, groups, form, asked.chosen(look().records))
+        _plot(asked, groups, form, asked.chosen(load().records))
     else:
         figures = [col.header for col in asked.listing.columns if col not in _WHOSE]
-        show(replace(asked, columns=asked.columns or (*groups, *figures)), look)
+        show(replace(asked, columns=asked.columns or (*groups, *figures)), load)
 
 
 def _refuse_two(asked: Asked[Any, Any], *, as_csv: bool, plot: bool) -> None:

@@ -91,11 +91,11 @@ def list_webhooks(app: App, asked: "Asked[Webhook, Webhook]") -> None:
     nothing = "No webhooks; create one with: mesos-gpu webhook add"
     empty = "No such webhook." if asked.filtered else nothing
 
-    def look() -> "Seen[Webhook]":
+    def load() -> "Seen[Webhook]":
         answer = client.call("GET", "/v1/webhooks", Webhooks)
         return Seen(answer["webhooks"], empty, lambda hooks: {**answer, "webhooks": hooks})
 
-    show_list(asked, look)
+    show_list(asked, load)
 
 
 @click.command()
@@ -254,11 +254,11 @@ def dead(app: App, name: str, asked: "Asked[DeadLetter, DeadLetter]") -> None:
 
     client = app.client()
 
-    def look() -> "Seen[DeadLetter]":
+    def load() -> "Seen[DeadLetter]":
         letters = client.call("GET", _path(name, "dead"), DeadLetters)
         return Seen(letters["dead"], "No events were given up.", lambda dead: {"dead": dead})
 
-    show_list(asked, look)
+    show_list(asked, load)
 
 
 @click.command()
@@ -305,11 +305,11 @@ def versions(app: App, asked: "Asked[WebhookVersion, WebhookVersion]") -> None:
     client = app.client()
     empty = "No such change." if asked.filtered else "No webhook was ever created."
 
-    def look() -> "Seen[WebhookVersion]":
+    def load() -> "Seen[WebhookVersion]":
         answer = client.call("GET", "/v1/webhook-versions", WebhookVersions)
         return Seen(answer["versions"], empty, lambda versions: {"versions": versions})
 
-    show_list(asked, look)
+    show_list(asked, load)
 
 
 def _path(*parts: str) -> str:

@@ -51,27 +51,35 @@ def simulate() -> None:
     type=click.Choice(list(POLICIES)),
     default="bundle",
     show_default=True,
-    help="Who chooses the node.",
+    help="Policy that chooses the node.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="Of the order of arrival, and of all chance."
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of the random order of arrival, and of all random choices.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="Run with so many seeds, from --seed on.",
+    help="Number of seeds to run, from --seed on.",
 )
 @click.option(
-    "--order", type=click.Choice(ORDERS), default="permuted", show_default=True, help="Of nodes and requests."
+    "--order",
+    type=click.Choice(ORDERS),
+    default="permuted",
+    show_default=True,
+    help="Order of nodes and requests.",
 )
 @click.option(
     "--target",
     type=click.IntRange(1, 1000),
     default=130,
     show_default=True,
-    help="Until so much has arrived, in % of the cluster's GPUs.",
+    help="Stop when so many GPUs were requested, in % of the cluster's GPUs.",
 )
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw it, as .svg or .png.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --seeds, one for each.")
@@ -113,7 +121,7 @@ def inflation(
 
 
 def _table(results: list[Result]) -> None:
-    """Means over the seeds."""
+    """Print a table of the means over all seeds."""
     rows = []
     for mark in (str(mark) for mark in MARKS if str(mark) in results[0].alloc_pct):
         allocated = [result.alloc_pct[mark] for result in results]

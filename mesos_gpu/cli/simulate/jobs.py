@@ -53,13 +53,13 @@ def restart_option(more: str = "", default: float | None = None) -> Callable[[_F
     type=click.Choice(tuple(ORDERS)),
     default="mesos-gpu",
     show_default=True,
-    help="Who runs. srtf and srsf know how long each job will run.",
+    help="Order in which jobs run. srtf and srsf know how long each job will run.",
 )
 @restart_option(" Default: 30 with mesos-gpu, else 0.")
 @click.option(
     "--pause-s",
     type=NumberRange(0, 86_400),
-    help="What each scheduling event costs each job that runs. Default: 10 with srtf, srsf and las, else 0.",
+    help="Seconds that each scheduling event costs each running job. Default: 10 with srtf, srsf and las, else 0.",
 )
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw it, as .svg or .png.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -75,8 +75,8 @@ def jobs(
 ) -> None:
     """Run a trace of jobs on a cluster, on a virtual clock.
 
-    A job gets all its GPUs at once, on as few nodes as can be. What has been done is kept when it is put off.
-    The file may be gzipped.
+    A job gets all its GPUs at once, on as few nodes as possible. A preempted job keeps its progress.
+    The trace may be gzipped.
     """
     cluster, traced = Cluster(nodes, gpus_per_node), read_jobs(trace)
     restart_s = RESTARTS_S.get(policy, 0.0) if restart_s is None else restart_s

@@ -12,12 +12,12 @@ from mesos_gpu.simulate.replay import Difference, Replayed, Result, files_of, re
 
 @click.command(name="replay")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--until", type=click.IntRange(1), metavar="SEQ", help="Stop after the step of that number.")
+@click.option("--until", type=click.IntRange(1), metavar="SEQ", help="Stop after the step with this number.")
 @click.option("--explain", is_flag=True, help="Print each step that decided something, with its event.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def command(ctx: click.Context, path: Path, until: int | None, explain: bool, as_json: bool) -> None:
-    """Step a scheduler's journal again, and hold its decisions against those that were made.
+    """Replay a scheduler's journal, and compare the decisions with the recorded ones.
 
     PATH is a directory that `mesos-gpu scheduler --journal` wrote, or one file of it. Exits with 1 at the first
     difference.

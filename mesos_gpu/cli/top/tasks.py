@@ -37,7 +37,7 @@ def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
     listed = active_jobs(client)
     jobs = {job["id"]: job for job in listed}
     cards = _cards(client.gpus(nodes))
-    documents = [_told(task, jobs.get(task["job_id"] or ""), cards) for task in tasks]
+    documents = [_task_document(task, jobs.get(task["job_id"] or ""), cards) for task in tasks]
     order = sorted(range(len(tasks)), key=lambda i: (tasks[i]["job_id"] or "", tasks[i]["rank"]))
     waiting = sum(job["state"] == "pending" for job in listed)
     running = counted(len({task["job_id"] for task in tasks}), "job")
@@ -62,7 +62,7 @@ def _cards(gpus: "Sequence[Gpu]") -> Mapping[str, Sequence[_OnCard]]:
     return cards
 
 
-def _told(
+def _task_document(
     task: "Task", job: "Job | None", cards: Mapping[str, Sequence[_OnCard]]
 ) -> dict[str, Any]:  # the document of --json
     on = cards.get(task["id"], ())

@@ -64,7 +64,10 @@ def is_open(task: Task) -> bool:
 
 
 def is_free(state: State, gpu_id: GpuId) -> bool:
-    """Return whether a GPU may have free capacity: not held wholly, and if shared, with an open cover task."""
+    """Return whether a GPU may have free capacity.
+
+    A GPU that a task holds as a whole has none. A GPU with shares has some only while its cover task takes new ones.
+    """
     if gpu_id in state.gpus.holders:
         return False
     cover = state.gpus.covers.get(gpu_id)

@@ -180,6 +180,6 @@ class _Places:
 
 
 def _counts(job: Job, other: Job) -> bool:
-    """Whether where the other is may keep the job off a node."""
+    """Return whether the place of another job can keep a job off a node, by rules for apps near or away from others."""
     apps = {job.spec.app, job.spec.near, job.spec.away} - {None}
     return other.spec.app in apps or (other.spec.away is not None and other.spec.away == job.spec.app)

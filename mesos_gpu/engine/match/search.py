@@ -192,7 +192,7 @@ class Search:
             nodes = {a: node for a, node in nodes.items() if enough(job.spec.ports, node.ports or ())}
         for open_to in self._backlog.neighbours.by_evenness(job, nodes):
             if (chosen := self._placing.place(job, request, open_to, self._pace.busy())) is not None:
-                return self._taken(job, request, chosen)
+                return self._take_chosen(job, request, chosen)
         return None
 
     def _take_gang(
@@ -204,7 +204,7 @@ class Search:
         """
         rooms = self._rooms(
             request, {a: node for a, node in nodes.items() if node.ports}
-        )  # each task takes a port
+        )  # each task of a gang needs a port, so nodes without a free one are left out
         if sum(rooms.values()) < job.spec.tasks:
             return None  # a quick test that refuses large gangs in most matches
         keys, apart = self._placing.keys(job, request), self._placing.spreads(job)
@@ -219,14 +219,18 @@ class Search:
             for _ in range(by_agent[agent_id]):
                 node = self._as_it_is(job, agent_id, outlasted)
                 chosen = None if node is None else self._placing.place_on(job, request, node)
-                taken = None if chosen is None else self._taken(job, request, chosen)
+                taken = None if chosen is None else self._take_chosen(job, request, chosen)
                 if taken is None:
                     return None
                 takes += taken
         return takes or None
 
-    def _taken(self, job: Job, request: Request, chosen: Chosen) -> list[Take] | None:
-        """Take what a task needs on its node; None if it must wait for an open shared GPU or a launch window."""
+    def _take_chosen(self, job: Job, request: Request, chosen: Chosen) -> list[Take] | None:
+        """Assign a task to a chosen node, record it in the ledger, and return the assignment as a list of one.
+
+        Returns:
+            None if the task waits: for room on a GPU that is already open to shares, or for the agent's launch window.
+        """
         if chosen.opens and not self._may_open(job) and self._backlog.nodes.joins_soon(job, request):
             return None
         if not self._has_turn(chosen):

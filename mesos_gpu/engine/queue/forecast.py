@@ -28,7 +28,7 @@ from mesos_gpu.policy.room.reservation import decisive
 
 #: Reasons for waiting other than limits and rules.
 BACK_OFF, SECRETS, ROOM, UNASKED = "back-off", "secrets", "room", "unasked"
-_MAX_ESTIMATED: Final = 1000  # number of jobs with an estimate, which blocks the engine's thread
+_MAX_ESTIMATED: Final = 1000  # jobs with an estimate; computing it blocks the engine's thread
 
 
 def offered_of(state: State) -> Offered:

@@ -176,7 +176,14 @@ class Held:
         return {charge.pool for job_id, charge in self._of_task.values() if job_id in jobs}
 
     def holdings(self, lack: Lack) -> Mapping[JobId, int]:
-        """Return what each job held of a limit when the match began, in the unit of the limit."""
+        """Return the holdings at the begin of the match that count under a limit, by job.
+
+        Args:
+            lack: The limit (queue, pool, user); its `amount` is ignored.
+
+        Returns:
+            Thousandths of cost by job, or 1 for each job if the limit counts jobs.
+        """
         key = replace(lack, amount=0)
         holdings = self._holdings.get(key)
         if holdings is None:

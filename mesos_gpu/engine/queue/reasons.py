@@ -93,7 +93,11 @@ class Facts:
         return scopes
 
     def spare_beside(self, case: "Case") -> Spare | None:
-        """Return the rest of a limit that reservations of jobs before a job leave, if it is too little for the job."""
+        """Return the amount under a limit that jobs with earlier reservations leave, if it is too little for a job.
+
+        Returns:
+            The first such limit; None if no reservation of an earlier job is in the way of the job.
+        """
         job, cost = case.job, case.most
         ends_at = ends_by(job.spec, self.now)
         before = case.kept if job.id not in self.kept.jobs else self._before(job, case.kept)
@@ -286,7 +290,7 @@ class NoPool(Reason[Case]):
         return pools_apart(self.queue, self.pools, self.job_class)
 
     def lack(self) -> Lack | None:
-        """Return None, as only a change of the document helps."""
+        """Return None: the end of no job helps, only a change of the queue document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,14 @@ HOPELESS: Final = "hopeless"  # name of the notes of `Hopeless`, by job
 
 
 class Hopeless(NamedTuple):
-    """Record of a job that no node could serve: what there was, and until when the record holds."""
+    """Record that no node can serve a job, valid until a time and for the capacity and limits that were compared."""
 
     by: "Ground"
     until: float
 
 
 class Ground(NamedTuple):
-    """Nodes, their GPUs, and the version and hours of the document of queues."""
+    """Numbers of nodes and GPUs, with version and hours of the queue document: a record holds while they stay."""
 
     nodes: int
     gpus: int
@@ -34,7 +34,7 @@ class Ground(NamedTuple):
 
 
 def ground_now(state: State) -> Ground:
-    """Return the ground at this moment."""
+    """Return the current numbers of nodes and GPUs, with the version and hours of the queue document."""
     nodes = [node for node in state.cluster.nodes.values() if node.lost_at is None]
     since = state.quota.hours.span.since
     return Ground(len(nodes), sum(len(node.gpus) for node in nodes), state.quota.queues.version, since)

@@ -27,7 +27,10 @@ class NodeAmounts:
 def amounts_of(
     state: State, settings: Settings, agents: Collection[AgentId]
 ) -> Mapping[AgentId, NodeAmounts]:
-    """Return the amounts of those nodes of which an offer is known; without nodes whose next offer is on its way."""
+    """Return free and total amounts of the nodes in `agents` that have an offer, held or declined.
+
+    Nodes without one are left out: their free amounts are not known until their next offer arrives.
+    """
     unused = (offer for offer in state.cluster.unused.values() if offer.agent_id in agents)
     free = {offer.agent_id: resources_of(offer.resources) for offer in unused}
     held: dict[AgentId, list[Resources]] = {}

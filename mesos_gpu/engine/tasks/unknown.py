@@ -156,7 +156,7 @@ def on_adopted(turn: Turn, task_id: TaskId) -> None:
     job = turn.state.work.jobs.get(label.job_id)
     if job is not None and job.state is not JobState.PENDING:
         raise Conflict(
-            f"{task_id} is of job {job.id}, which is {job.state.value} without it",
+            f"{task_id} cannot be adopted: its job {job.id} is {job.state.value} already, without this task",
             remedy=f"end it: mesos-gpu tasks unknown kill {task_id}",
         )
     _adopt(turn, job or _job_of(turn, task, label), label, round_)

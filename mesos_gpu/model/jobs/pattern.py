@@ -96,14 +96,14 @@ class _Machine:
             characters = _CLASS.match(rest)
             if not characters or _SET_OPERATION.search(characters[0]):
                 raise _Unfit(f"has a character class that is not supported: {rest[:20]}")
-            return self._one(characters[0], characters[0])
+            return self._single_character(characters[0], characters[0])
         if here == "\\":
             if len(rest) < 2 or (rest[1].isalnum() and rest[1] not in _ESCAPES):
                 raise _Unfit(f"has an escape that is not supported: {rest[:2]}")
-            return self._one(rest[:2], rest[:2])
+            return self._single_character(rest[:2], rest[:2])
         if here in "*+?{^$":
             raise _Unfit(f"has a {here} in a place where it has no meaning")
-        return self._one(here, _ANY if here == "." else re.escape(here))
+        return self._single_character(here, _ANY if here == "." else re.escape(here))
 
     def _group(self) -> _Build:
         opened = _GROUP.match(self._pattern, self._at)
@@ -118,7 +118,8 @@ class _Machine:
         self._at, self._depth = self._at + 1, self._depth - 1
         return body
 
-    def _one(self, text: str, meaning: str) -> _Build:
+    def _single_character(self, text: str, meaning: str) -> _Build:
+        """Return the builder of a part that matches one character, by the regular expression `meaning`."""
         self._at += len(text)
         try:
             char = re.compile(meaning, self._flags)

@@ -66,7 +66,9 @@ def room_for(request: Request, node: NodeCapacity, model: str | None = None) -> 
 
 
 def _room_for_shares(request: Request, node: NodeCapacity, model: str | None, slots: int) -> Fit:
-    """Return how many tasks with shares have room; for tasks with several cards, at most the job's number of tasks.
+    """Return how many tasks that take shares of cards fit on a node.
+
+    For tasks that take shares of several cards each, the count stops at the number of tasks of the job.
 
     Args:
         request: Requirements of one task.

@@ -278,7 +278,7 @@ class _Targeted(_Seats):
         return stage
 
     def _one_more(self, stage: Stage) -> Stage | None:
-        """Return the stage with room for one more member, by the fewest moves."""
+        """Extend a plan by the fewest moves that make room for one more task; None if `MAX_MOVES` do not suffice."""
         targets = [
             (need, i)
             for i in range(len(self.problem.candidates))

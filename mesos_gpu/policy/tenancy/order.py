@@ -166,6 +166,8 @@ _NOBODY: Final[Key] = (max(Rank) + 1,)
 
 @dataclass(slots=True)
 class _Leaf(Generic[J]):
+    """Queue without queues below it, with its waiting jobs and its sort key at a revision of the holdings."""
+
     path: str
     entries: Sequence[Entry[J]]
     at: int = 0  # index of the first job that was not yielded yet
@@ -176,6 +178,8 @@ class _Leaf(Generic[J]):
 
 @dataclass(slots=True)
 class _Branch(Generic[J]):
+    """Queue with queues below it, which are in a heap by their sort keys."""
+
     path: str
     children: Sequence["_Branch[J] | _Leaf[J]"]
     heap: list[tuple[Key, int]] = field(default_factory=list)

@@ -65,7 +65,7 @@ class Room:
         return all(max(self._free[path, pool]) <= 0 for pool in self.pools(path))
 
     def left(self, path: str) -> int:
-        """Return the free amount in the cells of a queue, summed over all pools."""
+        """Return the free part of a queue's guarantee: the sum over its cells in all pools, in thousandths of cost."""
         return sum(max(free, 0) for pool in self.pools(path) for free in self._free[path, pool])
 
     def free(self, path: str, pool: str) -> tuple[int, ...]:
@@ -166,7 +166,7 @@ def kept(cells: Cells, held: Iterable[Held]) -> tuple[Room, dict[JobId, Seat | N
     """
     ordered = sorted(held, key=lambda job: (job.seat.since, job.ask.rank, job.ask.job_id))
     room = Room(cells)
-    if all(_is_its(job) and room.take(job.seat) for job in ordered):
+    if all(_is_valid(job) and room.take(job.seat) for job in ordered):
         return room, _resized(room, ordered)
     room, changed = Room(cells), dict[JobId, Seat | None]()
     for job in ordered:
@@ -192,8 +192,11 @@ def _resized(room: Room, held: Iterable[Held]) -> dict[JobId, Seat | None]:
     return changed
 
 
-def _is_its(held: Held) -> bool:
-    """Return whether a saved seat still belongs to the job's queue or an ancestor, and has its number of tasks."""
+def _is_valid(held: Held) -> bool:
+    """Return whether the seat that a job had is still valid.
+
+    It is if its queue is the job's or one above it, and if it has a cell for each task of the job.
+    """
     return held.seat.queue in lineage(held.leaf) and len(held.seat.cells) == held.ask.tasks
 
 

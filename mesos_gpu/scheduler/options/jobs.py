@@ -48,9 +48,8 @@ OPTIONS: Decorators = (
         multiple=True,
         metavar="NAME[@USER]=LIST",
         callback=parse.control_access,
-        help="Let jobs of this name, or the app of this id, reach control ports (of api,master), optionally only as "
-        "that "
-        "user; no other job can reach any; may be repeated.",
+        help="Let jobs of this name, or the app with this id, connect to control ports: LIST is api, master or both. "
+        "With @USER, only jobs of that user. No other job can connect to a control port. May be repeated.",
     ),
     click.option(
         "--container-engine",

@@ -1,4 +1,4 @@
-"""How well tenants were served, from what happened to their jobs. All policies are measured by the same."""
+"""Figures of how well tenants were served, computed from the record of a run; the same for all policies."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,27 +8,29 @@ from typing import Final
 from mesos_gpu.simulate.tenancy.record import Record
 from mesos_gpu.simulate.tenancy.scenario import Scenario
 
-UNFAIR: Final = 1.05  # times what the job takes where its tenant is alone
-STARTS_WITHIN_S: Final = 300.0  # after the notice, or the stop was in vain
-OFTEN: Final = 3  # stops of one job
+UNFAIR: Final = 1.05  # a job is unfairly served above this ratio to its time where its tenant is alone
+STARTS_WITHIN_S: Final = (
+    300.0  # a stop is in vain if its beneficiary has not started so long after the notice
+)
+OFTEN: Final = 3  # stops from which on a job counts in `Figures.stopped_3x`
 HOUR: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What policies are compared by.
+    """Figures by which policies are compared.
 
     Attributes:
-        unfair_pct: Jobs that took more than 1.05 times what they take where their tenant is alone on its nodes.
-        p99_delay_h: Of what a job took beyond that; 99 of 100 are below.
-        mean_jct_h: From a job's submission to its end.
-        lost_gpu_h: Work that was done again, and restarts, by GPUs.
-        preemptions: Stops.
-        in_vain: Stops after which who was to have the room did not start.
-        stopped_3x: Jobs stopped three times and more.
-        utilisation: GPUs held, while jobs came; 1 is all.
-        worst_tenant: The highest unfair_pct of a tenant.
-        jain: Of the tenants' service while jobs came, by guarantee: 1 is all alike.
+        unfair_pct: Percentage of jobs that took more than 1.05 times their time with the tenant alone on its nodes.
+        p99_delay_h: Extra hours of a job over its time alone, 99th percentile.
+        mean_jct_h: Mean hours from the submission of a job to its end.
+        lost_gpu_h: GPU hours of repeated work and of restarts.
+        preemptions: Number of stops of jobs.
+        in_vain: Number of stops after which the job that was to get the room did not start.
+        stopped_3x: Number of jobs that were stopped three times or more.
+        utilisation: Part of the GPU time that jobs held until the last submission, from 0 to 1.
+        worst_tenant: Highest `unfair_pct` of a tenant.
+        jain: Jain's index of the tenants' GPU time until the last submission by guarantee; 1 if all are equal.
     """
 
     unfair_pct: float
@@ -45,20 +47,20 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """Further figures.
+    """Further figures of a run; "alone" is the run in which each tenant has nodes of its own.
 
     Attributes:
-        worst_ratio: The worst job's time by that alone.
-        p99_ratio: 99 of 100 are below.
-        worst_delay_h: Of what a job took beyond what it takes alone.
-        worst_mean_ratio: The worst tenant's mean time of a job, by that alone.
-        mean_alone_h: The mean time of a job alone.
-        restore_p99_h: How long a tenant held less than its guarantee while a job waited that it had room for by
-            number; 99 of 100 such times are below.
-        restore_worst_h: The longest.
-        gini: Of the tenants' service by guarantee: 0 is all alike.
-        envy_pct: Of tenants' time, how much a tenant was so, while another held more than its guarantee.
-        unfair_by_tenant: unfair_pct of each.
+        worst_ratio: Highest ratio of a job's time to its time alone.
+        p99_ratio: The 99th percentile of these ratios.
+        worst_delay_h: Most extra hours of a job over its time alone.
+        worst_mean_ratio: Highest ratio, of all tenants, of the mean time of a job to that alone.
+        mean_alone_h: Mean hours of a job alone.
+        restore_p99_h: Hours for which a tenant waited for its guarantee: it held less while one of its jobs waited
+            that would fit into the rest by number of GPUs; 99th percentile.
+        restore_worst_h: Longest of these waits.
+        gini: Gini coefficient of the tenants' GPU time relative to guarantees; 0 if all are equal.
+        envy_pct: Percentage of the tenants' time in which one waited so while another held more than its guarantee.
+        unfair_by_tenant: `unfair_pct` of each tenant.
     """
 
     worst_ratio: float
@@ -74,7 +76,7 @@ class More:
 
 
 def measure(scenario: Scenario, record: Record, alone: Record) -> tuple[Figures, More]:
-    """Figures of a run beside that where each tenant has its own nodes."""
+    """Return the figures of a run, relative to the run `alone` in which each tenant has nodes of its own."""
     jobs = scenario.jobs
     took = {job.job_id: record.ended_s[job.job_id] - job.submitted_s for job in jobs}
     own = {job.job_id: alone.ended_s[job.job_id] - job.submitted_s for job in jobs}
@@ -133,7 +135,7 @@ def _gini(parts: Sequence[float]) -> float:
 
 
 def _in_vain(scenario: Scenario, record: Record) -> Iterator[bool]:
-    """Whether who was to have the room did not start, for each stop."""
+    """Yield for each stop for another job whether that job did not start in time."""
     within_s = scenario.costs.notice_s + STARTS_WITHIN_S
     for stop in record.stopped:
         if stop.for_job is not None:
@@ -142,10 +144,12 @@ def _in_vain(scenario: Scenario, record: Record) -> Iterator[bool]:
 
 
 class _Owed:
-    """Goes through a run once: what each tenant was served while jobs came, and when one was owed GPUs."""
+    """GPU time that each tenant got in a run, and the times at which a tenant was owed GPUs.
+
+    A tenant is owed GPUs while one of its jobs waits that fits into the unused rest of its guarantee.
+    """
 
     def __init__(self, scenario: Scenario, record: Record) -> None:
-        """Look at all of it."""
         self.until_s = max(job.submitted_s for job in scenario.jobs) or 1.0
         self.served = dict.fromkeys(scenario.guarantees, 0.0)  # GPU seconds
         self.waits_s: list[float] = []
@@ -155,14 +159,15 @@ class _Owed:
         self._waiting: dict[str, Counter[int]] = {tenant: Counter() for tenant in scenario.guarantees}
         self._since: dict[str, float] = {}
         for at_s, changes in _grouped(scenario, record):
-            self._pass(at_s)
+            self._advance(at_s)
             for tenant, gpus, waits, holds in changes:
                 self._waiting[tenant][gpus] += waits
                 self._held[tenant] += holds * gpus
             for tenant in {change[0] for change in changes}:
-                self._look(tenant)
+                self._note_owed(tenant)
 
-    def _pass(self, at_s: float) -> None:
+    def _advance(self, at_s: float) -> None:
+        """Move the clock to `at_s`, and add the time since the last call to the sums."""
         span = min(at_s, self.until_s) - min(self._now, self.until_s)
         if span > 0:
             for tenant, gpus in self._held.items():
@@ -171,7 +176,8 @@ class _Owed:
             self.envied_s += span * sum(any(other != tenant for other in above) for tenant in self._since)
         self._now = at_s
 
-    def _look(self, tenant: str) -> None:
+    def _note_owed(self, tenant: str) -> None:
+        """Note that a tenant begins to be owed GPUs, or how long it was owed some."""
         room = self._scenario.gpus(tenant) - self._held[tenant]
         owed = any(count and gpus <= room for gpus, count in self._waiting[tenant].items())
         if owed:
@@ -183,7 +189,7 @@ class _Owed:
 
 
 def _grouped(scenario: Scenario, record: Record) -> Iterator[tuple[float, list[tuple[str, int, int, int]]]]:
-    """All that changes at a time: tenant, GPUs of the job, whether one more waits, whether one more holds them."""
+    """Return the changes at each time: tenant, GPUs of the job, change of waiting jobs, change of running ones."""
     at: dict[float, list[tuple[str, int, int, int]]] = {}
     for job in scenario.jobs:
         at.setdefault(job.submitted_s, []).append((job.tenant, job.gpus, 1, 0))
@@ -195,7 +201,7 @@ def _grouped(scenario: Scenario, record: Record) -> Iterator[tuple[float, list[t
 
 
 def mean(all_figures: Sequence[Figures]) -> Figures:
-    """Average the figures of several seeds."""
+    """Return the mean of the figures of several seeds."""
 
     def of(name: str) -> float:
         total: float = sum(getattr(each, name) for each in all_figures)

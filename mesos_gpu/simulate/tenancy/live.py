@@ -1,7 +1,6 @@
-"""The real engine serves the tenants: its own steps, its own queues, on agents, offers and executors in memory.
+"""Simulation of many tenants with the real engine and its queues; agents, offers and executors are in memory.
 
-Nothing is lost on its way and nothing fails; a message takes no time. Jobs tell of their checkpoints. A job's executor
-ends it at SIGTERM, at once.
+No message is lost or takes time, and nothing fails. Jobs report their checkpoints. A job ends at once at SIGTERM.
 """
 
 import heapq
@@ -33,15 +32,17 @@ NAME: Final = "mesos-gpu"
 START: Final = 1_000_000.0  # seconds since the epoch
 _MODEL: Final = "GPU"
 _MEMORY_MIB: Final = 16384
-_ROUNDING_S: Final = 1.0  # of sums of times: who is asked too soon is asked again
-_NEVER: Final = 1e15  # of what waits for trouble that does not come here
+_ROUNDING_S: Final = (
+    1.0  # tolerance for sums of times: a checkpoint is checked so long before it is due, then again
+)
+_NEVER: Final = 1e15  # interval for retries and checks against faults, which do not happen here
 _PORTS: Final = (PortRange(31000, 31999),)
 _FINISHED: Final = assignment.encode(Outcome(exit_status=0))
 _KILLED: Final = assignment.encode(Outcome(signal=15))
 
 
 def settings_of(costs: Costs) -> Settings:
-    """The defaults, but for what asks again where an answer was lost, and reports, of which none is late here."""
+    """Return the default settings without retries after lost messages, and with the simulated restart time."""
     return Settings.of(
         "executor",
         "monitor",
@@ -60,7 +61,7 @@ def settings_of(costs: Costs) -> Settings:
 
 
 def queues_of(tenants: Iterable[str]) -> dict[str, str]:
-    """The path of each tenant's queue: its name, in letters that a queue's may have."""
+    """Return the queue path of each tenant: its name in characters that queue names may have."""
     paths: dict[str, str] = {}
     for tenant in sorted(tenants):
         plain = re.sub(r"[^a-z0-9.-]+", "-", tenant.lower()).strip(".-")[:48] or "tenant"
@@ -69,7 +70,7 @@ def queues_of(tenants: Iterable[str]) -> dict[str, str]:
 
 
 def document_of(scenario: Scenario) -> QueueDocument:
-    """A queue for each tenant, which is guaranteed whole nodes."""
+    """Return the queue document with a queue for each tenant that guarantees its whole nodes."""
     per_node, paths = scenario.cluster.gpus_per_node, queues_of(scenario.guarantees)
     queues = {}
     for tenant, nodes in scenario.guarantees.items():
@@ -83,17 +84,17 @@ def document_of(scenario: Scenario) -> QueueDocument:
 
 @dataclass(slots=True)
 class _Work:
-    """A job, and what it has done."""
+    """Simulated job, with its progress and its tasks."""
 
     job: TenantJob
-    done_s: float = 0.0  # that a stop does not take away
-    began_s: float | None = None  # its run, which is all of its tasks; None: it does not run
-    owed_s: float = 0.0  # of a start that is not the first
-    tasks: dict[TaskId, AgentId] = field(default_factory=dict)  # that hold their GPUs
-    run: int = 0  # of its runs, the number
-    told_at: float = 0.0  # its latest checkpoint
-    tells_at: float = 0.0  # its next one
-    told: tuple[float, JobId | None] | None = None  # when it was told to end, and for whom
+    done_s: float = 0.0  # progress that a stop does not lose
+    began_s: float | None = None  # begin of the current run; None if it does not run
+    owed_s: float = 0.0  # restart time before work continues; 0 at the first start
+    tasks: dict[TaskId, AgentId] = field(default_factory=dict)  # tasks that hold their GPUs
+    run: int = 0  # number of the current run
+    told_at: float = 0.0  # time of the latest reported checkpoint
+    tells_at: float = 0.0  # time of the next report
+    told: tuple[float, JobId | None] | None = None  # time at which it was told to end, and the job for which
     spans: list[Span] = field(default_factory=list)
 
 
@@ -105,16 +106,17 @@ class _Agent:
 
 
 class Engine:
-    """The scheduler and its cluster, as long as a scenario lasts."""
+    """Scheduler with its cluster, for one run of a scenario.
+
+    All agents are registered from the start, and their monitors have reported.
+
+    Args:
+        scenario: Jobs, nodes and costs.
+        document: Queue document.
+        paths: Queue of each tenant.
+    """
 
     def __init__(self, scenario: Scenario, document: QueueDocument, paths: Mapping[str, str]) -> None:
-        """All agents are there, and their monitors have reported.
-
-        Args:
-            scenario: What comes.
-            document: The tree of queues.
-            paths: The queue of each tenant.
-        """
         self._scenario, self._costs, self._paths = scenario, scenario.costs, paths
         self._settings = settings_of(scenario.costs)
         self.now = START
@@ -138,7 +140,7 @@ class Engine:
         self._flush()
 
     def run(self) -> Record:
-        """All jobs to their end."""
+        """Run all jobs to their end, and return the record."""
         for number, job in enumerate(self._scenario.jobs):
             job_id = JobId(f"j{number}")
             self._work[job_id] = _Work(job)
@@ -161,7 +163,7 @@ class Engine:
         heapq.heappush(self._events, (at, self._serial, what, job_id, run))
 
     def _happen(self, what: str, job_id: JobId | None, run: int) -> bool:
-        """Whether the engine is to look."""
+        """Handle an event of the simulation; return whether the engine must run after it."""
         if job_id is None:
             return True
         work = self._work[job_id]
@@ -183,7 +185,7 @@ class Engine:
     # --- the engine
 
     def _flush(self) -> None:
-        """Batches of the daemon until nobody has anything to say."""
+        """Run the engine on all events, and on those that its effects cause, until none is left."""
         while True:
             self._tell_checkpoints()
             events = [*self._inbox, ev.Tick(), ev.Match()]
@@ -199,7 +201,7 @@ class Engine:
             self._push(moment, "wakes")
 
     def _tell_checkpoints(self) -> None:
-        """Let each job that runs say when its work was kept last: late, but before anybody looks at it."""
+        """Report the latest checkpoint of each running job to the engine, before the engine decides."""
         every = self._costs.checkpoint_s
         if every is None:
             return
@@ -304,7 +306,7 @@ class Engine:
             self._free(task_id, "TASK_FINISHED", _FINISHED)
 
     def _kill(self, task_id: TaskId) -> None:
-        """A task ends at SIGTERM; of a gang each is told."""
+        """End a task at SIGTERM; a gang gets one for each of its tasks."""
         task = self.state.work.tasks.get(task_id)
         if task_id not in self._tasks or task is None or task.job_id is None:
             return
@@ -323,7 +325,7 @@ class Engine:
             work.told = self.now, task.preempted_for
 
     def _lose(self, job_id: JobId, work: _Work) -> None:
-        """What was done since the last checkpoint is lost."""
+        """Record the stop of a job, which loses its work since the last checkpoint."""
         assert work.began_s is not None
         assert work.told is not None
         ran_s = max(0.0, self.now - work.began_s - work.owed_s)
@@ -353,9 +355,9 @@ def run_live(scenario: Scenario, document: QueueDocument | None = None) -> Recor
     """Run all jobs to their end, served by the real engine.
 
     Args:
-        scenario: What comes.
-        document: The tree of queues, whose leaves have the names of tenants; None: a queue for each tenant, which is
-            guaranteed its nodes.
+        scenario: Jobs, nodes and costs.
+        document: Queue document whose leaf queues have the names of tenants; None for a queue for each tenant with
+            its guarantee.
     """
     if document is None:
         return Engine(scenario, document_of(scenario), queues_of(scenario.guarantees)).run()

@@ -1,7 +1,7 @@
-"""The cluster on which baselines run: nodes, what waits, who runs where, and what a stop costs. Deterministic.
+"""Simulated cluster for the baseline policies: nodes, waiting and running jobs, and costs of stops. Deterministic.
 
-A policy is asked after each event. It starts jobs that wait, and may stop others; whoever is stopped keeps what its
-last checkpoint has, and waits again in its old place.
+The policy decides after each event: it starts waiting jobs, and may stop others. A stopped job keeps the progress of
+its last checkpoint, and waits again in its old place.
 """
 
 import heapq
@@ -20,32 +20,32 @@ Where = tuple[tuple[int, int], ...]  # by task: the node, and its GPUs there
 
 
 def tasks_of(gpus: int, per_node: int) -> tuple[int, int]:
-    """Tasks, all of one size, and GPUs of each: one if a node is large enough, else as few as there can be."""
+    """Split a job into the fewest tasks of equal size that fit on a node; return their number and the GPUs of each."""
     tasks = next(tasks for tasks in range(1, gpus + 1) if gpus % tasks == 0 and gpus // tasks <= per_node)
     return tasks, gpus // tasks
 
 
 @dataclass(slots=True, eq=False)
 class Live:
-    """A job that has come and not ended."""
+    """Job that was submitted and has not ended, as the simulation sees it."""
 
     job: TenantJob
-    index: int  # its place among all, by submission
+    index: int  # place among all jobs by submission
     tasks: int
     size: int  # GPUs of each task
-    done_s: float = 0.0  # that a stop does not take away
+    done_s: float = 0.0  # progress that a stop does not lose
     where: Where = ()
     began_s: float = 0.0
-    owed_s: float = 0.0  # of a start that is not the first, before work goes on
-    times: int = 0  # stopped
-    version: int = 0  # of its latest start or stop
-    told_s: float = -1.0  # when it was told to end; below 0: it was not, in this run
-    taker: "Live | None" = None  # for whom
-    room_due_s: float = -1.0  # somebody ends for it then
+    owed_s: float = 0.0  # restart time before work continues; 0 at the first start
+    times: int = 0  # number of stops
+    version: int = 0  # grows with each start and stop, so that events of an earlier run are ignored
+    told_s: float = -1.0  # time at which it was told to end in this run; negative if it was not
+    taker: "Live | None" = None  # job for which it ends
+    room_due_s: float = -1.0  # time at which jobs that end for it are gone; negative if none were told to end
 
     @property
     def ending(self) -> bool:
-        """Whether it was told to end."""
+        """Whether the job was told to end."""
         return self.told_s >= 0
 
     def __lt__(self, other: "Live") -> bool:
@@ -53,50 +53,56 @@ class Live:
 
 
 class Policy(Protocol):
-    """Whose turn it is, and who makes room."""
+    """Policy that decides which jobs start and which are stopped for them."""
 
     @abstractmethod
     def decide(self, loop: "Loop") -> None:
-        """Start and stop what shall be."""
+        """Start and stop jobs after an event."""
 
     def wakes_after_s(self) -> float | None:
-        """How often it wants to be asked, though nothing happens; None: never."""
+        """Return the interval of additional decisions without an event; None for none."""
         return None
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Jobs that wait: each tenant's, by size, first come first."""
+    """Waiting jobs by tenant and size, in order of submission."""
 
     by_tenant: dict[str, dict[int, list[Live]]] = field(default_factory=dict)
 
     def add(self, live: Live) -> None:
-        """Let it wait, at the place of its submission."""
+        """Add a job, at its place by submission."""
         insort(self.by_tenant[live.job.tenant].setdefault(live.job.gpus, []), live)
 
     def drop(self, live: Live) -> None:
-        """Let it wait no more."""
+        """Remove a job."""
         self.by_tenant[live.job.tenant][live.job.gpus].remove(live)
 
     def heads(self, tenant: str) -> Iterator[Live]:
-        """The first of each size."""
+        """Yield the first waiting job of each size of a tenant."""
         return (line[0] for line in self.by_tenant[tenant].values() if line)
 
     def of(self, tenant: str) -> list[Live]:
-        """All of a tenant, first come first."""
+        """Return the waiting jobs of a tenant in order of submission."""
         return sorted(live for line in self.by_tenant[tenant].values() for live in line)
 
 
 class Loop:
-    """The cluster of a scenario, run by a policy."""
+    """Cluster of a scenario, run by a policy.
+
+    Args:
+        scenario: Jobs, nodes, guarantees and costs.
+        policy: Policy that decides after each event.
+    """
 
     def __init__(self, scenario: Scenario, policy: Policy) -> None:
-        """Nothing has come yet."""
         cluster = scenario.cluster
         self.scenario, self.costs, self.now = scenario, scenario.costs, 0.0
-        self.free = [cluster.gpus_per_node] * cluster.nodes  # kept for whom room is being made: below 0 then
-        self.on: list[dict[Live, int]] = [{} for _ in range(cluster.nodes)]  # GPUs of who is there
-        self.held: Counter[str] = Counter()  # by tenant, and what is on its way
+        self.free = [
+            cluster.gpus_per_node
+        ] * cluster.nodes  # negative while room is kept for a job before its victims are gone
+        self.on: list[dict[Live, int]] = [{} for _ in range(cluster.nodes)]  # GPUs of the jobs on each node
+        self.held: Counter[str] = Counter()  # by tenant, with GPUs that are kept for its jobs
         self.tenants: Sequence[str] = sorted(scenario.guarantees)
         self.waiting = Waiting({tenant: {} for tenant in self.tenants})
         self._policy = policy
@@ -107,7 +113,7 @@ class Loop:
         self._stopped: list[Stopped] = []
 
     def run(self, name: str) -> Record:
-        """All jobs to their end."""
+        """Run all jobs to their end, and return the record."""
         for index, job in enumerate(self.scenario.jobs):
             tasks, size = tasks_of(job.gpus, self.scenario.cluster.gpus_per_node)
             self._push(job.submitted_s, "comes", Live(job, index, tasks, size))
@@ -122,14 +128,14 @@ class Loop:
             self._policy.decide(self)
         return Record(name, self._ended, self._spans, self._stopped)
 
-    # --- what a policy asks for
+    # --- calls of policies
 
     def gpus(self, tenant: str) -> int:
-        """What it is guaranteed."""
+        """Return the number of GPUs that a tenant is guaranteed."""
         return self.scenario.gpus(tenant)
 
     def fit(self, live: Live) -> Where | None:
-        """The tightest place; None: there is none."""
+        """Return the place for a job that leaves the least room on its nodes; None if the job does not fit."""
         if live.tasks == 1:
             return self._tightest(live.size)
         left = list(self.free)
@@ -158,7 +164,7 @@ class Loop:
         self._begin(live, where)
 
     def make_room(self, live: Live, where: Where, victims: Sequence[Live]) -> None:
-        """Stop some, and start it there once they are gone; what they give back is kept for it."""
+        """Stop victims, and start a waiting job at a place once they are gone; their room is kept for it."""
         self.waiting.drop(live)
         self._keep(live, where)
         self.stop(victims, live)
@@ -169,7 +175,7 @@ class Loop:
             self._begin(live, where)
 
     def stop(self, victims: Iterable[Live], taker: Live) -> None:
-        """Tell some to end for another one, without a word of where that one is to start."""
+        """Tell victims to end for a job, without fixing where that job is to start."""
         for victim in victims:
             victim.told_s, victim.taker = self.now, taker
             if self.costs.notice_s:
@@ -179,7 +185,7 @@ class Loop:
         taker.room_due_s = self.now + self.costs.notice_s
 
     def lost_s(self, live: Live) -> float:
-        """What a stop would take from it now, and what its next start does."""
+        """Return the seconds that a stop would cost a job now: work since the last checkpoint and the next start."""
         ran_s = self._ran_s(live)
         return live.done_s + ran_s - self.costs.kept_s(live.done_s, ran_s) + self.costs.restart_s
 

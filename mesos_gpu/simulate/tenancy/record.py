@@ -1,4 +1,4 @@
-"""What happened to the jobs in a run, in one form for all policies: figures are made of this alone."""
+"""Record of a run, the same for all policies: when jobs held GPUs, ended and were stopped. All figures use only it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A job held its GPUs."""
+    """Time span in which a job held its GPUs."""
 
     begin_s: float
     end_s: float
@@ -14,14 +14,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A job was stopped.
+    """Stop of a job.
 
     Attributes:
-        job_id: It.
-        at_s: When it was told.
-        for_job: Who was to have its room; None: it is moved, to make one place of two.
-        lost_s: Work that is done again, and what its next start takes.
-        lost_gpu_s: The same, of all its GPUs together.
+        job_id: Job that was stopped.
+        at_s: Time at which it was told to end.
+        for_job: Job that was to get its room; None if the job was moved to join free room.
+        lost_s: Seconds of work to repeat and of the next start.
+        lost_gpu_s: `lost_s` multiplied by the GPUs of the job.
     """
 
     job_id: str
@@ -33,13 +33,13 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run of a policy.
+    """Record of a run of one policy.
 
     Attributes:
-        policy: Its name.
-        ended_s: When each job ended.
-        spans: When each held its GPUs, in order.
-        stopped: In order.
+        policy: Name of the policy.
+        ended_s: End of each job by its id, in seconds since the begin of the run.
+        spans: Time spans in which each job held its GPUs, in order.
+        stopped: Stops of jobs, in order.
     """
 
     policy: str

@@ -28,17 +28,17 @@ _YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False,
 
 @dataclass(frozen=True, slots=True)
 class TenantJob:
-    """A job of a tenant. It needs all of its GPUs at once for `lasts_s`.
+    """Job of a tenant in a trace; it needs all of its GPUs at once for `lasts_s`.
 
     Attributes:
-        job_id: Its own.
-        tenant: Whose it is.
-        gpus: Of all its tasks together.
-        submitted_s: From the start of the trace.
-        lasts_s: What it takes without interruption.
-        user: Who of the tenant.
-        preemptible: Whether it may be stopped for others.
-        timeout_s: Its time limit; None: none.
+        job_id: Identifier of the job.
+        tenant: Tenant that the job belongs to.
+        gpus: GPUs of all its tasks together.
+        submitted_s: Submission, in seconds since the start of the trace.
+        lasts_s: Run time without interruption, in seconds.
+        user: User of the tenant who submitted it.
+        preemptible: Whether it may be stopped for other jobs.
+        timeout_s: Time limit in seconds; None if it has none.
     """
 
     job_id: str
@@ -53,12 +53,12 @@ class TenantJob:
 
 @dataclass(frozen=True, slots=True)
 class TenantTrace:
-    """Jobs by submission, and what is to be known of them.
+    """Jobs of a trace, with facts about how they were read.
 
     Attributes:
-        jobs: By submission, then id.
-        users_drawn: No job named a user: they were drawn by chance.
-        left_out: Why lines were left out, and how many.
+        jobs: Jobs in order of submission, then id.
+        users_drawn: Whether users were assigned at random, as no job names one.
+        left_out: Number of lines that were left out, by reason.
     """
 
     jobs: tuple[TenantJob, ...]
@@ -67,14 +67,14 @@ class TenantTrace:
 
 
 def read_tenants(path: Path, seed: int = 0) -> TenantTrace:
-    """All jobs of a file or, of Gavel's, a folder with `*.trace` and `simulation_throughputs.json` in or above it.
+    """Read a trace from a file; Gavel's from a folder of `*.trace`, with simulation_throughputs.json in or above it.
 
     Args:
-        path: A CSV file of our columns or of Helios', plain or gzipped; Philly's cluster_job_log as .json; a folder.
-        seed: Of the users, where no job names one.
+        path: CSV file with our columns or those of Helios, may be gzipped; Philly's cluster_job_log as .json; a folder.
+        seed: Seed for random users if no job names one.
 
     Raises:
-        NotFound: Nothing can be read there.
+        NotFound: The path cannot be read.
         Damaged: A column is missing, or a value is wrong; names the file, the line, the column and the value.
     """
     left_out: dict[str, int] = {}
@@ -98,7 +98,7 @@ def read_tenants(path: Path, seed: int = 0) -> TenantTrace:
 
 
 def _with_users(jobs: Iterable[TenantJob], seed: int) -> list[TenantJob]:
-    """Each tenant's users are drawn one after the other, some much busier than others, as they are."""
+    """Assign random users to the jobs of each tenant; as in reality, some submit far more jobs than others."""
     chance = random.Random(seed)
     parts = [1 / (rank + 1) for rank in range(USERS_DRAWN)]
     return [
@@ -136,31 +136,31 @@ def _table(path: Path, leave_out: Callable[[str], None]) -> list[TenantJob]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A line, and where it stands."""
+    """Line of a trace, with its position for error messages."""
 
     where: str
     row: Mapping[str, str | None]
 
     def text(self, column: str) -> str:
-        """Something."""
+        """Return a value that must not be empty."""
         return self.row.get(column) or self.wrong(column, "something")
 
     def number(self, column: str, *, above: bool = False) -> float:
-        """Seconds, or any number that is not negative; `above`: more than 0."""
+        """Return a number that is not negative, or with `above` greater than 0."""
         text = self.row.get(column) or ""
         if not _NUMBER.fullmatch(text) or (above and not float(text)):
             self.wrong(column, f"a number {'above 0' if above else 'from 0 on'}, times in seconds")
         return float(text)
 
     def gpus(self, column: str) -> int:
-        """A whole number of GPUs."""
+        """Return a whole number of GPUs."""
         text = self.row.get(column) or ""
         if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:10]) <= MAX_GPUS:
             self.wrong(column, f"a whole number from 1 to {MAX_GPUS}")
         return int(text)
 
     def wrong(self, column: str, wanted: str) -> NoReturn:
-        """Refuse it."""
+        """Raise the error for an invalid value."""
         said = self.row.get(column)
         shown = "missing" if said is None else repr(said)
         raise Damaged(f"{self.where}: {column} is {shown}", remedy=f"write {wanted}")
@@ -183,7 +183,7 @@ def _of_ours(place: _Place) -> TenantJob:
 
 
 def _of_helios(place: _Place, leave_out: Callable[[str], None]) -> TenantJob | None:
-    """A line of Helios' cluster_log.csv; jobs without GPUs, or that never ran, are left out."""
+    """Read a line of Helios' cluster_log.csv; jobs without GPUs or that never ran are left out."""
     if place.number("gpu_num") == 0:
         leave_out("no GPU")
         return None
@@ -204,7 +204,7 @@ def _of_helios(place: _Place, leave_out: Callable[[str], None]) -> TenantJob | N
 
 
 def _philly(path: Path, leave_out: Callable[[str], None]) -> list[TenantJob]:
-    """Philly's cluster_job_log: what a job's attempts took together is its duration."""
+    """Read Philly's cluster_job_log; the duration of a job is the sum of its attempts."""
     try:
         rows = json.loads(read_text(path))
     except ValueError as error:
@@ -246,13 +246,13 @@ def _moment(text: str) -> datetime:
 
 
 def _gavel(folder: Path, leave_out: Callable[[str], None]) -> list[TenantJob]:
-    """A virtual cluster a file; a duration is the job's steps by the throughput of its model on V100 GPUs."""
+    """Read Gavel's traces, a file for each tenant; durations are steps by the throughput of the model on V100 GPUs."""
     files = sorted(folder.glob("*.trace"))
     throughputs = _throughputs(folder)
     jobs = []
     for file in files:
         if file.stem == "philly":
-            continue  # all the others together
+            continue  # it has the jobs of all the other files
         for number, text in enumerate(read_text(file).splitlines()):
             model, _, _, _, steps, arrival, gpus = _gavel_line(file, number, text)
             rate = throughputs.get((model, int(gpus)))
@@ -279,7 +279,7 @@ def _gavel_line(file: Path, number: int, text: str) -> list[str]:
 
 
 def _throughputs(folder: Path) -> dict[tuple[str, int], float]:
-    """Steps a second by model and GPUs, of the file that is nearest above the traces."""
+    """Return steps per second by model and GPUs, from the nearest file in or above the folder of the traces."""
     name = "simulation_throughputs.json"
     for above in (folder, *folder.resolve().parents):
         if (above / name).is_file():

@@ -26,24 +26,25 @@ def faults(document: QueueDocument) -> Iterator[Problem]:
     pools = {DEFAULT_POOL, *(pool.name for pool in document.pools)}
     for path, spec in document.queues.items():
         place = f"/queues/{escaped(path)}"
-        yield from _of_place(document, path, place)
-        yield from _of_figures(spec, place, pools)
-        yield from _of_pools(document, path, place, pools)
-        yield from _of_defaults(spec, place)
-        yield from _of_idle(spec.idle, place)
+        yield from _path_problems(document, path, place)
+        yield from _amount_problems(spec, place, pools)
+        yield from _pool_problems(document, path, place, pools)
+        yield from _default_problems(spec, place)
+        yield from _idle_problems(spec.idle, place)
         for index, hours in enumerate(spec.hours):
-            yield from _of_hours(hours, f"{place}/hours/{index}", pools)
+            yield from _hours_problems(hours, f"{place}/hours/{index}", pools)
         for name, budget in _budgets(spec):
-            yield from _of_budget(budget, f"{place}/{name}")
-    yield from _of_sums(document)
+            yield from _budget_problems(budget, f"{place}/{name}")
+    yield from _sum_problems(document)
     for job_class in document.classes:
-        yield from _of_idle(job_class.idle, f"/classes/{escaped(job_class.name)}")
+        yield from _idle_problems(job_class.idle, f"/classes/{escaped(job_class.name)}")
         for index, pool in enumerate(job_class.pools):
             if pool not in pools:
                 yield Problem(f"/classes/{escaped(job_class.name)}/pools/{index}", _unknown(pool, pools))
 
 
-def _of_place(document: QueueDocument, path: str, place: str) -> Iterator[Problem]:
+def _path_problems(document: QueueDocument, path: str, place: str) -> Iterator[Problem]:
+    """Yield problems of the position of a queue in the tree."""
     above = path.rpartition("/")[0]
     if above and above not in document.queues:
         yield Problem(place, f"there is no queue {above} above it; add that queue, which may have no fields")
@@ -54,7 +55,8 @@ def _of_place(document: QueueDocument, path: str, place: str) -> Iterator[Proble
         )
 
 
-def _of_figures(spec: QueueSpec, place: str, pools: set[str]) -> Iterator[Problem]:
+def _amount_problems(spec: QueueSpec, place: str, pools: set[str]) -> Iterator[Problem]:
+    """Yield problems of amounts in unknown pools, and of limits below the guarantee."""
     for key in _FIGURES:
         for pool in getattr(spec, key):
             if pool not in pools:
@@ -66,7 +68,7 @@ def _of_figures(spec: QueueSpec, place: str, pools: set[str]) -> Iterator[Proble
             yield Problem(f"{place}/limit_gpus", why)
 
 
-def _of_pools(document: QueueDocument, path: str, place: str, pools: set[str]) -> Iterator[Problem]:
+def _pool_problems(document: QueueDocument, path: str, place: str, pools: set[str]) -> Iterator[Problem]:
     """Yield problems of the pools that a queue names, and of guarantees in pools that it may not use."""
     named = document.queues[path].pools
     if named is not None and not named:
@@ -104,14 +106,14 @@ def _unknown(pool: str, pools: set[str]) -> str:
     return f"there is no pool {pool}; pools are {', '.join(sorted(pools))}"
 
 
-def _of_defaults(spec: QueueSpec, place: str) -> Iterator[Problem]:
+def _default_problems(spec: QueueSpec, place: str) -> Iterator[Problem]:
     for default, most in (("default_timeout_s", "max_timeout_s"), ("default_priority", "max_priority")):
         own, limit = getattr(spec, default), getattr(spec.limits, most)
         if own is not None and limit is not None and own > limit:
             yield Problem(f"{place}/{default}", f"{own:g} is above {most}, {limit:g}; lower it")
 
 
-def _of_idle(idle: Idle | None, place: str) -> Iterator[Problem]:
+def _idle_problems(idle: Idle | None, place: str) -> Iterator[Problem]:
     if idle is not None and idle.return_after_s <= idle.warn_after_s:
         why = (
             f"{idle.return_after_s:g} must be more than warn_after_s, {idle.warn_after_s:g}, as "
@@ -127,24 +129,24 @@ def _budgets(spec: QueueSpec) -> Iterator[tuple[str, Budget]]:
         yield f"user_budgets/{escaped(name)}", budget
 
 
-def _of_hours(hours: Hours, place: str, pools: set[str]) -> Iterator[Problem]:
-    yield from _of_zone(hours.zone, place)
+def _hours_problems(hours: Hours, place: str, pools: set[str]) -> Iterator[Problem]:
+    yield from _zone_problems(hours.zone, place)
     for key in _FIGURES:
         for pool in getattr(hours, key):
             if pool not in pools:
                 yield Problem(f"{place}/{key}/{escaped(pool)}", _unknown(pool, pools))
 
 
-def _of_zone(zone: str, place: str) -> Iterator[Problem]:
+def _zone_problems(zone: str, place: str) -> Iterator[Problem]:
     if find_zone(zone) is None:
         yield Problem(
             f"{place}/zone", f"there is no time zone {zone[:80]}; set one such as Europe/Vienna or UTC"
         )
 
 
-def _of_budget(budget: Budget, place: str) -> Iterator[Problem]:
+def _budget_problems(budget: Budget, place: str) -> Iterator[Problem]:
     """Yield problems of the time zone and the days of a budget."""
-    yield from _of_zone(budget.zone, place)
+    yield from _zone_problems(budget.zone, place)
     days = {key: _day(text) for key, text in (("from", budget.begins), ("to", budget.ends)) if text}
     for key in (key for key, day in days.items() if day is None):
         yield Problem(f"{place}/{key}", "there is no such day; write it as 2026-11-22")
@@ -170,7 +172,7 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _of_sums(document: QueueDocument) -> Iterator[Problem]:
+def _sum_problems(document: QueueDocument) -> Iterator[Problem]:
     """Yield problems of guarantees whose sum over the children exceeds that of their parent."""
     sums: dict[str, dict[str, int]] = {}
     for path, spec in document.queues.items():

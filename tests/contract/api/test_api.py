@@ -451,7 +451,7 @@ def test_the_page_is_served_with_its_policy(rig: Rig) -> None:
         assert rig.call("GET", f"/static/{name}").status_code == 200
 
 
-def test_a_port_in_use_is_said(rig: Rig) -> None:
+def test_listening_on_a_port_in_use_is_an_error(rig: Rig) -> None:
     with pytest.raises(Conflict, match=f"cannot listen on 127.0.0.1:{rig.server.port}"):
         serve(create_app(rig.daemon, ApiSettings("http://w", "0.1.0")), "127.0.0.1", rig.server.port)
 

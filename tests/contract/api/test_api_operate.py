@@ -145,7 +145,7 @@ def test_the_answers_are_what_the_client_expects(rig: Rig) -> None:
         assert client.nodes()[0]["cuda_version"] == "12.2"
 
 
-def test_control_ports_that_are_open_are_said(rig: Rig) -> None:
+def test_status_names_nodes_with_open_control_ports(rig: Rig) -> None:
     rig.tell(Inventory((ONE, TWO), "simulated", isolation="cgroup2", control_ports="off"), "a1")
     assert rig.call("GET", "/v1/status").json()["control_ports_off"] == ["a1.example"]
     assert rig.call("GET", "/v1/nodes").json()["nodes"][0]["control_ports"] == "off"
@@ -153,7 +153,7 @@ def test_control_ports_that_are_open_are_said(rig: Rig) -> None:
     assert rig.call("GET", "/v1/status").json()["control_ports_off"] == []
 
 
-def test_isolation_that_is_off_is_said(rig: Rig) -> None:
+def test_status_names_nodes_without_isolation(rig: Rig) -> None:
     rig.report(ONE, TWO, isolation="off")
     assert rig.call("GET", "/v1/status").json()["isolation_off"] == ["a1.example"]
     assert rig.call("GET", "/v1/nodes").json()["nodes"][0]["isolation"] == "off"

@@ -452,7 +452,7 @@ def _serial(rig: TlsRig, ca: Authority) -> int:
         return int(caller.serial, 16)
 
 
-def test_a_broken_pair_changes_nothing_and_is_said_once(
+def test_an_invalid_certificate_file_changes_nothing_and_is_logged_once(
     rig: TlsRig, ca: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = _serial(rig, ca)

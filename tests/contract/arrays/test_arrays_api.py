@@ -56,7 +56,7 @@ def test_a_list_is_written_as_a_text(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "wrong", ["", "5-1", "1,1", "0-9%0", "a", [], [1, "2"], [True], {"from": 1}, 7, "0-100000"]
 )
-def test_array_indexes_that_are_no_set_are_refused(rig: Rig, wrong: object) -> None:
+def test_invalid_array_indexes_are_refused(rig: Rig, wrong: object) -> None:
     response = rig.call("POST", "/v1/jobs", json={"command": "true", "array": wrong})
     assert code_of(response) == (422, "invalid")
     assert [each["path"] for each in response.json()["error"]["problems"]] == ["/array"]

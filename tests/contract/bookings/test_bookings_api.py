@@ -142,7 +142,7 @@ def test_a_booking_is_moved_and_what_is_left_out_stays(booked: Rig) -> None:
     assert booked.call("GET", "/v1/bookings/exam").json()["from"] == "2026-11-26T09:00"
 
 
-def test_booking_events_are_told(booked: Rig) -> None:
+def test_booking_events_are_listed(booked: Rig) -> None:
     made = make(booked)
     booked.call("PUT", "/v1/bookings/exam", json={"from": "Thu 09:00"})
     booked.call("DELETE", "/v1/bookings/exam")

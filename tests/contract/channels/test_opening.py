@@ -67,7 +67,7 @@ def test_channel_without_a_token_advises_a_login(rest: FakeRest) -> None:
     assert "mesos-gpu login" in got.stderr
 
 
-def test_channel_to_an_address_without_a_server_is_told(rest: FakeRest) -> None:
+def test_channel_to_an_address_without_a_server_reports_the_refused_connection(rest: FakeRest) -> None:
     rest.stop()
     got = call("exec", JOB, "--", "true")
     assert got.exit_code == 69

@@ -289,7 +289,7 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     )
 
 
-def test_app_file_refusal_tells_the_line(rig: Played, tmp_path: Path) -> None:
+def test_refused_app_file_is_reported_with_line_and_field(rig: Played, tmp_path: Path) -> None:
     good("app", "create", "-", stdin={"id": "/there", **APP})
     file = tmp_path / "apps.yaml"
     app = "cmd: sleep 1\n{0}mem: -5\n{0}healthChecks:\n{0}- protocol: HTTQ\n"

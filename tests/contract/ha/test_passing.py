@@ -233,7 +233,7 @@ def test_standby_without_a_leader_refuses_changes_with_a_time(both: Both) -> Non
     assert (status, "no scheduler leads" in told["message"]) == (503, True)
 
 
-def test_a_leader_that_does_not_answer_is_said(both: Both) -> None:
+def test_a_leader_that_does_not_answer_is_reported_to_the_client(both: Both) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # and does not listen
         both.known[0] = Leader(f"http://127.0.0.1:{deaf.getsockname()[1]}", RUN)

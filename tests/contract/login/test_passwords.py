@@ -214,7 +214,9 @@ def test_a_file_that_others_may_write_to_is_refused(file: Path) -> None:
         Htpasswd(file)
 
 
-def test_cheap_hashes_are_said(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_passwords_with_cheap_hashes_are_logged_as_a_warning(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     Htpasswd(file)
     assert "2 passwords could be guessed quickly" in caplog.text
 

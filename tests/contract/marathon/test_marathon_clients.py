@@ -60,7 +60,7 @@ def test_the_version_of_a_group_never_goes_back(rig: Marathon) -> None:
     assert seen == sorted(set(seen))
 
 
-def test_roles_of_groups_are_kept_and_have_no_effect_which_is_said(rig: Marathon) -> None:
+def test_roles_of_groups_are_kept_without_effect_and_with_a_warning(rig: Marathon) -> None:
     rig.ask("POST", "/v2/groups", 201, json={"id": "/g", "groups": [{"id": "h"}], "enforceRole": False})
     group = rig.ask("GET", "/v2/groups/g")
     assert group["enforceRole"] is False

@@ -158,7 +158,7 @@ def test_a_balancer_listens_at_each_of_them(rig: Marathon, tmp_path: Path) -> No
     assert checked.returncode == 0, checked.stderr + checked.stdout
 
 
-def test_service_ports_that_are_all_in_use_are_told(rig: Marathon) -> None:
+def test_app_is_refused_if_all_service_ports_are_in_use(rig: Marathon) -> None:
     serve_anew(rig, range(9000, 9002))
     assert ports(rig.create("/a", ports=[0, 0])) == [9000, 9001]
     refusal = rig.create("/b", 422)

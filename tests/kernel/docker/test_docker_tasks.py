@@ -174,7 +174,7 @@ def test_a_newer_cuda_than_the_driver_has_is_refused_with_both_versions(one: Hos
     assert one.stdout() == ""
 
 
-def test_a_missing_driver_volume_is_said(one: Host) -> None:
+def test_task_on_a_host_without_its_driver_volume_fails_with_the_name_of_the_volume(one: Host) -> None:
     write_inventory(
         one.sandbox.parent / "node", replace(NEW, driver_version="560.35.03", cuda_version="12.6")
     )

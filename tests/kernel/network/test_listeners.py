@@ -163,7 +163,7 @@ def test_connections_to_a_shared_port_are_judged_one_by_one(start: Start) -> Non
     assert mine.proved([task.port, 1]) == ((task.port,), "")
 
 
-def test_a_connection_that_has_ended_proves_nothing(start: Start) -> None:
+def test_an_ended_connection_does_not_prove_a_listener(start: Start) -> None:
     task = start(takes=False)
     with socket.create_connection(("127.0.0.1", task.port)) as line:
         mine = task.listeners()

@@ -18,7 +18,7 @@ def test_no_algorithm_is_taken_that_has_no_public_key() -> None:
         header_of("eyJhbGciOiJIUzI1NiJ9.e30.", frozenset({"HS256", "none"}))  # whatever the settings are
 
 
-def test_a_header_is_its_algorithm_and_the_name_of_a_key() -> None:
+def test_a_header_is_read_as_algorithm_and_key_id() -> None:
     assert header_of("eyJhbGciOiJFUzI1NiIsImtpZCI6ImEifQ.e30.x", ALL) == Header("ES256", "a")
     with pytest.raises(WrongProof):
         header_of("eyJhbGciOiJFUzI1NiIsImtpZCI6ImEifQ.e30.x", frozenset({"RS256"}))

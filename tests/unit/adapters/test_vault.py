@@ -190,7 +190,7 @@ def test_vault_settings_that_contradict_are_refused(settings: VaultSettings, cha
         Vault(replace(settings, **change)).see()
 
 
-def test_vault_that_cannot_be_reached_is_said(settings: VaultSettings) -> None:
+def test_unreachable_vault_is_reported(settings: VaultSettings) -> None:
     assert "cannot be reached" in refused(replace(settings, url="http://127.0.0.1:1")).what
 
 

@@ -107,7 +107,7 @@ def test_up_file_of_an_ended_process_is_ignored(home: Path) -> None:
             locate.find_url()
 
 
-def test_up_file_that_is_damaged_is_said(home: Path) -> None:
+def test_damaged_up_file_is_an_error_with_a_remedy(home: Path) -> None:
     for text in ("", "[]", "{}", '{"url": "x y", "pid": 1, "started_at": 1, "start_ticks": 1}'):
         (home / "up.json").write_text(text)
         with pytest.raises(Damaged, match="To fix: remove this file"):

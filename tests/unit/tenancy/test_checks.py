@@ -79,7 +79,7 @@ def test_check_compares_each_pool_with_its_own_nodes_by_cost() -> None:
     )
 
 
-def test_pools_that_nobody_uses_or_that_have_no_nodes_are_told() -> None:
+def test_warnings_name_unused_pools_and_pools_without_nodes() -> None:
     pools = (Pool("big", ("A100",), dedicated=True), Pool("far", attributes={"rack": "r9"}))
     document = QueueDocument(version=1, queues={"a": QueueSpec(pools=("far", "default"))}, pools=pools)
     assert findings(Tree(document), NODES).warnings == (

@@ -197,7 +197,7 @@ def test_seat_is_refused_only_where_there_is_no_room(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
-def test_seats_are_kept_under_the_same_document(count: int) -> None:
+def test_seats_do_not_change_while_the_queue_document_is_the_same(count: int) -> None:
     @settings(max_examples=count)
     @given(CELLS, lines())
     def check(cells: Cells, asks: dict[str, list[Ask]]) -> None:

@@ -275,7 +275,7 @@ def test_agent_that_sends_no_files_is_told_with_links_to_it(
     page.when("sandbox on 127.0.0.11")
 
 
-def test_sandbox_of_an_agent_that_is_gone_is_told(master: PlayedMaster, browser: Browser) -> None:
+def test_page_of_a_sandbox_says_that_its_agent_is_gone(master: PlayedMaster, browser: Browser) -> None:
     master.state["slaves"] = []
     browser.page(f"{master.url}/{TASK}").when("Its agent is not in the cluster any more")
 

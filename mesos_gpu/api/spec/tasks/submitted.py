@@ -7,7 +7,7 @@ from mesos_gpu.api.spec.shapes import Job
 
 
 class SubmittedJob(Job):
-    """A job that was just submitted."""
+    """A job that was just submitted, with warnings about its request."""
 
     warnings: Annotated[
         list[str],

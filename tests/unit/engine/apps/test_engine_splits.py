@@ -34,7 +34,7 @@ def served(world: World) -> set[str]:
     return {task.id for task in serving(world.state, "/web")}
 
 
-def test_service_is_kept_until_it_is_dropped(world: World) -> None:
+def test_service_weights_are_saved_until_the_service_is_removed(world: World) -> None:
     assert only(world.feed(ev.SplitSet(SPLIT)), SaveSplit).split == SPLIT
     other = replace(SPLIT, weights={"/web": 1})
     world.feed(ev.SplitSet(other))

@@ -44,7 +44,9 @@ def said(world: World, queue: str) -> str:
         ),
     ],
 )
-def test_figures_of_the_next_hours_are_told(day: dict[str, Any], hours: dict[str, Any], words: str) -> None:
+def test_reason_names_the_limits_of_the_next_hours(
+    day: dict[str, Any], hours: dict[str, Any], words: str
+) -> None:
     world = tree_world({"dev": QueueSpec(hours=night(**hours), **day), "ops": QueueSpec()})
     assert said(world, "dev") == f"from 06:00Z on queue dev {words}"
     assert said(world, "ops") == ""

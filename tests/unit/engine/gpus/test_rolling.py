@@ -284,7 +284,7 @@ def test_program_of_an_executor_is_kept_with_its_task(first: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"program":3}', b'{"program":{"wire":1}}'])
-def test_executor_that_does_not_name_its_program_starts_all_the_same(data: bytes) -> None:
+def test_executor_that_does_not_report_its_program_starts_too(data: bytes) -> None:
     world = cluster("a1")
     world.submit("j1", gpus=1)
     world.offers(offer("o", "a1", gpus=1))

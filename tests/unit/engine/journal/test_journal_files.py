@@ -163,7 +163,7 @@ def test_journal_reports_a_state_it_cannot_write_and_goes_on(
     assert (result.events, result.first_difference, result.warnings) == (600, None, [])
 
 
-def test_journal_copy_of_a_state_is_as_the_state_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_copy_of_a_state_is_not_changed_by_later_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Further steps after each copy must not change it: no mutable part may be shared."""
     kept_copies: list[tuple[wire.Copied, bytes]] = []
 
@@ -262,7 +262,7 @@ def test_journal_state_of_another_file_is_refused(tmp_path: Path) -> None:
     journal.close()
     first, second, *_ = files_of(tmp_path)
     state_of(first).replace(state_of(second))
-    with pytest.raises(Damaged, match="is the state before step 1, and"):
+    with pytest.raises(Damaged, match="has the state before step 1, but"):
         replay([second])
 
 

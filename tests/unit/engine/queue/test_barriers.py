@@ -303,7 +303,7 @@ def test_job_on_hold_may_not_be_seated() -> None:
         ("order", 9, "", []),
     ],
 )
-def test_job_that_no_limit_ever_lets_start_is_told(
+def test_job_above_a_limit_at_any_time_gets_the_reason(
     queue: str, gpus: int, words: str, pools: list[str]
 ) -> None:
     known, _ = barriers(pooled())

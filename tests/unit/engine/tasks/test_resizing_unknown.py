@@ -73,7 +73,7 @@ def test_task_taken_up_by_its_labels_has_what_its_executor_reports(world: World)
     assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 4
 
 
-def test_adopted_task_has_a_job_that_asks_for_what_its_executor_has(world: World) -> None:
+def test_job_of_an_adopted_task_requests_the_share_that_its_executor_reports(world: World) -> None:
     running(world)
     told = listed(world)
     lost(world)

@@ -79,7 +79,7 @@ def test_upload_of_several_streams_is_read_as_tar_reads_it(tmp_path: Path) -> No
         look(tmp_path / "b")
 
 
-def test_a_header_that_promises_more_than_there_is_is_told(tmp_path: Path) -> None:
+def test_an_archive_with_a_truncated_gzip_header_is_refused(tmp_path: Path) -> None:
     data = bytearray(archive(tmp_path / "a", member("fine")).read_bytes())
     data[3] = 4  # FEXTRA, RFC 1952: a field follows, whose length is what comes first
     (tmp_path / "a").write_bytes(data)

@@ -109,7 +109,7 @@ def test_a_host_without_gpus_is_not_described() -> None:
         specs.host_spec(DRIVER, (), VOLUME)
 
 
-def test_a_task_is_described_by_its_own_cards() -> None:
+def test_cdi_device_of_a_task_has_only_its_own_cards() -> None:
     spec = specs.task_spec("train-1.2", DRIVER, CARDS, VOLUME)
     check(spec)
     assert spec["kind"] == "mesos-gpu/task"

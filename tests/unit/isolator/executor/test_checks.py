@@ -112,7 +112,7 @@ ANSWERS: dict[str, tuple[HealthCheck, Behaviour, bool | None, str]] = {
 }
 
 
-def test_check_finding_follows_from_the_answer(prober: Prober) -> None:
+def test_result_of_a_health_check_depends_on_the_answer(prober: Prober) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(answering(behave)) for _, behave, _, _ in ANSWERS.values()]
         asks = [(case[0], server.port) for case, server in zip(ANSWERS.values(), servers, strict=True)]

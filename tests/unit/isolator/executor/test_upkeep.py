@@ -195,7 +195,7 @@ def upkeep(directory: Path, disk_mib: int, **more: object) -> Iterator[list[str]
 
 
 @pytest.mark.skipif(shutil.which("du") is None, reason="needs du")
-def test_a_sandbox_that_is_too_large_is_told(tmp_path: Path) -> None:
+def test_a_sandbox_above_its_limit_ends_the_task_with_its_size(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "data").write_bytes(b"x" * 3 * MIB)
     os.mkfifo(tmp_path / "fifo")

@@ -217,7 +217,7 @@ def test_reaper_and_sealer_are_at_work_once_at_a_time(ledger: Ledger, work: tupl
 
 
 @pytest.mark.parametrize("error", [Unavailable("no", remedy="none"), PermissionError(1, "no")])
-def test_errors_of_the_ledger_end_no_later_look(
+def test_errors_of_the_ledger_do_not_prevent_later_looks(
     ledger: Ledger, work: tuple[Work, Work], error: Exception
 ) -> None:
     ending, sealing = work

@@ -167,7 +167,7 @@ MESOS = (
 )
 
 
-def test_the_fetchers_words_are_told(tmp_path: Path) -> None:
+def test_error_of_the_fetcher_is_the_reason_why_the_task_did_not_start(tmp_path: Path) -> None:
     with pytest.raises(NotStarted, match="could not fetch http://h/b: received HTTP return code 404") as said:
         fetch(Program(1, MESOS, a="A"), tmp_path)
     assert said.value.outcome == Outcome()

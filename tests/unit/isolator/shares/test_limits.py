@@ -104,7 +104,7 @@ def test_the_undo_takes_both_limits_away_before_the_cgroup_goes(host: Host) -> N
         assert (host.cgroup.parent / "dmem.min").read_text() == "0", "nothing stays reserved above"
 
 
-def test_without_the_undo_a_soft_limit_stays_reserved_above(tmp_path: Path) -> None:
+def test_soft_limit_stays_reserved_in_the_parent_cgroup_until_it_is_undone(tmp_path: Path) -> None:
     host = Host(tmp_path, "dmem")
     host.make(host.tenancy(20000, 30000))
     assert int((host.cgroup.parent / "dmem.min").read_text()) == 2 * 20000 * MIB

@@ -184,7 +184,7 @@ def test_mps_daemon_has_the_largest_percentage() -> None:
     assert mps.most_of((Limits(25, 20), Limits(50, None))) == Limits(50, None)
 
 
-def test_paths_that_are_too_long_for_sockets_are_told() -> None:
+def test_paths_too_long_for_sockets_are_reported_with_their_length() -> None:
     assert too_long(Path("/" + "x" * (MAX_PATH - 1))) == ""
     assert too_long(Path("/" + "x" * MAX_PATH)) == "its path has 88 bytes, and sockets allow 87"
     assert "its path has 89 bytes" in too_long(Path("/" + "ä" * 44))

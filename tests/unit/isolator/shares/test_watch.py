@@ -148,7 +148,7 @@ def test_any_bytes_in_a_usage_file_harm_nobody_but_their_task(host: Host, seed: 
 
 
 @pytest.mark.parametrize("name", ["limits", "usage"])
-def test_files_that_are_gone_are_said(host: Host, name: str) -> None:
+def test_use_of_a_share_names_missing_files(host: Host, name: str) -> None:
     region = host.hold()
     (region.path / name).unlink()
     (use,) = host.look({ME: 100})

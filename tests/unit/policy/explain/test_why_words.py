@@ -312,7 +312,7 @@ def test_funnel_of_a_gang_is_of_the_model_with_most_room() -> None:
     assert ([each.room for each in single.passages], single.tasks_fit) == ([1, 1], 1)
 
 
-def test_funnel_counts_what_constraints_between_tasks_leave() -> None:
+def test_funnel_counts_nodes_and_tasks_left_by_constraints_between_tasks() -> None:
     nodes = [node(name, *cards(name, 4)) for name in ("n1", "n2", "n3")] + [PLAIN]
     asked: list[dict[str, int]] = []
 

@@ -43,7 +43,7 @@ def test_sealed_update_is_proven_and_its_body_comes_out() -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )  # fmt: skip
-def test_seal_is_of_one_task_and_of_all_that_is_said(changed: dict[str, Any]) -> None:
+def test_seal_is_invalid_for_another_task_or_changed_report(changed: dict[str, Any]) -> None:
     sealed = seal.seal(seal.secret_for(KEY, "t1"), SAID)
     assert arrived(replace(SAID, **changed), sealed).proof is None
 

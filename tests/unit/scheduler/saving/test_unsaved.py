@@ -141,7 +141,9 @@ def test_unsaved_request_of_a_deposed_leader_fails_with_a_remedy(store: Away, da
     assert daemon.wait(60)
 
 
-def test_unsaved_refusal_of_a_deposed_leader_is_not_given(store: Away, daemon: Daemon) -> None:
+def test_deposed_leader_does_not_answer_with_a_refusal_that_was_not_saved(
+    store: Away, daemon: Daemon
+) -> None:
     """A request that changes no state is not written, so no write is refused."""
     store.deposed = True
     with pytest.raises(MesosGpuError, match="is unknown"):

@@ -62,7 +62,7 @@ def test_marathon_assignment_text_has_the_type_of_the_field(
         ("env.", "1", "a name must follow the dot"),
     ],
 )
-def test_marathon_assignment_that_is_wrong_is_said(key: str, text: str, words: str) -> None:
+def test_invalid_marathon_assignment_is_refused(key: str, text: str, words: str) -> None:
     with pytest.raises(WrongAssignment, match=words):
         assignment_of(key, text)
 
