@@ -120,8 +120,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Something that was made for a task, or is about to be; `isolator.confinement.enclosure.undo` knows each
-    kind.
+    """Record of something that was made for a task, or is about to be, and must be undone after it.
+
+    Attributes:
+        kind: Kind, which tells `isolator.confinement.enclosure.undo` how to undo it.
+        what: Path or name of the thing; its form depends on the kind.
     """
 
     kind: str

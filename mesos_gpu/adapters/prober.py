@@ -53,11 +53,13 @@ class Attempt(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Job:
+    """A check that the prober repeats, with its attempt if one is running."""
+
     check: HealthCheck
     begin: Callable[[], Attempt]
     report: Callable[[Finding], None]
     attempt: Attempt | None = None
-    registered: int = NOTHING
+    registered: int = NOTHING  # readiness for which the selector watches the attempt's file
     deadline: float = 0.0  # of the attempt, on the monotonic clock
     gone: bool = False  # whether the check was removed
 

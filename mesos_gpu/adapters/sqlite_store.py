@@ -228,7 +228,12 @@ class SqliteStore:
             return seal.text_of(self._db, name)
 
     def follow(self, key: bytes, facts: Mapping[str, str]) -> None:
-        """Store texts by name, and the key of launch secrets, which another scheduler generated."""
+        """Store the facts by which this store follows a replicated log, in one transaction.
+
+        Args:
+            key: Key for secrets of launches, which may be that of another scheduler; it replaces the stored key.
+            facts: Texts by name, which `fact` returns.
+        """
         with self._refusing_damage():
             self._keep([("key", key), *facts.items()])
         self._set_mark(replace(self._at, key=key))

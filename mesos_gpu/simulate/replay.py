@@ -240,7 +240,8 @@ def _beyond(one: State, other: State) -> tuple[str, ...]:
     for name in journal.STATES.names:
         mine, its = journal.STATES.field_of(one, name), journal.STATES.field_of(other, name)
         if isinstance(mine, dict):
-            if list(mine.items()) != list(its.items()):  # an order, too, may decide
+            # Compared as lists, because decisions may depend on the order of entries.
+            if list(mine.items()) != list(its.items()):
                 keys = [str(key) for key, value in mine.items() if key not in its or its[key] != value]
                 differences.append(f"{name}: {', '.join(keys[:_MAX_KEYS]) or 'nothing more'}")
         elif mine != its:

@@ -53,7 +53,7 @@ class Head(msgspec.Struct, frozen=True):
     journal: int  # version of the format
     program: str  # version of mesos_gpu
     seq: int
-    follows: bool  # whether the file before led to this state; else a scheduler has just started
+    follows: bool  # whether this file continues the one before; False if a scheduler has just started
     settings: msgspec.Raw
     state: msgspec.Raw = _BESIDE_IT
 

@@ -200,7 +200,7 @@ def test_an_agent_that_is_not_believed_is_not_read(ca: Authority, tmp_path: Path
 
 
 @pytest.mark.parametrize("orderly", [True, False])
-def test_an_agent_that_speaks_no_tls_is_told_of_in_one_way(
+def test_error_says_that_the_agent_speaks_no_tls_whichever_way_it_ends_the_handshake(
     ca: Authority, orderly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether OpenSSL takes the end for an orderly one depends on its version."""

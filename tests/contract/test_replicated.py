@@ -174,7 +174,7 @@ def test_a_batch_larger_than_a_node_is_read_back_and_cut_with_its_parts(make: Ma
     assert (second.log.base(), second.log.last()) == (1, 2)
 
 
-def test_a_state_that_lacks_what_was_cut_does_not_lead(make: Make) -> None:
+def test_a_state_that_lacks_entries_cut_from_the_log_cannot_join(make: Make) -> None:
     first, second = make("first"), make("second")
     store = first.lead()
     store.save([job("a")])
@@ -184,7 +184,7 @@ def test_a_state_that_lacks_what_was_cut_does_not_lead(make: Make) -> None:
         second.follower.join()
 
 
-def test_a_state_of_another_log_or_of_none_or_ahead_of_it_does_not_lead(make: Make, tmp_path: Path) -> None:
+def test_a_state_of_another_log_or_of_none_or_ahead_of_it_cannot_join(make: Make, tmp_path: Path) -> None:
     alone = SqliteStore(tmp_path / "alone.sqlite")
     alone.save([job("mine")])
     alone.close()

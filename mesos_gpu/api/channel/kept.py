@@ -229,5 +229,5 @@ def path_of(text: str) -> tuple[str, ...]:
         elif name not in ("", "."):
             names.append(name)
     if len(names) > tree.MAX_DEPTH:
-        raise invalid(Problem("/path", f"has more than {tree.MAX_DEPTH} names"))
+        raise invalid(Problem("/path", f"has more than {tree.MAX_DEPTH} components"))
     return tuple(names)

@@ -155,7 +155,7 @@ def _attributes(
 @click.option("--secure", is_flag=True,
               help="Ask who they are: the scheduler by socket or token, Mesos by name and secret.")  # fmt: skip
 @click.option("--webhook-to", multiple=True, metavar="HOST[:PORT]", callback=_receivers,
-              help="Receiver that webhooks may have, as 127.0.0.1:9000; may be repeated.")  # fmt: skip
+              help="Address to which webhooks may be sent, for example 127.0.0.1:9000; may be repeated.")  # fmt: skip
 @click.option("--use", "scripts", metavar="FILE", callback=_scripts,
               type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="JSON of what jobs do on their GPUs, by patterns of their ids (docs/simulation.md).")  # fmt: skip

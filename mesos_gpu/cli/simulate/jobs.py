@@ -53,7 +53,7 @@ def restart_option(more: str = "", default: float | None = None) -> Callable[[_F
     type=click.Choice(tuple(ORDERS)),
     default="mesos-gpu",
     show_default=True,
-    help="Who runs. srtf and srsf know how long each job will run.",
+    help="Scheduling policy. srtf and srsf know the run time of each job in advance.",
 )
 @restart_option(" Default: 30 with mesos-gpu, else 0.")
 @click.option(

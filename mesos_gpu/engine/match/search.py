@@ -59,17 +59,17 @@ class Search:
 
     def place(self, job: Job) -> list[Take] | None:
         """Take what all tasks of a job need, by rank; return None, with nothing taken, if they do not all fit."""
-        # The highest amounts refuse a thousand jobs without a look at each agent.
+        # A job that exceeds the highest amounts of any node is refused without a search of all nodes.
         if self._most is None:
             self._most = self._index.most()
             self._most_gpus = self._most.gpus
         if job.spec.gpus > self._most_gpus and not job.spec.is_share:
-            return None  # a quick test that refuses most jobs on a full cluster
+            return None  # cheapest test first: it refuses most jobs on a full cluster
         if not self._most.covers(footprint_of(job, self._settings).total):
             return None
         wait, booked = self._backlog.barriers.wait_of(job), self._backlog.booked.active_for(job)
         if wait is not None and not (booked and wait.stage is Stage.GUARANTEE):
-            return None  # only a booking may be used without a seat
+            return None  # without guaranteed admission a job may use only its booking
         request, outlasted = self._backlog.request(job), self._backlog.reservations.outlasted(job)
         conditions = outlasted, booked, bool(wait)
         if self._refused and self._key(job, request, conditions) in self._refused:

@@ -18,14 +18,26 @@ HOPELESS: Final = "hopeless"  # name of the notes of `Hopeless`, by job
 
 
 class Hopeless(NamedTuple):
-    """Record of a job that no node could serve: what there was, and until when the record holds."""
+    """Record that no node could serve a job.
+
+    Attributes:
+        by: Nodes and queue rules when that was computed; the record is void once they differ.
+        until: End of the record's validity, in seconds since the epoch.
+    """
 
     by: "Ground"
     until: float
 
 
 class Ground(NamedTuple):
-    """Nodes, their GPUs, and the version and hours of the document of queues."""
+    """Bookable capacity and rules that decide whether a job could fit; any change makes a recorded result void.
+
+    Attributes:
+        nodes: Number of nodes that are not lost.
+        gpus: Number of their GPUs.
+        version: Version of the document of queues.
+        hours_since: Begin of the current span of the document's hours, in seconds since the epoch.
+    """
 
     nodes: int
     gpus: int
@@ -34,7 +46,7 @@ class Ground(NamedTuple):
 
 
 def ground_now(state: State) -> Ground:
-    """Return the ground at this moment."""
+    """Return the number of nodes and GPUs, and the version and hours of the document of queues, at this moment."""
     nodes = [node for node in state.cluster.nodes.values() if node.lost_at is None]
     since = state.quota.hours.span.since
     return Ground(len(nodes), sum(len(node.gpus) for node in nodes), state.quota.queues.version, since)

@@ -181,7 +181,9 @@ def test_headers_that_change_what_a_token_means_are_refused(rig: LoginRig, issue
     assert rig.call("GET", "/v1/status", issuer.token(header={"typ": "at+jwt"})).status_code == 200
 
 
-def test_a_token_is_bounded(prover: OidcTokens, issuer: OidcIssuer) -> None:
+def test_an_oversized_oidc_token_is_refused_before_the_issuer_is_asked(
+    prover: OidcTokens, issuer: OidcIssuer
+) -> None:
     with pytest.raises(WrongProof, match="more than 16384 characters"):
         asyncio.run(prover.caller_of(issuer.token(padding="x" * MAX_LENGTH), "", time.time()))
     with pytest.raises(WrongProof, match="RFC 7515"):

@@ -171,7 +171,7 @@ NEW = ld_cache.new(LINES)  # its last 8 bytes are two names, before them is the 
         (ld_cache.new(LINES).replace(b"\x74\x21\xa4\xea", b"\0\0\0\0"), "extension"),
         (ld_cache.new([CacheLine("a", "/a", hwcap_bits=1 << 62)]), "processors"),
         (ld_cache.new([CacheLine("a" * 5000, "/a")]), "longer"),
-        (NEW[:-12] + b"\0\1\0\0" + NEW[-8:], "levels does not fit"),
+        (NEW[:-12] + b"\0\1\0\0" + NEW[-8:], "extends beyond the end of the file"),
         (NEW[:-28] + b"\xff" * 4 + NEW[-24:], "more sections"),
         (ld_cache.new([])[:28] + b"\1" + bytes(19), "byte order"),
     ],

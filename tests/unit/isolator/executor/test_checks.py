@@ -112,7 +112,7 @@ ANSWERS: dict[str, tuple[HealthCheck, Behaviour, bool | None, str]] = {
 }
 
 
-def test_check_finding_follows_from_the_answer(prober: Prober) -> None:
+def test_check_passes_or_fails_according_to_the_servers_answer(prober: Prober) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(answering(behave)) for _, behave, _, _ in ANSWERS.values()]
         asks = [(case[0], server.port) for case, server in zip(ANSWERS.values(), servers, strict=True)]
