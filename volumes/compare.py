@@ -128,9 +128,8 @@ def compare(files: DriverFiles, ours: Plan) -> tuple[Row, ...]:
         verdicts = {name: _taken_by(other, file, ours.version) for name, other in OTHERS.items()}
         if file.path in taken or YES in verdicts.values():
             stem = stem_of(file.name)
-            group = (
-                taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
-            )  # their lists are parts of this project's
+            # Their lists are parts of this project's.
+            group = taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
             rows.append(Row(file.path, group, YES if file.path in taken else reasons[file.path], **verdicts))
     return tuple(rows)
 

@@ -313,9 +313,8 @@ def main() -> int:
     env = dict(os.environ)
     settings = Settings.from_environment(env)
     with Sandbox(sandbox_of(env)) as place:
-        sys.stderr = os.fdopen(
-            place.append(LOG), "a", errors="backslashreplace"
-        )  # not closed while the process lives
+        # Not closed while the process lives.
+        sys.stderr = os.fdopen(place.append(LOG), "a", errors="backslashreplace")
     drop_mark(STDERR)
     processes.become_subreaper()
     launcher = Launcher.fork()

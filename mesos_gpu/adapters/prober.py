@@ -84,9 +84,8 @@ class Prober:
         self._under_way: set[_Job] = set()
         self._look_at = 0.0
         self._stopping = self._ended = False
-        self._lock = (
-            threading.Lock()
-        )  # guards `_ended`, so that the eventfd is not written after it was closed
+        # Guards `_ended`, so that the eventfd is not written after it was closed.
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
         self._thread.start()
 

@@ -120,9 +120,8 @@ class SqliteStore:
         try:
             db = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
             try:
-                schema.see_known(
-                    self._path, version_of(db)
-                )  # before anything that a later one may have changed
+                # Before anything that a later one may have changed.
+                schema.see_known(self._path, version_of(db))
                 return _mark_of(db)
             finally:
                 db.close()

@@ -1,7 +1,7 @@
-"""What others do with many tenants on one cluster: the rules of their documents and sources, in one small loop each.
+"""Policies of other schedulers for many tenants on one cluster, by their documents and sources, as baselines.
 
-They get what is fair: all run on the same nodes, pay the same for a stop, have what they free kept for whom it was
-freed for (where they choose a node at all), and let small jobs pass a blocked one of another size.
+The comparison favours no policy: all run on the same nodes, have the same costs of a stop, keep freed GPUs for the job
+that they were freed for (if they choose a node at all), and let jobs pass a blocked job of another size.
 """
 
 from collections import Counter
@@ -16,27 +16,27 @@ from mesos_gpu.simulate.tenancy.loop import Live, Loop, Policy, Where
 
 HALF_LIFE_S: Final = 7 * 86400  # Slurm's PriorityDecayHalfLife
 COOK_EVERY_S: Final = 300.0
-COOK_SAFE: Final = 1.0  # safe-dru-threshold: within its share nobody is touched
+COOK_SAFE: Final = 1.0  # safe-dru-threshold: tasks within the share of their user are not stopped
 COOK_DIFF: Final = 0.5  # min-dru-diff
 COOK_MOST: Final = 64  # max-preemption of a cycle
-MAX_TRIED: Final = 8  # victims of a node of which every choice is looked at
+MAX_TRIED: Final = 8  # most jobs of a node of which all combinations of victims are tried
 
 
 @dataclass(slots=True)
 class Drf(Policy):
-    """Lowest dominant share first, GPUs being the only resource: what a tenant holds by what it is guaranteed.
+    """Dominant resource fairness with GPUs as the only resource: the tenant with the lowest share goes first.
 
-    Nobody is stopped. Of a tenant alone it is first come, first served, where a job that does not fit is passed by
-    those of other sizes.
+    The share is the GPUs that a tenant holds, divided by its guarantee. No job is stopped. Jobs of one tenant run first
+    come, first served; a job that does not fit is passed by jobs of other sizes.
     """
 
     def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
-        """The lowest is next."""
+        """Return the sort key of a waiting job: the share of its tenant; the lowest is next."""
         return (loop.held[live.job.tenant] / loop.gpus(live.job.tenant),)
 
     def decide(self, loop: Loop) -> None:
-        """Start whoever fits, by the order, which changes with each start."""
-        blocked: set[tuple[str, int]] = set()  # tenants and sizes
+        """Start all waiting jobs that fit, in an order that changes with each start."""
+        blocked: set[tuple[str, int]] = set()  # tenants and sizes of jobs that do not fit
         while (live := self._next(loop, blocked)) is not None:
             where = loop.fit(live)
             if where is not None:
@@ -45,7 +45,7 @@ class Drf(Policy):
                 blocked.add((live.job.tenant, live.job.gpus))
 
     def make_room(self, loop: Loop, live: Live) -> bool:
-        """Have others stopped for it; whether it starts thereby."""
+        """Stop others for a job, if the policy does that; return whether the job starts thereby."""
         return False
 
     def _next(self, loop: Loop, blocked: set[tuple[str, int]]) -> Live | None:
@@ -60,22 +60,25 @@ class Drf(Policy):
 
 @dataclass(slots=True)
 class Fifo(Drf):
-    """A single line for all, first come, first served; a job that does not fit is passed by those of other sizes."""
+    """First come, first served over all tenants; a job that does not fit is passed by jobs of other sizes."""
 
     def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
-        """The oldest is next."""
+        """Return the sort key of a waiting job: its number by submission; the oldest is next."""
         return (live.index,)
 
 
 @dataclass(slots=True)
 class FairTree(Policy):
-    """Slurm's Fair Tree: tenants by shares over decayed use, users of one below it, all of the better tenant first."""
+    """Slurm's Fair Tree: tenants are ranked by shares over decayed use, and then the users of each tenant.
+
+    All users of a tenant go before all users of the tenants ranked below it.
+    """
 
     use: dict[tuple[str, str], Usage] = field(default_factory=dict)
     held: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def decide(self, loop: Loop) -> None:
-        """Charge what has run; start whoever fits, in the order of ranks."""
+        """Charge past use, then start all waiting jobs that fit, by rank."""
         now = round(loop.now * MICRO)
         self._charge(loop, now)
         line = self._line(loop, now)
@@ -122,7 +125,12 @@ class FairTree(Policy):
 
 
 def may_stop(victims: Iterable[Live], over: Mapping[str, int]) -> bool:
-    """Whether each tenant keeps what it is guaranteed without them."""
+    """Return whether each tenant keeps its guarantee if the victims are stopped.
+
+    Args:
+        victims: Jobs to stop.
+        over: GPUs of each tenant beyond its guarantee, as `surplus` returns them.
+    """
     taken = Counter[str]()
     for victim in victims:
         taken[victim.job.tenant] += victim.job.gpus
@@ -130,7 +138,7 @@ def may_stop(victims: Iterable[Live], over: Mapping[str, int]) -> bool:
 
 
 def surplus(loop: Loop) -> dict[str, int]:
-    """What each tenant has beyond its guarantee, once all who were told to end are gone."""
+    """Return the GPUs of each tenant beyond its guarantee, without jobs that are being ended."""
     left = Counter(loop.held)
     for there in loop.on:
         for live, gpus in there.items():
@@ -139,7 +147,7 @@ def surplus(loop: Loop) -> dict[str, int]:
 
 
 def _is_owed(loop: Loop, live: Live) -> bool:
-    """Whether its tenant stays within its guarantee with it."""
+    """Return whether the tenant of a waiting job stays within its guarantee if the job starts."""
     return loop.held[live.job.tenant] + live.job.gpus <= loop.gpus(live.job.tenant)
 
 
@@ -150,25 +158,26 @@ def _borrowers(there: Iterable[Live], taker: Live, over: Mapping[str, int]) -> l
 
 @dataclass(slots=True)
 class Reclaiming(Drf):
-    """Who is within its guarantee comes first, and may stop those of tenants above theirs."""
+    """Base of policies in which jobs within a guarantee go first, and may stop jobs of tenants above theirs."""
 
     def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
-        """Who is owed first, then by share."""
+        """Return the sort key of a waiting job: jobs within their tenant's guarantee first, then by share."""
         return (not _is_owed(loop, live), loop.held[live.job.tenant] / loop.gpus(live.job.tenant))
 
 
 @dataclass(slots=True)
 class CountReclaim(Reclaiming):
-    """Quotas as numbers, as Kueue has them where it does not know nodes: admitted first, placed when it fits.
+    """Quotas that only count GPUs, as in Kueue without topology: jobs are admitted first, and placed when they fit.
 
-    A job is admitted if there are GPUs enough by number; for one within its tenant's quota the newest of those above
-    theirs are stopped until there are. Then it counts, though what has come free may lie in pieces and it waits.
+    A job is admitted if the number of free GPUs suffices. For a job within its tenant's quota, the newest jobs of
+    tenants above theirs are stopped until it does. An admitted job counts as usage even while it waits because the
+    free GPUs are scattered over nodes.
     """
 
-    admitted: list[Live] = field(default_factory=list)  # that wait for a place
+    admitted: list[Live] = field(default_factory=list)  # admitted jobs that wait for a place
 
     def decide(self, loop: Loop) -> None:
-        """Place who is admitted, admit by number, and place those."""
+        """Place admitted jobs, admit more by the number of GPUs, and place those."""
         self._place(loop)
         blocked: set[tuple[str, int]] = set()
         while (live := self._next(loop, blocked)) is not None:
@@ -213,16 +222,16 @@ class CountReclaim(Reclaiming):
 
 
 def _newest(victims: Sequence[Live]) -> tuple[float, ...]:
-    """Few jobs first, then those that began last."""
+    """Return the cost of a choice of victims: fewer jobs are cheaper, then those that started later."""
     return (len(victims), *sorted(-victim.began_s for victim in victims))
 
 
 @dataclass(slots=True)
 class NodeReclaim(Reclaiming):
-    """Who is within its guarantee takes a node on which it then surely fits: as few jobs as can be, the newest."""
+    """Reclaim that frees a node on which the job then fits, by stopping as few jobs as possible, the newest first."""
 
     def make_room(self, loop: Loop, live: Live) -> bool:
-        """Stop the cheapest choice of borrowers with which each of its tasks fits somewhere."""
+        """Stop the cheapest borrowers whose end lets all tasks of the job fit; return False if there are none."""
         if not _is_owed(loop, live):
             return False
         over, gone, where = surplus(loop), list[Live](), list[tuple[int, int]]()
@@ -244,7 +253,15 @@ class NodeReclaim(Reclaiming):
         gone: Sequence[Live],
         where: Where | list[tuple[int, int]],
     ) -> tuple[int, tuple[Live, ...]] | None:
-        """A node for one more task, and who makes room there beside those who do already."""
+        """Return the cheapest node for one more task, with the further victims there; None if there is no such node.
+
+        Args:
+            loop: The simulated cluster.
+            live: Job that needs room.
+            over: GPUs of each tenant beyond its guarantee.
+            gone: Victims chosen for its earlier tasks.
+            where: Places of its earlier tasks.
+        """
         best: tuple[tuple[float, ...], int, tuple[Live, ...]] | None = None
         for node, there in enumerate(loop.on):
             free = loop.free[node] + sum(there.get(victim, 0) for victim in gone)
@@ -260,7 +277,7 @@ class NodeReclaim(Reclaiming):
 
 
 def _choices(there: Mapping[Live, int], able: Sequence[Live], need: int) -> Iterator[tuple[Live, ...]]:
-    """Every choice that frees enough; of very many jobs on a node, of the newest alone."""
+    """Yield all choices of victims that free enough GPUs of a node; if it has many jobs, only among the newest."""
     if sum(there[live] for live in able) < need:
         return
     latest = sorted(able, key=lambda live: -live.began_s)[: max(MAX_TRIED, need)]
@@ -274,7 +291,7 @@ def _choices(there: Mapping[Live, int], able: Sequence[Live], need: int) -> Iter
 
 
 def drus(line: Iterable[Live], share: int) -> dict[Live, float]:
-    """Cook's cumulative share of each task of a user: all up to it, by the user's share."""
+    """Return Cook's cumulative share of each job of a user: GPUs of the jobs up to and with it, by the user's share."""
     total, by_live = 0, dict[Live, float]()
     for live in line:
         total += live.job.gpus
@@ -284,21 +301,22 @@ def drus(line: Iterable[Live], share: int) -> dict[Live, float]:
 
 @dataclass(slots=True)
 class Cook(Policy):
-    """Cook's scheduler and its rebalancer: a tenant's k-th GPU stands against others' k-th GPU.
+    """Cook's scheduler and rebalancer, which order jobs by cumulative share: the k-th GPUs of all tenants rank alike.
 
-    Each cycle the first of those that wait may take a host from tasks whose cumulative share is above `COOK_SAFE` and
-    by `COOK_DIFF` above its own: the shortest prefix of the highest that makes room, on the host where the lowest of
-    these is highest. What comes free is kept for it, which Cook did not always do.
+    In each cycle of the rebalancer, the first waiting jobs may take a host from jobs whose cumulative share is above
+    `COOK_SAFE` and by more than `COOK_DIFF` above their own. On a host the jobs with the highest shares are stopped
+    until there is room; the host is the one where the lowest share of a victim is highest. Freed GPUs are kept for the
+    waiting job, which Cook did not always do.
     """
 
     next_s: float = 0.0
 
     def wakes_after_s(self) -> float | None:
-        """The rebalancer's cycle."""
+        """Return the interval of the rebalancer."""
         return COOK_EVERY_S
 
     def decide(self, loop: Loop) -> None:
-        """Start whoever fits by lowest cumulative share; then rebalance, when it is time."""
+        """Start all waiting jobs that fit, by lowest cumulative share; then rebalance if the interval has passed."""
         blocked: set[int] = set()
         order = self._all(loop)
         for live in sorted(self._waiting(loop), key=lambda live: (order[live], live.index)):

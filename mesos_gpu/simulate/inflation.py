@@ -1,8 +1,8 @@
-"""How many GPUs of a cluster can be given away before requests no longer fit: the experiment of the FGD paper.
+"""Experiment of the FGD paper: how many GPUs of a cluster can be allocated before requests no longer fit.
 
 Requests arrive in a random order, then requests drawn from them again, until they add up to more than the cluster has.
-Each is placed when it comes, or never; none ends. What counts is how much is allocated when as much has arrived as the
-cluster has (100 %). Source: Weng et al., USENIX ATC'23, section 6.
+Each is placed when it arrives, or never; none ends. The result is the part of the GPUs that is allocated when requests
+for as many GPUs as the cluster has (100 %) have arrived. Source: Weng et al., USENIX ATC'23, section 6.
 """
 
 import random
@@ -19,17 +19,26 @@ from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import View
 
 ORDERS: Final = ("permuted", "file")
-MARKS: Final = (50, 80, 90, 95, 100, 110, 120, 130)  # % of the cluster's GPUs that have been asked for
+MARKS: Final = (
+    50,
+    80,
+    90,
+    95,
+    100,
+    110,
+    120,
+    130,
+)  # when figures are taken: requested GPUs, in % of the cluster's GPUs
 
 
 @dataclass(slots=True)
 class Result:
-    """Percentages by how much had arrived, in % of the cluster's GPUs.
+    """Result of an experiment. The keys of the figures are requested GPUs, in % of the cluster's GPUs.
 
     Attributes:
-        alloc_pct: Of the cluster's GPUs, allocated.
-        frag_pct_total, frag_pct_idle: What is fragmented, of all GPUs and of the idle ones.
-        seconds: Spent on decisions and bookkeeping.
+        alloc_pct: Allocated GPUs, in % of all GPUs.
+        frag_pct_total, frag_pct_idle: Fragmented GPUs, in % of all GPUs and of the idle ones.
+        seconds: Time spent on decisions and bookkeeping.
     """
 
     policy: str
@@ -42,7 +51,7 @@ class Result:
     seconds: float = 0.0
 
     def document(self) -> dict[str, object]:
-        """The result as the command prints it."""
+        """Return the result as the command prints it."""
         return {
             "policy": self.policy,
             "alloc_pct": self.alloc_pct,
@@ -68,16 +77,16 @@ def run(
     """Run an experiment.
 
     Args:
-        nodes, pods: The cluster, empty; and the requests, of which some need GPUs.
-        policy: One of `policy.cluster.registry`.
-        seed: Of all chance.
-        order: "permuted": nodes, and requests before any is drawn again; "file": as they are.
-        target: To go on until so much has arrived, in % of the cluster's GPUs.
-        marks: When to measure.
-        told: Is called with the % that have arrived, now and then.
+        nodes, pods: Nodes of the empty cluster, and requests, some of which need GPUs.
+        policy: Name in `policy.cluster.registry`.
+        seed: Seed of all random choices.
+        order: "permuted" to shuffle nodes, and requests before some are drawn again; "file" for their given order.
+        target: Requested GPUs at which the experiment ends, in % of the cluster's GPUs.
+        marks: Requested GPUs at which figures are taken, in % of the cluster's GPUs.
+        told: Callback at each mark with the requested GPUs, in % of the cluster's GPUs.
 
     Raises:
-        BadConfiguration: No GPUs, or none asked for.
+        BadConfiguration: The nodes have no GPUs, or no request is for GPUs.
     """
     chance = random.Random(seed)
     stream, nodes = list(pods), list(nodes)
@@ -114,7 +123,7 @@ def run(
 def _draw(
     stream: list[Shape], pods: Sequence[Shape], chance: random.Random, capacity: int, target: int
 ) -> None:
-    """Requests are drawn again until they add up to the target, in % of the capacity."""
+    """Append randomly drawn requests until all add up to the target, in % of the capacity."""
     wanted = sum(pod.milli for pod in stream)
     if not capacity or not wanted:
         lacks = "the nodes have no GPUs" if not capacity else "no request is for a GPU"
@@ -133,7 +142,7 @@ def _measure(result: Result, mark: str, view: View, mix: Mix, capacity: int) -> 
 
 
 def fragmented(view: View, mix: Mix) -> float:
-    """F of all nodes, in thousandths of a GPU, whatever policy the view has."""
+    """Return the fragmentation of all nodes (F of the FGD paper), in thousandths of a GPU, for a view of any policy."""
     names = view.model_names()
     states = [
         Row(int(view.cpu[row]), int(view.mem[row]), tuple(free), names[view.model[row]], view.parts_of(row))
@@ -145,5 +154,5 @@ def fragmented(view: View, mix: Mix) -> float:
 
 
 def cluster(nodes: int, gpus: int, *, cpu_milli: int = 96_000, mem_mib: int = 393_216) -> list[Row]:
-    """Nodes that are all alike and empty."""
+    """Return empty nodes that are all equal."""
     return [Row(cpu_milli, mem_mib, (WHOLE,) * gpus, "any")] * nodes

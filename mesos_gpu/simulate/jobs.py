@@ -1,9 +1,10 @@
-"""A cluster of like nodes runs a trace of jobs, event after event, on a virtual clock. Deterministic.
+"""Deterministic simulation of a cluster of identical nodes that runs a trace of jobs on a virtual clock.
 
-A job gets all its GPUs at once or none: on one node if they fit on one, else on whole nodes and a rest on one
-more; a share goes to the shared GPU with least room that has enough. At each event (a job comes, ends, or changes its
-level) the cluster is filled anew in the policy's order; who stays chosen stays where it is, if the newcomers can be
-placed around it. What has been done is kept when a job is put off (a checkpoint), at a price: see `Prices`.
+A job gets all its GPUs at once or none: on one node if they fit on one, else on whole nodes and the rest on one
+more; a share goes to the shared GPU with the least free part that is large enough. At each event (a job is submitted,
+ends, or changes its level) the jobs to run are chosen again in the policy's order. A running job that is chosen stays
+in its place if the others can be placed around it. A preempted job keeps its progress (a checkpoint), at the cost that
+`Prices` describes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,36 +21,38 @@ from mesos_gpu.policy.tenancy.las import Rank
 from mesos_gpu.simulate.orders import Known, Order
 from mesos_gpu.simulate.trace import TraceJob
 
-_MIN_PROGRESS: Final = 10  # a tenth
-UNFAIR_RHO: Final = 1.05
+_MIN_PROGRESS: Final = 10  # at least one tenth of the run time is progress, whatever the pauses cost
+UNFAIR_RHO: Final = 1.05  # jobs with a higher finish-time fairness count as unfairly served
 
 NO_CARD: Final = -1
-Where = tuple[
-    tuple[int, int, int], ...
-]  # by node: (node, thousandths of GPUs on it, the card or NO_CARD: whole ones)
+#: Placement of a job, by node: node, thousandths of GPUs on it, and the card of a share (NO_CARD for whole GPUs).
+Where = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`nodes` nodes with `gpus_per_node` GPUs each."""
+    """Cluster of `nodes` identical nodes with `gpus_per_node` GPUs each."""
 
     nodes: int
     gpus_per_node: int
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs of all nodes."""
+        """Number of GPUs of all nodes."""
         return self.nodes * self.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What rescheduling costs a job, in run time without progress.
+    """Costs of rescheduling for a job, as run time without progress.
 
-    `restart_ms`: each start but its first, so each preemption and each move.
-    `pause_ms`: each event that it runs through, moved or not, but at most nine tenths of the time since the one
-    before: it must end one day. The published figures of Muri's artifact are charged so, with what a start takes
-    (4 to 46 s by model), and are only compared with what is charged alike.
+    The published figures of Muri's artifact charge `pause_ms` too, with the time that a start takes (4 to 46 s by
+    model); they may only be compared with figures that are charged like this.
+
+    Attributes:
+        restart_ms: Cost of each start but the first, so of each preemption and each move.
+        pause_ms: Cost of each event while the job runs, even if it is not moved; at most nine tenths of the time since
+            the previous event, so that the job ends in the end.
     """
 
     restart_ms: int = 0
@@ -58,7 +61,14 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The cluster after an event."""
+    """State of the cluster after an event.
+
+    Attributes:
+        now_ms: Time since the start of the trace.
+        placed: Placement of each running job, by job id.
+        waiting: Number of jobs that wait.
+        ended: Number of jobs that have ended.
+    """
 
     now_ms: int
     placed: Mapping[str, Where]
@@ -68,7 +78,14 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """When each job ended (ms, by job_id), and what it took."""
+    """Result of a simulation.
+
+    Attributes:
+        ended_ms: End of each job by job id, from the start of the trace.
+        preemptions: Number of preemptions of running jobs.
+        moves: Number of moves of running jobs to another place.
+        events: Number of scheduling events.
+    """
 
     ended_ms: Mapping[str, int]
     preemptions: int
@@ -78,14 +95,16 @@ class Outcome:
 
 @dataclass(slots=True, eq=False)
 class _Live:
+    """A job that was submitted and has not ended."""
+
     job: TraceJob
     known: Known
-    left_ms: int
+    left_ms: int  # work that is not done yet
     waits_since_ms: int
     rank: tuple[Rank, int, int, str] = ((), 0, 0, "")
-    where: Where | None = None
-    owed_ms: int = 0
-    started: bool = False
+    where: Where | None = None  # None while it waits
+    owed_ms: int = 0  # rest of the cost of its latest start, before work goes on
+    started: bool = False  # whether it has ever run
 
 
 def simulate(
@@ -95,17 +114,17 @@ def simulate(
     prices: Prices,
     told: Callable[[Tick], None] | None = None,
 ) -> Outcome:
-    """Run all jobs to their end.
+    """Run all jobs of a trace until they end.
 
     Args:
-        jobs: In any order.
-        cluster: Where.
-        order: The policy.
-        prices: Of preemption.
-        told: Called after each event.
+        jobs: Jobs of the trace, in any order.
+        cluster: Cluster that runs them.
+        order: Scheduling policy.
+        prices: Costs of preemptions, moves and pauses.
+        told: Callback after each event.
 
     Raises:
-        BadConfiguration: A job asks for more GPUs than there are.
+        BadConfiguration: A job asks for more GPUs than the cluster has.
     """
     for job in jobs:
         if job.gpus > cluster.gpus:
@@ -132,7 +151,7 @@ class _Run:
     events: int = 0
     _now: int = 0
     _coming: list[TraceJob] = field(default_factory=list)
-    _line: list[_Live] = field(default_factory=list)  # all that have come and not ended, by rank
+    _line: list[_Live] = field(default_factory=list)  # submitted jobs that have not ended, by rank
     _placed: list[_Live] = field(default_factory=list)
     _lifts: list[tuple[int, str, _Live]] = field(default_factory=list)
 
@@ -143,7 +162,7 @@ class _Run:
         self._coming = sorted(self.jobs, key=came, reverse=True)
 
     def step(self) -> bool:
-        """Go to the next event and fill the cluster; False: nothing is left."""
+        """Advance to the next event and place jobs again; return False if all jobs have ended."""
         if not (self._coming or self._line):
             return False
         self._advance(self._next_ms())
@@ -155,7 +174,7 @@ class _Run:
         return True
 
     def tick(self) -> Tick:
-        """How it stands."""
+        """Return the state of the cluster at this moment."""
         placed = {live.job.job_id: live.where for live in self._placed if live.where is not None}
         return Tick(self._now, placed, len(self._line) - len(placed), len(self.ended_ms))
 
@@ -180,9 +199,8 @@ class _Run:
             paid = min(live.owed_ms, span)
             live.owed_ms -= paid
             ran = span - paid
-            live.known.served_ms += (
-                ran  # not what it paid: a slice shorter than its price would bring nobody on
-            )
+            # Without the cost of the start: a time slice shorter than that cost would otherwise pass without progress.
+            live.known.served_ms += ran
             ends = ran == live.left_ms and live.owed_ms == 0
             live.left_ms -= ran if ends else max(ran - self.prices.pause_ms, ceil(ran / _MIN_PROGRESS))
 
@@ -245,7 +263,7 @@ class _Run:
         self._placed = list(places)
 
     def _choose(self) -> dict[_Live, Where]:
-        """Who runs now, each with a place that fits beside the others'."""
+        """Return the jobs that shall run now, each with a place; all places fit beside each other."""
         places: dict[_Live, Where] = {}
         free = _Free(self.cluster)
         if not self.order.preempts:
@@ -266,7 +284,7 @@ class _Run:
         return places
 
     def _refill(self, places: dict[_Live, Where]) -> None:
-        """Settling packs more closely: there may be room for more."""
+        """Add waiting jobs to `places` that fit after `_settle`, which may have packed the chosen jobs more closely."""
         if self.order.strict:
             return
         free = _Free(self.cluster)
@@ -290,20 +308,19 @@ class _Run:
 
 
 class _Free:
-    """What is free on each node."""
+    """Free GPUs and free parts of shared GPUs of each node."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.milli = cluster.gpus * WHOLE
         self._per_node = cluster.gpus_per_node
-        self._nodes = [cluster.gpus_per_node] * cluster.nodes  # GPUs that are free wholly
-        self._shared: dict[tuple[int, int], int] = {}  # of the cards that are not: thousandths
-        self._none_from = {
-            False: self.milli + 1,
-            True: WHOLE,
-        }  # as much as this fits nowhere; of shares: True
+        # Number of GPUs of each node that are wholly free.
+        self._nodes = [cluster.gpus_per_node] * cluster.nodes
+        self._shared: dict[tuple[int, int], int] = {}  # free thousandths of shared GPUs, by node and card
+        # Smallest request, in thousandths, that is known to fit nowhere; by whether it is a share.
+        self._none_from = {False: self.milli + 1, True: WHOLE}
 
     def find(self, job: TraceJob) -> Where | None:
-        """The tightest place; None: there is none."""
+        """Return the place for a job that leaves the least free GPUs on its node; None if it fits nowhere."""
         is_share = job.gpu_milli < WHOLE
         if job.milli >= self._none_from[is_share]:
             return None
@@ -313,7 +330,7 @@ class _Free:
         return where
 
     def fits(self, where: Where) -> bool:
-        """Whether just this place is free."""
+        """Return whether a given place is free."""
         return all(
             self._nodes[node] * WHOLE >= milli
             if (node, card) not in self._shared
@@ -322,7 +339,7 @@ class _Free:
         )
 
     def take(self, where: Where) -> None:
-        """What `find` or `fits` has found."""
+        """Occupy a place that `find` returned or that `fits` confirmed."""
         for node, milli, card in where:
             self.milli -= milli
             if card == NO_CARD:
@@ -364,14 +381,18 @@ class _Free:
 
 
 def _settle(chosen: Mapping[_Live, Where], cluster: Cluster) -> dict[_Live, Where]:
-    """Places for all the chosen, with few moves: the running stay, else some make room, else as chosen."""
+    """Return places for all chosen jobs with few moves.
+
+    Running jobs stay in place if the others fit around them; else the largest jobs are placed first, and smaller ones
+    may move; else the places are those of `chosen`.
+    """
     staying = sorted(chosen, key=lambda live: (live.where is None, -live.job.milli, live.rank))
     largest = sorted(chosen, key=lambda live: (-live.job.milli, live.where is None, live.rank))
     return _pack(staying, cluster) or _pack(largest, cluster) or dict(chosen)
 
 
 def _pack(lives: Iterable[_Live], cluster: Cluster) -> dict[_Live, Where] | None:
-    """Place one after the other, each where it is if that is free; None: one has no room."""
+    """Place jobs one after the other, each in its present place if that is free; return None if one does not fit."""
     free = _Free(cluster)
     places: dict[_Live, Where] = {}
     for live in lives:
@@ -385,12 +406,17 @@ def _pack(lives: Iterable[_Live], cluster: Cluster) -> dict[_Live, Where] | None
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is compared. JCT: from a job's submission to its end. Makespan: from the first to the last of these.
+    """Figures by which policies are compared.
 
-    `gpu_utilisation_pct`: GPU time of progress in % of all GPU time in the makespan.
-    `worst_rho`, `unfair_pct`: the highest finish-time fairness (rho), and jobs of which it is above 1.05 in %. Rho is a
-    job's JCT by its duration times jobs per GPU, at least 1: what it takes on an equal part of the cluster if all
-    jobs of the trace are there all the time (Shockwave's static contention factor). Low for traces of a long time.
+    The job completion time (JCT) is the time from a job's submission to its end.
+
+    Attributes:
+        makespan_s: Time from the first submission to the last end.
+        gpu_utilisation_pct: GPU time in which jobs made progress, in % of all GPU time in the makespan.
+        worst_rho: Highest finish-time fairness (rho) of a job. Rho is the JCT divided by the job's duration times the
+            number of jobs per GPU (at least 1): the time that the job takes on an equal part of the cluster if all
+            jobs of the trace are there all the time (Shockwave's static contention factor). It is low for long traces.
+        unfair_pct: Jobs with a rho above `UNFAIR_RHO`, in %.
     """
 
     avg_jct_s: float
@@ -403,7 +429,7 @@ class Figures:
 
 
 def figures(jobs: Sequence[TraceJob], cluster: Cluster, outcome: Outcome) -> Figures:
-    """Percentiles are by nearest rank."""
+    """Return the figures of a simulation; percentiles are by nearest rank."""
     times = sorted(outcome.ended_ms[job.job_id] - job.submitted_ms for job in jobs)
     makespan = max(outcome.ended_ms.values()) - min(job.submitted_ms for job in jobs)
     work = sum(job.milli * job.lasts_ms for job in jobs)

@@ -1,7 +1,7 @@
-"""Who runs, and who is put off for whom: the policies of `mesos-gpu simulate jobs`. Pure.
+"""Scheduling policies of `mesos-gpu simulate jobs`: the order of jobs, and whether running jobs are preempted. Pure.
 
-fifo, srtf and srsf are what others compare with: the last two know how long each job will run, which no
-scheduler does. las and mesos-gpu know only what a scheduler sees.
+fifo, srtf and srsf are common baselines; srtf and srsf know how long each job will run, which no real scheduler
+does. las and mesos-gpu know only what a scheduler sees.
 """
 
 from collections.abc import Mapping
@@ -13,43 +13,43 @@ from mesos_gpu.policy.tenancy.las import HOUR_MS, STEPS, Rank, Steps
 
 @dataclass(slots=True)
 class Known:
-    """What a scheduler knows of a job. `served_ms`: for how long it has run, since it was lifted."""
+    """Facts about a job that a scheduler can see."""
 
     milli: int  # thousandths of GPUs
     submitted_ms: int
-    served_ms: int = 0
-    lifted: bool = False  # it had waited for `lift_after_ms`
+    served_ms: int = 0  # run time, since the job was lifted if it was
+    lifted: bool = False  # whether it was put before all others after a wait of `lift_after_ms`
 
 
 class Order(Protocol):
-    """A policy: the lowest rank first. A tie goes to who came first, then to who asks for less, then by name."""
+    """A policy: the job of lowest rank goes first; ties by submission, then fewer GPUs, then job id."""
 
     @property
     def knows_durations(self) -> bool:
-        """Whether `rank` is told how long a job will run."""
+        """Whether `rank` gets the time that a job will still run."""
 
     @property
     def preempts(self) -> bool:
-        """Whether who runs may be put off for another."""
+        """Whether running jobs may be preempted for others."""
 
     @property
     def strict(self) -> bool:
-        """Whether nobody passes one who has no room."""
+        """Whether a job that does not fit blocks all jobs behind it."""
 
     @property
     def lift_after_ms(self) -> int | None:
-        """Who waits so long at a stretch starts anew, before all others; None: no such thing."""
+        """Uninterrupted wait after which a job goes before all others, as if it had not run; None for no such rule."""
 
     def rank(self, known: Known, left_ms: int) -> Rank:
-        """Where the job stands. `left_ms`: the rest of its run; 0 unless `knows_durations`."""
+        """Return the rank of a job. `left_ms`: the rest of its run time; 0 unless `knows_durations`."""
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """The service, ms, after which `rank` changes by itself; None: never."""
+        """Return the further run time after which `rank` changes by itself, in ms; None if it never does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """First come, first served: nobody is put off, nobody passes."""
+    """First come, first served: no job is preempted, and none passes another."""
 
     knows_durations: bool = False
     preempts: bool = False
@@ -57,11 +57,11 @@ class Fifo:
     lift_after_ms: int | None = None
 
     def rank(self, known: Known, left_ms: int) -> Rank:
-        """All the same: the tie decides."""
+        """Return an equal rank for all jobs, so that the time of submission decides."""
         return ()
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """None: a rank by arrival never changes."""
+        """Return None, as a rank by submission never changes."""
         return None
 
 
@@ -76,11 +76,11 @@ class Shortest:
     lift_after_ms: int | None = None
 
     def rank(self, known: Known, left_ms: int) -> Rank:
-        """What is left."""
+        """Return the remaining time or service."""
         return (left_ms * known.milli if self.by_service else left_ms,)
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """None: what is left shrinks while others run as well, and that only moves a runner forward."""
+        """Return None: the rest only shrinks while a job runs, which puts a running job further ahead."""
         return None
 
 
@@ -95,15 +95,15 @@ class Levels:
 
     @property
     def lift_after_ms(self) -> int | None:
-        """Who waits so long at a stretch starts anew, before all others; None: nobody."""
+        """Uninterrupted wait after which a job goes before all others; None for no such rule."""
         return self.steps.lift_after_ms
 
     def rank(self, known: Known, left_ms: int) -> Rank:
-        """The level, then by size."""
+        """Return the level of the attained service, then the size."""
         return self.steps.rank_of(known.served_ms * known.milli, known.milli, lifted=known.lifted)
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """The service, ms, until the next level."""
+        """Return the run time until the next level, in ms."""
         _, until = self.steps.level(known.served_ms * known.milli)
         return -(-until // known.milli) - known.served_ms
 
@@ -116,6 +116,6 @@ ORDERS: Final[Mapping[str, Order]] = {
     "mesos-gpu": Levels(STEPS),
 }
 
-# What preemption costs if nobody says otherwise: see `mesos_gpu.simulate.jobs.Prices`.
+#: Default costs of a restart and of a pause, by policy: see `mesos_gpu.simulate.jobs.Prices`.
 RESTARTS_S: Final[Mapping[str, float]] = {"mesos-gpu": 30.0}
 PAUSES_S: Final[Mapping[str, float]] = {"srtf": 10.0, "srsf": 10.0, "las": 10.0}

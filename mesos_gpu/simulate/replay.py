@@ -1,4 +1,4 @@
-"""A journal of a real scheduler, stepped again: the same engine must come to the same decisions."""
+"""Replay of the journal of a real scheduler: the same engine must come to the same decisions."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import Damaged, NotFound
 from mesos_gpu.wire import journal as wire
 
-_MAX_KEYS: Final = 5  # that a difference names
+_MAX_KEYS: Final = 5  # keys of a dict that a difference names at most
 _SECRET: Final = ("env",)  # fields of an event whose values are not for a report
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A step that is done again."""
+    """A replayed step."""
 
     seq: int
     at: float  # seconds since the epoch
@@ -31,12 +31,12 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where the replay first went another way."""
+    """First difference between the recorded and the replayed decisions."""
 
     seq: int
     at: float | None
     file: str
-    what: str  # "decisions"; "saves": the same calls, but something else was kept; "state": between two files
+    what: str  # "decisions"; "saves": equal calls, but other records were saved; "state": between two files
     event: dict[str, Any]
     recorded: tuple[str, ...]
     replayed: tuple[str, ...]
@@ -44,21 +44,21 @@ class Difference:
 
 @dataclass(slots=True)
 class Result:
-    """What a replay came to."""
+    """Result of a replay."""
 
     files: int = 0
     events: int = 0
-    decisions: int = 0  # calls but acknowledgements, as recorded
+    decisions: int = 0  # recorded calls, without acknowledgements
     refused: int = 0
     first_difference: Difference | None = None
     warnings: list[str] = field(default_factory=list)
 
 
 def files_of(path: Path) -> list[Path]:
-    """The journal's files, oldest first: of a directory, or the one file itself.
+    """Return the files of a journal, oldest first: those in a directory, or a single file.
 
     Raises:
-        NotFound: There is none.
+        NotFound: There is no journal.
     """
     files = sorted(path.glob(wire.PATTERN)) if path.is_dir() else [path] if path.is_file() else []
     if not files:
@@ -79,13 +79,13 @@ def replay(
     """Step all events of the files, each file from the state that it begins with, up to the first difference.
 
     Args:
-        files: As `files_of` gives them.
-        until: The number of the last step; None: all.
-        told: Called with each step.
-        progress: Called with the number of bytes read.
+        files: Files in the order of `files_of`.
+        until: Number of the last step; None for all steps.
+        told: Callback for each step.
+        progress: Callback with the number of bytes read.
 
     Raises:
-        Damaged: A line in the middle is no line of a journal, or a number is out of order.
+        Damaged: A line other than the last one is not a line of a journal, or a number is out of order.
     """
     run = _Run(until, told, progress)
     for path in files:
@@ -101,11 +101,11 @@ class _Run:
         self.result = Result()
         self._until, self._told, self._progress = until, told, progress
         self._read = 0
-        self._state: State | None = None  # after the file before; None: nobody knows it
-        self._next = 0  # the number that the next step must have
+        self._state: State | None = None  # after the previous file; None if it is not known
+        self._next = 0  # number that the next step must have
 
     def file(self, path: Path) -> bool:
-        """Replay a file; whether to go on."""
+        """Replay a file; return whether to go on."""
         lines = self._lines(path)
         head_line = next(lines, None)
         if head_line is None:
@@ -154,7 +154,7 @@ class _Run:
         return journal.STATES.decode(document.state)
 
     def _begin(self, path: Path, head: wire.Head, state: State) -> bool:
-        """Hold the state that a file begins with against the one that the file before led to."""
+        """Compare the state that a file begins with with the state after the previous file; return whether to go on."""
         before, expected = self._state, self._next
         self._state, self._next = None, head.seq
         if head.program != __version__:
@@ -181,7 +181,7 @@ class _Run:
         outcome: journal.Outcome
         try:
             outcome = step(state, event, at, settings)
-        except Exception as error:  # noqa: BLE001 - what broke the engine then must break it now
+        except Exception as error:  # noqa: BLE001 - an error that was recorded must occur again
             outcome = error
         again = journal.recorded(event, outcome)
         effects = tuple(map(journal.words, outcome)) if isinstance(outcome, list) else ()
@@ -202,7 +202,7 @@ class _Run:
         self.result.refused += bool(recorded.refused)
 
     def _lines(self, path: Path) -> Iterator[bytes]:
-        """The whole lines; a torn one at the end is what a killed scheduler leaves."""
+        """Yield the complete lines; a scheduler that was killed leaves an incomplete last line."""
         with path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
@@ -225,7 +225,7 @@ class _Run:
 
 
 def _said(step: wire.Step) -> tuple[str, ...]:
-    """What came of a step, in words."""
+    """Return the outcome of a step in words."""
     if step.refused:
         return (f"refused: {step.refused}",)
     if step.failed:
@@ -234,8 +234,10 @@ def _said(step: wire.Step) -> tuple[str, ...]:
 
 
 def _beyond(one: State, other: State) -> tuple[str, ...]:
-    """The fields that differ, and what one of the states has in them that the other has not. No values of dicts: jobs
-    have secrets."""
+    """Return the fields in which two states differ, with the keys or the value that only `one` has.
+
+    Values of dicts are left out, because jobs may contain secrets.
+    """
     differences = []
     for name in journal.STATES.names:
         mine, its = journal.STATES.field_of(one, name), journal.STATES.field_of(other, name)
@@ -255,7 +257,7 @@ def _shown(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _hidden(value: Any) -> Any:
-    """A value without the values of environments in it, which may be secrets."""
+    """Return a value with the values of environment variables masked, as they may be secrets."""
     if isinstance(value, list):
         return [_hidden(each) for each in value]
     if not isinstance(value, dict):

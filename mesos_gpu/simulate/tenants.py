@@ -1,4 +1,4 @@
-"""Policies for many tenants beside each other: one trace, one cluster, the same costs, the same figures."""
+"""Comparison of policies for many tenants, on equal traces, clusters, costs and figures."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,14 @@ POLICIES: Final = (ALONE, *BASELINES, NAME)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A policy, by seed and in the mean of all seeds."""
+    """Figures of one policy.
+
+    Attributes:
+        policy: Name of the policy.
+        figures: Means over all seeds.
+        by_seed: Figures of each seed.
+        more: Further figures of each seed.
+    """
 
     policy: str
     figures: Figures
@@ -37,13 +44,13 @@ def judge(
     document: QueueDocument | None = None,
     told: Callable[[str], None] = lambda _: None,
 ) -> list[Judged]:
-    """Run each policy on each scenario, which differ in their seeds.
+    """Run each policy on each scenario, and return the figures of each policy.
 
     Args:
-        scenarios: At least one.
-        policies: Of `POLICIES`.
-        document: The tree of queues that the engine has; None: one of what tenants are guaranteed.
-        told: What is run next, in words.
+        scenarios: Scenarios that differ in their seeds; at least one.
+        policies: Names from `POLICIES`.
+        document: Tree of queues of the engine; None for one made from the guarantees of tenants.
+        told: Callback with the next run, in words.
     """
     judged: Mapping[str, list[tuple[Figures, More]]] = {policy: [] for policy in policies}
     for scenario in scenarios:
@@ -65,17 +72,17 @@ def judge(
 
 
 def run(scenario: Scenario, policy: str, document: QueueDocument | None = None) -> Record:
-    """Run all jobs to their end."""
+    """Run all jobs until they end, by a policy other than `ALONE`."""
     if policy == NAME:
         return run_live(scenario, document)
     return Loop(scenario, BASELINES[policy]()).run(policy)
 
 
 def owned_nodes(document: QueueDocument, tenants: Iterable[str], per_node: int) -> dict[str, int]:
-    """What a document guarantees each tenant, as whole nodes: one at least.
+    """Return the guarantee of each tenant in a document of queues, in whole nodes, at least one.
 
     Raises:
-        BadConfiguration: There is no queue of that name, or it is no leaf.
+        BadConfiguration: A tenant has no leaf queue of its name.
     """
     nodes = {}
     leaves = {leaf.path: leaf for leaf in Tree(document).leaves()}
@@ -91,7 +98,7 @@ def owned_nodes(document: QueueDocument, tenants: Iterable[str], per_node: int) 
 
 
 def run_alone(scenario: Scenario) -> Record:
-    """Each tenant on nodes of its own, as many as it is guaranteed; nobody borrows."""
+    """Run each tenant on nodes of its own, as many as it is guaranteed, without borrowing."""
     ended: dict[str, float] = {}
     spans: dict[str, Sequence[Span]] = {}
     for tenant, nodes in scenario.guarantees.items():
@@ -106,5 +113,5 @@ def run_alone(scenario: Scenario) -> Record:
 
 
 def _enough(mine: Sequence[TenantJob], nodes: int, per_node: int) -> int:
-    """At least so many that its largest job fits: alone it would wait for ever, else."""
+    """Return the number of nodes of a tenant, raised if its largest job would not fit and so wait for ever."""
     return max(nodes, -(-max((job.gpus for job in mine), default=1) // per_node))

@@ -1,4 +1,4 @@
-"""Reading a trace of jobs: a CSV file with job_id, num_gpu, submit_time and duration (times in ms).
+"""Reader of a trace of jobs: a CSV file with job_id, num_gpu, submit_time and duration (times in ms).
 
 A share of one GPU is a fraction in num_gpu, as 0.25, or num_gpu of 1 with thousandths in a column gpu_milli.
 """
@@ -15,7 +15,7 @@ from mesos_gpu.errors import Damaged, NotFound
 from mesos_gpu.model.shares.units import WHOLE, cards_of, milli_of
 
 COLUMNS: Final = ("job_id", "num_gpu", "submit_time", "duration")
-PARTS: Final = "gpu_milli"  # a column that there may be
+PARTS: Final = "gpu_milli"  # optional column
 _MAX: Final = 1 << 53
 _MORE: Final = {"num_gpu": ", or a part of one GPU in thousandths, as 0.25", PARTS: ""}
 
@@ -28,16 +28,16 @@ class TraceJob:
     gpus: int
     submitted_ms: int
     lasts_ms: int
-    gpu_milli: int = WHOLE  # thousandths of its GPU, if it has but one
+    gpu_milli: int = WHOLE  # thousandths of its GPU, if it has a single one
 
     @property
     def milli(self) -> int:
-        """Thousandths of GPUs, of all its GPUs together."""
+        """Thousandths of all its GPUs together."""
         return self.gpus * self.gpu_milli
 
 
 def read_jobs(path: Path) -> list[TraceJob]:
-    """All jobs of a CSV file, which may be gzipped; more columns than `COLUMNS` are let be.
+    """Return all jobs of a CSV file, which may be gzipped; further columns than `COLUMNS` and `PARTS` are ignored.
 
     Raises:
         NotFound: The file cannot be read.
@@ -51,11 +51,11 @@ def read_jobs(path: Path) -> list[TraceJob]:
 
 
 def read_text(path: Path) -> str:
-    """A file's text; it may be gzipped.
+    """Return the text of a file, which may be gzipped.
 
     Raises:
-        NotFound: It cannot be read.
-        Damaged: It is no text.
+        NotFound: The file cannot be read.
+        Damaged: The content is not text.
     """
     try:
         data = path.read_bytes()
@@ -93,7 +93,7 @@ def _jobs(path: Path, reader: "csv.DictReader[str]") -> list[TraceJob]:
 
 
 def _gpus(place: str, row: "dict[str, str]") -> tuple[int, int]:
-    """Cards, and thousandths of each."""
+    """Return the number of GPUs of a row, and the thousandths of each."""
     fraction = milli_of(row["num_gpu"] or "")
     gpus, milli = (
         cards_of(fraction) if fraction else (_whole(place, "num_gpu", row["num_gpu"], least=1), WHOLE)

@@ -180,9 +180,8 @@ class Exact(Generic[T]):
         assert len(hints) == len(kept), f"parts of {kind.__name__} have fields of the same name"
         self.names = tuple(hints)
         self._part_of = {field.name: part for part, field, _ in kept}
-        self._keys = {
-            field.name: field.metadata.get("journal", field.name) for _, field, _ in kept
-        }  # names in JSON
+        # Names in JSON.
+        self._keys = {field.name: field.metadata.get("journal", field.name) for _, field, _ in kept}
         self._copiers = {name: _copier(hints[name]) for name in self.names}
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]

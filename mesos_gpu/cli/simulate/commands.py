@@ -30,7 +30,7 @@ class _Simulate(Table):
 
 @click.group(cls=_Simulate)
 def simulate() -> None:
-    """The real policies and the real engine, on a virtual clock."""
+    """Simulate a cluster with the real policies and the real engine, on a virtual clock."""
 
 
 @click.command()
@@ -51,29 +51,41 @@ def simulate() -> None:
     type=click.Choice(list(POLICIES)),
     default="bundle",
     show_default=True,
-    help="Who chooses the node.",
+    help="Policy that chooses the node.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="Of the order of arrival, and of all chance."
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of the order of arrival and of all random choices.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="Run with so many seeds, from --seed on.",
+    help="Number of seeds to run, from --seed on.",
 )
 @click.option(
-    "--order", type=click.Choice(ORDERS), default="permuted", show_default=True, help="Of nodes and requests."
+    "--order",
+    type=click.Choice(ORDERS),
+    default="permuted",
+    show_default=True,
+    help="Order of nodes and requests.",
 )
 @click.option(
     "--target",
     type=click.IntRange(1, 1000),
     default=130,
     show_default=True,
-    help="Until so much has arrived, in % of the cluster's GPUs.",
+    help="Requested GPUs at which the run ends, in % of the cluster's GPUs.",
 )
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw it, as .svg or .png.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the result to this file, as .svg or .png.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --seeds, one for each.")
 def inflation(
     nodes: Path,
@@ -88,8 +100,8 @@ def inflation(
 ) -> None:
     """Fill a cluster with requests until no more fit.
 
-    Requests arrive one after the other, then again by chance; none ends. What counts is how much is allocated when
-    as much was asked for as there is (100 %). Files may be gzipped.
+    Requests arrive one after the other, then again by chance; none ends. The result is the part of the GPUs
+    that is allocated when as many GPUs were requested as there are (100 %). Files may be gzipped.
     """
     cluster, requests = read_nodes(nodes), read_pods(pods)
     marks = sorted({*MARKS, *(range(2, target + 1, 2) if plot else ())})
@@ -113,7 +125,7 @@ def inflation(
 
 
 def _table(results: list[Result]) -> None:
-    """Means over the seeds."""
+    """Print the means over the seeds."""
     rows = []
     for mark in (str(mark) for mark in MARKS if str(mark) in results[0].alloc_pct):
         allocated = [result.alloc_pct[mark] for result in results]

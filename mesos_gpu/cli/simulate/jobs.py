@@ -19,24 +19,24 @@ _TOLD_EACH: Final = 100  # events
 
 
 def cluster_options(nodes: int) -> Callable[[_F], _F]:
-    """Give a command --nodes, with that default, and --gpus-per-node."""
+    """Return a decorator that adds --nodes and --gpus-per-node to a command; `nodes` is the default of --nodes."""
     of_node = click.option(
-        "--gpus-per-node", type=click.IntRange(1, 64), default=8, show_default=True, help="GPUs of each."
+        "--gpus-per-node", type=click.IntRange(1, 64), default=8, show_default=True, help="GPUs of each node."
     )
     of_cluster = click.option(
-        "--nodes", type=click.IntRange(1, 10_000), default=nodes, show_default=True, help="How many nodes."
+        "--nodes", type=click.IntRange(1, 10_000), default=nodes, show_default=True, help="Number of nodes."
     )
     return lambda function: of_cluster(of_node(function))
 
 
 def restart_option(more: str = "", default: float | None = None) -> Callable[[_F], _F]:
-    """Give a command --restart-s; `more`: of its help."""
+    """Return a decorator that adds --restart-s to a command; `more` is appended to its help."""
     return click.option(
         "--restart-s",
         type=NumberRange(0, 86_400),
         default=default,
         show_default=default is not None,
-        help="What each start of a job but its first costs it." + more,
+        help="Seconds that each restart of a job costs it." + more,
     )
 
 
@@ -59,9 +59,13 @@ def restart_option(more: str = "", default: float | None = None) -> Callable[[_F
 @click.option(
     "--pause-s",
     type=NumberRange(0, 86_400),
-    help="What each scheduling event costs each job that runs. Default: 10 with srtf, srsf and las, else 0.",
+    help="Seconds that each scheduling event costs each running job. Default: 10 with srtf, srsf and las, else 0.",
 )
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw it, as .svg or .png.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the result to this file, as .svg or .png.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def jobs(
     trace: Path,
@@ -75,7 +79,7 @@ def jobs(
 ) -> None:
     """Run a trace of jobs on a cluster, on a virtual clock.
 
-    A job gets all its GPUs at once, on as few nodes as can be. What has been done is kept when it is put off.
+    A job gets all its GPUs at once, on as few nodes as possible. A preempted job keeps its progress.
     The file may be gzipped.
     """
     cluster, traced = Cluster(nodes, gpus_per_node), read_jobs(trace)
@@ -126,7 +130,7 @@ def _text(value: object) -> object:
 
 @dataclass(slots=True)
 class _Watch:
-    """Shows how far it is, and keeps what is drawn."""
+    """Progress on the status line, and the points of the chart."""
 
     cluster: Cluster
     count: int

@@ -32,7 +32,7 @@ class _Span(click.ParamType[float | None]):
     def convert(
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | None:
-        """`1h`, `60d`, or `none`."""
+        """Return the seconds of a text such as `1h` or `60d`; None for `none`."""
         text = str(value)
         return None if text.strip().lower() == "none" else DURATION.convert(text, param, ctx)
 
@@ -51,14 +51,14 @@ class _Span(click.ParamType[float | None]):
     "policies",
     multiple=True,
     type=click.Choice(POLICIES),
-    help="Who runs; may be given several times. Default: all.",
+    help="Policy to run; may be repeated. Default: all.",
 )
 @click.option(
     "--checkpoint",
     type=_Span(),
     default="1h",
     show_default=True,
-    help="After each such time of work a job keeps what it has done; none: a stop takes all of it.",
+    help="Interval of checkpoints, in time of work; none: a stopped job loses all its work.",
 )
 @restart_option(default=60.0)
 @click.option(
@@ -66,36 +66,40 @@ class _Span(click.ParamType[float | None]):
     type=NumberRange(0, 86_400),
     default=0.0,
     show_default=True,
-    help="How long a job goes on after it was told to end.",
+    help="Seconds that a job goes on after its notice to end.",
 )
 @click.option(
-    "--load", type=NumberRange(0.01, 100), default=1.0, show_default=True, help="Jobs come so much faster."
+    "--load",
+    type=NumberRange(0.01, 100),
+    default=1.0,
+    show_default=True,
+    help="Factor by which jobs arrive faster.",
 )
 @click.option(
     "--stretch",
     type=_Span(),
     default="60d",
     show_default=True,
-    help="Each tenant's jobs come spread over this time; none: as in the trace.",
+    help="Time over which the arrivals of each tenant's jobs are spread; none: as in the trace.",
 )
 @click.option(
     "--guarantees",
     type=click.Choice(tuple(WRONG)),
     default="mean",
     show_default=True,
-    help="What tenants are guaranteed: their mean demand in whole nodes, half or double that, or all alike.",
+    help="Guarantees of tenants: their mean demand in whole nodes, half or double that, or equal ones.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 100),
     default=1,
     show_default=True,
-    help="Run with so many seeds. 0 is the trace as it is; with others each tenant's jobs begin elsewhere in it.",
+    help="Number of seeds, from 0. 0 is the trace as it is; with others each tenant's jobs begin elsewhere in it.",
 )
 @click.option(
     "--queues",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="The tree of queues, as for `queue apply`; its leaves have the names of tenants. Default: a queue for each.",
+    help="Tree of queues, as for `queue apply`; its leaves have the names of tenants. Default: a queue for each.",
 )
 @json_option
 def tenants(
@@ -116,7 +120,7 @@ def tenants(
     """Run a trace of many tenants' jobs by several policies, and compare how fair they are.
 
     Each tenant is a queue that is guaranteed its mean demand. A job is unfairly served if it takes more than 1.05
-    times what it takes where its tenant is alone on the nodes of its guarantee.
+    times as long as with its tenant alone on the nodes of its guarantee.
     """
     read = read_tenants(trace)
     document = None if queues is None else read_document(QUEUES, str(queues)).document
@@ -146,7 +150,7 @@ def _cells(judged: Judged) -> list[object]:
 
 
 def _labels(read: TenantTrace, scenario: Scenario) -> list[str]:
-    """What is assumed, for whoever reads the figures."""
+    """Return lines about the assumptions behind the figures."""
     owned = ", ".join(f"{tenant} {nodes}" for tenant, nodes in scenario.guarantees.items())
     labels = [f"guaranteed nodes: {owned}"]
     if read.users_drawn:

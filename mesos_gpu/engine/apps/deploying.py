@@ -576,9 +576,8 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
     if task is None or job is None or task.ended or job.app_version is None:
         return
     turn.state.apps.healths[task.id], turn.state.apps.check_results[task.id] = event.healthy, event.healths
-    health = (
-        event.healthy if event.healthy is not None else task.healthy
-    )  # before all checks were made since a restart
+    # The earlier health counts until all checks have been made after a restart.
+    health = event.healthy if event.healthy is not None else task.healthy
     if not job.spec.health_checks and task.healthy is not health:  # otherwise the executor's result is shown
         task = replace(task, healthy=health)
         turn.show_task(task)

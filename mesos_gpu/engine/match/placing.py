@@ -50,9 +50,8 @@ class Placing:
             else None
         )
         self._in_groups: Counter[tuple[str, str]] | None = None  # tasks in each group of the fabric
-        self._unused: Mapping[AgentId, int] | None = (
-            None  # None after a task was the first or the last of its group
-        )
+        # None after a task was the first or the last of its group.
+        self._unused: Mapping[AgentId, int] | None = None
 
     def place(
         self,

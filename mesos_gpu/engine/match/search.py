@@ -202,9 +202,8 @@ class Search:
 
         Tasks of one node, and of one group of the fabric, get successive ranks.
         """
-        rooms = self._rooms(
-            request, {a: node for a, node in nodes.items() if node.ports}
-        )  # each task takes a port
+        # Each task takes a port.
+        rooms = self._rooms(request, {a: node for a, node in nodes.items() if node.ports})
         if sum(rooms.values()) < job.spec.tasks:
             return None  # a quick test that refuses large gangs in most matches
         keys, apart = self._placing.keys(job, request), self._placing.spreads(job)
@@ -212,9 +211,8 @@ class Search:
         counts = self._backlog.neighbours.place(job, rooms, keys, apart=apart).counts
         takes: list[Take] = []
         by_agent = dict(zip(rooms, counts or (), strict=False))
-        agents = [
-            agent_id for agent_id in nodes if agent_id in by_agent
-        ]  # nodes may leave the index during the loop
+        # Nodes may leave the index during the loop.
+        agents = [agent_id for agent_id in nodes if agent_id in by_agent]
         for agent_id in self._backlog.neighbours.in_order(agents):
             for _ in range(by_agent[agent_id]):
                 node = self._as_it_is(job, agent_id, outlasted)

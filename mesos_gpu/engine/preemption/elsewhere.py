@@ -149,9 +149,8 @@ class Elsewhere:
             return None
         stopped = self._rule.victims_of(job) if seated else {}
         victims = {**stopped, **may_move}
-        bound = (
-            inf if seated else MAX_LOST_S * job.spec.counted_milli
-        )  # no job moves for a gang without a seat
+        # No job moves for a gang without a seat.
+        bound = inf if seated else MAX_LOST_S * job.spec.counted_milli
         ways = list(self._ways(job, request, victims))
         if any(not chosen for _, chosen in ways):
             return None  # there is room already

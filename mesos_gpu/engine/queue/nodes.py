@@ -26,9 +26,8 @@ from mesos_gpu.policy.capacity.request import Request
 
 _PORTS_REST_S: Final = 120.0  # a port that was in use goes last; Linux keeps a closed connection for 60 s
 Offered = Callable[[AgentId], Resources]  # returns the rest of an agent's held offers
-Learn = Callable[
-    [Job], tuple[float, str] | None
-]  # estimates the run time of a job in seconds, with the basis
+#: Estimates the run time of a job in seconds, with the basis.
+Learn = Callable[[Job], tuple[float, str] | None]
 #: Time of an end, the time limit from which it follows, and the basis of an end without a limit.
 End = tuple[float, float | None, str]
 

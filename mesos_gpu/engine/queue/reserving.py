@@ -86,9 +86,8 @@ class Reservations:
         self._rank = partial(rank_in_leaf, now=now, step_s=settings.queue.aging_step_s)
         self._ends: dict[Hashable, tuple[int, ...]] = {}
         self._before: list[list[Reservation]] = []  # reservations before each assignment that was not undone
-        self._below: dict[
-            tuple[str, str], list[Allocation]
-        ] = {}  # allocations that count against a limit, by queue and pool
+        # Allocations that count against a limit, by queue and pool.
+        self._below: dict[tuple[str, str], list[Allocation]] = {}
 
     @property
     def every(self) -> list[Reservation]:

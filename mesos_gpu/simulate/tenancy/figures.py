@@ -1,4 +1,4 @@
-"""How well tenants were served, from what happened to their jobs. All policies are measured by the same."""
+"""Figures of how well tenants were served, computed from the record of a run, for every policy alike."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,27 +8,32 @@ from typing import Final
 from mesos_gpu.simulate.tenancy.record import Record
 from mesos_gpu.simulate.tenancy.scenario import Scenario
 
-UNFAIR: Final = 1.05  # times what the job takes where its tenant is alone
-STARTS_WITHIN_S: Final = 300.0  # after the notice, or the stop was in vain
-OFTEN: Final = 3  # stops of one job
+#: A job is unfairly served if it takes more than this times the time with its tenant alone.
+UNFAIR: Final = 1.05
+#: A stop was in vain if its beneficiary starts later than this after the notice.
+STARTS_WITHIN_S: Final = 300.0
+OFTEN: Final = 3  # stops of one job that count as many
 HOUR: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What policies are compared by.
+    """Main figures by which policies are compared.
+
+    "Alone" is the run in which each tenant has its guaranteed nodes for itself. Service is measured until the last
+    submission.
 
     Attributes:
-        unfair_pct: Jobs that took more than 1.05 times what they take where their tenant is alone on its nodes.
-        p99_delay_h: Of what a job took beyond that; 99 of 100 are below.
-        mean_jct_h: From a job's submission to its end.
-        lost_gpu_h: Work that was done again, and restarts, by GPUs.
-        preemptions: Stops.
-        in_vain: Stops after which who was to have the room did not start.
-        stopped_3x: Jobs stopped three times and more.
-        utilisation: GPUs held, while jobs came; 1 is all.
-        worst_tenant: The highest unfair_pct of a tenant.
-        jain: Of the tenants' service while jobs came, by guarantee: 1 is all alike.
+        unfair_pct: Jobs that took more than 1.05 times their time alone, in %.
+        p99_delay_h: 99th percentile of the delay of jobs against their time alone, in hours.
+        mean_jct_h: Mean time from a job's submission to its end, in hours.
+        lost_gpu_h: GPU hours of work done again and of restarts.
+        preemptions: Number of stops.
+        in_vain: Number of stops after which the job that was to get the GPUs did not start in time.
+        stopped_3x: Number of jobs that were stopped three times or more.
+        utilisation: Part of all GPUs that jobs held, from 0 to 1.
+        worst_tenant: Highest unfair_pct of a tenant.
+        jain: Jain's index of the tenants' service per guaranteed GPU; 1 if all are equal.
     """
 
     unfair_pct: float
@@ -48,17 +53,17 @@ class More:
     """Further figures.
 
     Attributes:
-        worst_ratio: The worst job's time by that alone.
-        p99_ratio: 99 of 100 are below.
-        worst_delay_h: Of what a job took beyond what it takes alone.
-        worst_mean_ratio: The worst tenant's mean time of a job, by that alone.
-        mean_alone_h: The mean time of a job alone.
-        restore_p99_h: How long a tenant held less than its guarantee while a job waited that it had room for by
-            number; 99 of 100 such times are below.
-        restore_worst_h: The longest.
-        gini: Of the tenants' service by guarantee: 0 is all alike.
-        envy_pct: Of tenants' time, how much a tenant was so, while another held more than its guarantee.
-        unfair_by_tenant: unfair_pct of each.
+        worst_ratio: Highest ratio of a job's time to its time alone.
+        p99_ratio: 99th percentile of that ratio.
+        worst_delay_h: Longest delay of a job against its time alone, in hours.
+        worst_mean_ratio: Highest ratio of a tenant's mean job time to that alone.
+        mean_alone_h: Mean time of a job alone, in hours.
+        restore_p99_h: 99th percentile of the times in which a tenant was owed GPUs, in hours: a job of it waited that
+            would have kept it within its guarantee.
+        restore_worst_h: Longest of these times, in hours.
+        gini: Gini coefficient of the tenants' service per guaranteed GPU; 0 if all are equal.
+        envy_pct: Part of all tenants' time in which a tenant was owed GPUs while another was above its guarantee, in %.
+        unfair_by_tenant: unfair_pct of each tenant.
     """
 
     worst_ratio: float
@@ -74,7 +79,7 @@ class More:
 
 
 def measure(scenario: Scenario, record: Record, alone: Record) -> tuple[Figures, More]:
-    """Figures of a run beside that where each tenant has its own nodes."""
+    """Return the figures of a run, compared with the run in which each tenant is alone on its guaranteed nodes."""
     jobs = scenario.jobs
     took = {job.job_id: record.ended_s[job.job_id] - job.submitted_s for job in jobs}
     own = {job.job_id: alone.ended_s[job.job_id] - job.submitted_s for job in jobs}
@@ -133,7 +138,7 @@ def _gini(parts: Sequence[float]) -> float:
 
 
 def _in_vain(scenario: Scenario, record: Record) -> Iterator[bool]:
-    """Whether who was to have the room did not start, for each stop."""
+    """Yield for each stop for another job whether that job did not start in time."""
     within_s = scenario.costs.notice_s + STARTS_WITHIN_S
     for stop in record.stopped:
         if stop.for_job is not None:
@@ -142,10 +147,9 @@ def _in_vain(scenario: Scenario, record: Record) -> Iterator[bool]:
 
 
 class _Owed:
-    """Goes through a run once: what each tenant was served while jobs came, and when one was owed GPUs."""
+    """GPU seconds that each tenant held until the last submission, and times in which a tenant was owed GPUs."""
 
     def __init__(self, scenario: Scenario, record: Record) -> None:
-        """Look at all of it."""
         self.until_s = max(job.submitted_s for job in scenario.jobs) or 1.0
         self.served = dict.fromkeys(scenario.guarantees, 0.0)  # GPU seconds
         self.waits_s: list[float] = []
@@ -183,7 +187,7 @@ class _Owed:
 
 
 def _grouped(scenario: Scenario, record: Record) -> Iterator[tuple[float, list[tuple[str, int, int, int]]]]:
-    """All that changes at a time: tenant, GPUs of the job, whether one more waits, whether one more holds them."""
+    """Yield times with their changes: tenant, GPUs of a job, change of waiting jobs, and change of running jobs."""
     at: dict[float, list[tuple[str, int, int, int]]] = {}
     for job in scenario.jobs:
         at.setdefault(job.submitted_s, []).append((job.tenant, job.gpus, 1, 0))

@@ -1,7 +1,6 @@
-"""The real engine serves the tenants: its own steps, its own queues, on agents, offers and executors in memory.
+"""Simulation of tenants with the real engine and its queues; agents, offers and executors are in memory.
 
-Nothing is lost on its way and nothing fails; a message takes no time. Jobs tell of their checkpoints. A job's executor
-ends it at SIGTERM, at once.
+No message is lost or delayed, and nothing fails. Jobs report their checkpoints. A job ends at once at SIGTERM.
 """
 
 import heapq
@@ -33,15 +32,15 @@ NAME: Final = "mesos-gpu"
 START: Final = 1_000_000.0  # seconds since the epoch
 _MODEL: Final = "GPU"
 _MEMORY_MIB: Final = 16384
-_ROUNDING_S: Final = 1.0  # of sums of times: who is asked too soon is asked again
-_NEVER: Final = 1e15  # of what waits for trouble that does not come here
+_ROUNDING_S: Final = 1.0  # rounding errors of sums of times: a question asked too early is asked again
+_NEVER: Final = 1e15  # interval of measures against faults, which do not occur here
 _PORTS: Final = (PortRange(31000, 31999),)
 _FINISHED: Final = assignment.encode(Outcome(exit_status=0))
 _KILLED: Final = assignment.encode(Outcome(signal=15))
 
 
 def settings_of(costs: Costs) -> Settings:
-    """The defaults, but for what asks again where an answer was lost, and reports, of which none is late here."""
+    """Return default settings without repeated messages and limits on late reports, as no message is lost here."""
     return Settings.of(
         "executor",
         "monitor",
@@ -60,7 +59,7 @@ def settings_of(costs: Costs) -> Settings:
 
 
 def queues_of(tenants: Iterable[str]) -> dict[str, str]:
-    """The path of each tenant's queue: its name, in letters that a queue's may have."""
+    """Return the path of each tenant's queue: its name, in characters that are allowed for queues."""
     paths: dict[str, str] = {}
     for tenant in sorted(tenants):
         plain = re.sub(r"[^a-z0-9.-]+", "-", tenant.lower()).strip(".-")[:48] or "tenant"
@@ -69,7 +68,7 @@ def queues_of(tenants: Iterable[str]) -> dict[str, str]:
 
 
 def document_of(scenario: Scenario) -> QueueDocument:
-    """A queue for each tenant, which is guaranteed whole nodes."""
+    """Return a document with a queue for each tenant that is guaranteed its whole nodes."""
     per_node, paths = scenario.cluster.gpus_per_node, queues_of(scenario.guarantees)
     queues = {}
     for tenant, nodes in scenario.guarantees.items():
@@ -83,17 +82,18 @@ def document_of(scenario: Scenario) -> QueueDocument:
 
 @dataclass(slots=True)
 class _Work:
-    """A job, and what it has done."""
+    """A simulated job with its progress. Times are seconds on the engine's clock."""
 
     job: TenantJob
-    done_s: float = 0.0  # that a stop does not take away
-    began_s: float | None = None  # its run, which is all of its tasks; None: it does not run
-    owed_s: float = 0.0  # of a start that is not the first
-    tasks: dict[TaskId, AgentId] = field(default_factory=dict)  # that hold their GPUs
-    run: int = 0  # of its runs, the number
-    told_at: float = 0.0  # its latest checkpoint
-    tells_at: float = 0.0  # its next one
-    told: tuple[float, JobId | None] | None = None  # when it was told to end, and for whom
+    done_s: float = 0.0  # work that a checkpoint has kept
+    began_s: float | None = None  # start of its present run; None if it does not run
+    owed_s: float = 0.0  # cost of a restart, before work goes on
+    tasks: dict[TaskId, AgentId] = field(default_factory=dict)  # tasks that hold GPUs
+    run: int = 0  # number of its latest run, from 1
+    told_at: float = 0.0  # latest checkpoint that it reported
+    tells_at: float = 0.0  # next report of a checkpoint
+    # Time of the notice to end, and the job that gets its GPUs.
+    told: tuple[float, JobId | None] | None = None
     spans: list[Span] = field(default_factory=list)
 
 
@@ -101,20 +101,19 @@ class _Work:
 class _Agent:
     id: AgentId
     gpus: tuple[Gpu, ...]
-    free: dict[str, float]  # neither used nor offered
+    free: dict[str, float]  # resources neither used nor offered
 
 
 class Engine:
-    """The scheduler and its cluster, as long as a scenario lasts."""
+    """The real scheduler engine with a cluster in memory, for one scenario.
+
+    Args:
+        scenario: Jobs, nodes and costs.
+        document: Tree of queues.
+        paths: Path of each tenant's queue.
+    """
 
     def __init__(self, scenario: Scenario, document: QueueDocument, paths: Mapping[str, str]) -> None:
-        """All agents are there, and their monitors have reported.
-
-        Args:
-            scenario: What comes.
-            document: The tree of queues.
-            paths: The queue of each tenant.
-        """
         self._scenario, self._costs, self._paths = scenario, scenario.costs, paths
         self._settings = settings_of(scenario.costs)
         self.now = START
@@ -138,7 +137,7 @@ class Engine:
         self._flush()
 
     def run(self) -> Record:
-        """All jobs to their end."""
+        """Run all jobs until they end."""
         for number, job in enumerate(self._scenario.jobs):
             job_id = JobId(f"j{number}")
             self._work[job_id] = _Work(job)
@@ -161,7 +160,7 @@ class Engine:
         heapq.heappush(self._events, (at, self._serial, what, job_id, run))
 
     def _happen(self, what: str, job_id: JobId | None, run: int) -> bool:
-        """Whether the engine is to look."""
+        """Handle an event of the clock; return whether the engine must decide again."""
         if job_id is None:
             return True
         work = self._work[job_id]
@@ -183,7 +182,7 @@ class Engine:
     # --- the engine
 
     def _flush(self) -> None:
-        """Batches of the daemon until nobody has anything to say."""
+        """Step the engine in batches, as the daemon does, until no event is left."""
         while True:
             self._tell_checkpoints()
             events = [*self._inbox, ev.Tick(), ev.Match()]
@@ -199,7 +198,7 @@ class Engine:
             self._push(moment, "wakes")
 
     def _tell_checkpoints(self) -> None:
-        """Let each job that runs say when its work was kept last: late, but before anybody looks at it."""
+        """Report the latest checkpoint of each running job, later than it was made but before the engine decides."""
         every = self._costs.checkpoint_s
         if every is None:
             return
@@ -304,7 +303,7 @@ class Engine:
             self._free(task_id, "TASK_FINISHED", _FINISHED)
 
     def _kill(self, task_id: TaskId) -> None:
-        """A task ends at SIGTERM; of a gang each is told."""
+        """End a task, as at SIGTERM; the engine kills each task of a gang on its own."""
         task = self.state.work.tasks.get(task_id)
         if task_id not in self._tasks or task is None or task.job_id is None:
             return
@@ -323,7 +322,7 @@ class Engine:
             work.told = self.now, task.preempted_for
 
     def _lose(self, job_id: JobId, work: _Work) -> None:
-        """What was done since the last checkpoint is lost."""
+        """Record a stop: the job loses the work since its last checkpoint."""
         assert work.began_s is not None
         assert work.told is not None
         ran_s = max(0.0, self.now - work.began_s - work.owed_s)
@@ -350,12 +349,12 @@ class Engine:
 
 
 def run_live(scenario: Scenario, document: QueueDocument | None = None) -> Record:
-    """Run all jobs to their end, served by the real engine.
+    """Run all jobs until they end, scheduled by the real engine.
 
     Args:
-        scenario: What comes.
-        document: The tree of queues, whose leaves have the names of tenants; None: a queue for each tenant, which is
-            guaranteed its nodes.
+        scenario: Jobs, nodes, guarantees and costs.
+        document: Tree of queues whose leaves have the names of tenants; None for a queue for each tenant with its
+            guaranteed nodes.
     """
     if document is None:
         return Engine(scenario, document_of(scenario), queues_of(scenario.guarantees)).run()

@@ -1,7 +1,7 @@
-"""The cluster on which baselines run: nodes, what waits, who runs where, and what a stop costs. Deterministic.
+"""Deterministic cluster for the baselines: nodes, waiting and running jobs, and costs of stops.
 
-A policy is asked after each event. It starts jobs that wait, and may stop others; whoever is stopped keeps what its
-last checkpoint has, and waits again in its old place.
+The policy decides after each event. It starts waiting jobs, and may stop others; a stopped job keeps the work of its
+last checkpoint, and waits again in its old position.
 """
 
 import heapq
@@ -16,36 +16,36 @@ from mesos_gpu.simulate.tenancy.record import Record, Span, Stopped
 from mesos_gpu.simulate.tenancy.scenario import Scenario
 from mesos_gpu.simulate.tenancy.trace import TenantJob
 
-Where = tuple[tuple[int, int], ...]  # by task: the node, and its GPUs there
+Where = tuple[tuple[int, int], ...]  # for each task: its node, and its GPUs there
 
 
 def tasks_of(gpus: int, per_node: int) -> tuple[int, int]:
-    """Tasks, all of one size, and GPUs of each: one if a node is large enough, else as few as there can be."""
+    """Return into how many tasks of equal size a job is divided, as few as nodes allow, and the GPUs of each."""
     tasks = next(tasks for tasks in range(1, gpus + 1) if gpus % tasks == 0 and gpus // tasks <= per_node)
     return tasks, gpus // tasks
 
 
 @dataclass(slots=True, eq=False)
 class Live:
-    """A job that has come and not ended."""
+    """A job that was submitted and has not ended."""
 
     job: TenantJob
-    index: int  # its place among all, by submission
+    index: int  # position among all jobs, by submission
     tasks: int
     size: int  # GPUs of each task
-    done_s: float = 0.0  # that a stop does not take away
+    done_s: float = 0.0  # work that a checkpoint has kept
     where: Where = ()
     began_s: float = 0.0
-    owed_s: float = 0.0  # of a start that is not the first, before work goes on
-    times: int = 0  # stopped
-    version: int = 0  # of its latest start or stop
-    told_s: float = -1.0  # when it was told to end; below 0: it was not, in this run
-    taker: "Live | None" = None  # for whom
-    room_due_s: float = -1.0  # somebody ends for it then
+    owed_s: float = 0.0  # cost of a restart, before work goes on
+    times: int = 0  # number of stops
+    version: int = 0  # grows with each start and stop, so that outdated events are ignored
+    told_s: float = -1.0  # time of the notice to end; below 0 without one in this run
+    taker: "Live | None" = None  # job that gets its GPUs
+    room_due_s: float = -1.0  # end of the victims that make room for it
 
     @property
     def ending(self) -> bool:
-        """Whether it was told to end."""
+        """Whether it has notice to end."""
         return self.told_s >= 0
 
     def __lt__(self, other: "Live") -> bool:
@@ -53,50 +53,51 @@ class Live:
 
 
 class Policy(Protocol):
-    """Whose turn it is, and who makes room."""
+    """Policy that decides which jobs start and which make room."""
 
     @abstractmethod
     def decide(self, loop: "Loop") -> None:
-        """Start and stop what shall be."""
+        """Start and stop jobs, after an event."""
 
     def wakes_after_s(self) -> float | None:
-        """How often it wants to be asked, though nothing happens; None: never."""
+        """Return the interval of additional decisions, in seconds; None if only events need decisions."""
         return None
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Jobs that wait: each tenant's, by size, first come first."""
+    """Waiting jobs by tenant and number of GPUs, in the order of submission."""
 
     by_tenant: dict[str, dict[int, list[Live]]] = field(default_factory=dict)
 
     def add(self, live: Live) -> None:
-        """Let it wait, at the place of its submission."""
+        """Add a waiting job, in the order of submission."""
         insort(self.by_tenant[live.job.tenant].setdefault(live.job.gpus, []), live)
 
     def drop(self, live: Live) -> None:
-        """Let it wait no more."""
+        """Remove a job."""
         self.by_tenant[live.job.tenant][live.job.gpus].remove(live)
 
     def heads(self, tenant: str) -> Iterator[Live]:
-        """The first of each size."""
+        """Return the first job of each size of a tenant."""
         return (line[0] for line in self.by_tenant[tenant].values() if line)
 
     def of(self, tenant: str) -> list[Live]:
-        """All of a tenant, first come first."""
+        """Return all waiting jobs of a tenant, in the order of submission."""
         return sorted(live for line in self.by_tenant[tenant].values() for live in line)
 
 
 class Loop:
-    """The cluster of a scenario, run by a policy."""
+    """Simulated cluster of a scenario, scheduled by a policy."""
 
     def __init__(self, scenario: Scenario, policy: Policy) -> None:
-        """Nothing has come yet."""
         cluster = scenario.cluster
         self.scenario, self.costs, self.now = scenario, scenario.costs, 0.0
-        self.free = [cluster.gpus_per_node] * cluster.nodes  # kept for whom room is being made: below 0 then
-        self.on: list[dict[Live, int]] = [{} for _ in range(cluster.nodes)]  # GPUs of who is there
-        self.held: Counter[str] = Counter()  # by tenant, and what is on its way
+        # Free GPUs by node; below 0 while a place is kept for a job whose victims still run.
+        self.free = [cluster.gpus_per_node] * cluster.nodes
+        # GPUs of each running job, by node.
+        self.on: list[dict[Live, int]] = [{} for _ in range(cluster.nodes)]
+        self.held: Counter[str] = Counter()  # GPUs by tenant, with those of jobs for which room is made
         self.tenants: Sequence[str] = sorted(scenario.guarantees)
         self.waiting = Waiting({tenant: {} for tenant in self.tenants})
         self._policy = policy
@@ -107,7 +108,7 @@ class Loop:
         self._stopped: list[Stopped] = []
 
     def run(self, name: str) -> Record:
-        """All jobs to their end."""
+        """Run all jobs until they end; `name` is the policy's name in the record."""
         for index, job in enumerate(self.scenario.jobs):
             tasks, size = tasks_of(job.gpus, self.scenario.cluster.gpus_per_node)
             self._push(job.submitted_s, "comes", Live(job, index, tasks, size))
@@ -122,14 +123,14 @@ class Loop:
             self._policy.decide(self)
         return Record(name, self._ended, self._spans, self._stopped)
 
-    # --- what a policy asks for
+    # --- called by policies
 
     def gpus(self, tenant: str) -> int:
-        """What it is guaranteed."""
+        """Return the GPUs that a tenant is guaranteed."""
         return self.scenario.gpus(tenant)
 
     def fit(self, live: Live) -> Where | None:
-        """The tightest place; None: there is none."""
+        """Return nodes for a job, each with the fewest free GPUs that suffice; None if it does not fit."""
         if live.tasks == 1:
             return self._tightest(live.size)
         left = list(self.free)
@@ -158,7 +159,7 @@ class Loop:
         self._begin(live, where)
 
     def make_room(self, live: Live, where: Where, victims: Sequence[Live]) -> None:
-        """Stop some, and start it there once they are gone; what they give back is kept for it."""
+        """Stop victims, and start a job in their place once they have ended; freed GPUs are kept for it."""
         self.waiting.drop(live)
         self._keep(live, where)
         self.stop(victims, live)
@@ -169,7 +170,7 @@ class Loop:
             self._begin(live, where)
 
     def stop(self, victims: Iterable[Live], taker: Live) -> None:
-        """Tell some to end for another one, without a word of where that one is to start."""
+        """Give victims notice to end for another job, without a decision where that job starts."""
         for victim in victims:
             victim.told_s, victim.taker = self.now, taker
             if self.costs.notice_s:
@@ -179,7 +180,7 @@ class Loop:
         taker.room_due_s = self.now + self.costs.notice_s
 
     def lost_s(self, live: Live) -> float:
-        """What a stop would take from it now, and what its next start does."""
+        """Return the work that a stop would lose now, plus the cost of the next start, in seconds."""
         ran_s = self._ran_s(live)
         return live.done_s + ran_s - self.costs.kept_s(live.done_s, ran_s) + self.costs.restart_s
 

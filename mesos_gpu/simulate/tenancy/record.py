@@ -1,4 +1,4 @@
-"""What happened to the jobs in a run, in one form for all policies: figures are made of this alone."""
+"""Record of the jobs of a run, in one form for all policies: all figures are computed from it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A job held its GPUs."""
+    """Time in which a job held its GPUs, in seconds from the start of the trace."""
 
     begin_s: float
     end_s: float
@@ -14,14 +14,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A job was stopped.
+    """Stop of a job.
 
     Attributes:
-        job_id: It.
-        at_s: When it was told.
-        for_job: Who was to have its room; None: it is moved, to make one place of two.
-        lost_s: Work that is done again, and what its next start takes.
-        lost_gpu_s: The same, of all its GPUs together.
+        job_id: Job that was stopped.
+        at_s: Time of its notice, from the start of the trace.
+        for_job: Job that was to get its GPUs; None if it was moved to join free GPUs on one node.
+        lost_s: Time of work that must be done again, plus the cost of the next start.
+        lost_gpu_s: `lost_s` times the job's GPUs.
     """
 
     job_id: str
@@ -33,13 +33,13 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run of a policy.
+    """Record of a run of one policy.
 
     Attributes:
-        policy: Its name.
-        ended_s: When each job ended.
-        spans: When each held its GPUs, in order.
-        stopped: In order.
+        policy: Name of the policy.
+        ended_s: End of each job, by job id.
+        spans: Times in which each job held its GPUs, in order.
+        stopped: Stops of jobs, in order.
     """
 
     policy: str

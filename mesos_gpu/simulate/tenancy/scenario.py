@@ -1,4 +1,4 @@
-"""What is simulated: the jobs as they come, the nodes, what each tenant is guaranteed, and what a stop costs."""
+"""Input of a simulation: submitted jobs, nodes, guarantees of tenants, and costs of a stop."""
 
 import random
 from collections import defaultdict
@@ -11,18 +11,18 @@ from mesos_gpu.model.words import counted
 from mesos_gpu.simulate.jobs import Cluster
 from mesos_gpu.simulate.tenancy.trace import TenantJob
 
-#: What is done to the guarantees, to see what wrong ones do: those of mean demand times this; 0: all alike.
+#: Factors on guarantees of mean demand, to see the effect of wrong guarantees; 0 for equal ones.
 WRONG: Final[Mapping[str, float]] = {"mean": 1.0, "half": 0.5, "double": 2.0, "equal": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What it costs to stop a job.
+    """Costs of stopping a job.
 
     Attributes:
-        checkpoint_s: What has been done is kept after each such time of work; None: nothing is.
-        restart_s: What each start but the first takes before work goes on.
-        notice_s: How long a job goes on after it was told to end. It keeps nothing more for that.
+        checkpoint_s: Interval of checkpoints in time of work; None if a stop loses all work.
+        restart_s: Time of each start but the first before work goes on.
+        notice_s: Time that a job goes on after its notice. It makes no checkpoint for that.
     """
 
     checkpoint_s: float | None = 3600.0
@@ -30,7 +30,7 @@ class Costs:
     notice_s: float = 0.0
 
     def kept_s(self, done_s: float, ran_s: float) -> float:
-        """What a job has after a stop of the work that it did before and in this run."""
+        """Return the work that a job keeps after a stop, of the work that it had kept before and did in this run."""
         if self.checkpoint_s is None:
             return 0.0
         return max(done_s, (done_s + ran_s) // self.checkpoint_s * self.checkpoint_s)
@@ -38,14 +38,14 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A run for every policy.
+    """Input that is the same for every policy.
 
     Attributes:
-        jobs: By submission.
-        cluster: The nodes.
+        jobs: Jobs in the order of submission.
+        cluster: Number and size of the nodes.
         guarantees: Whole nodes by tenant.
-        costs: Of stops.
-        seed: 0: the trace as it is; of another one, each tenant's arrivals begin elsewhere in it.
+        costs: Costs of stopping a job.
+        seed: 0 for the trace as it is; with another seed each tenant's arrivals begin elsewhere in its part of it.
     """
 
     jobs: tuple[TenantJob, ...]
@@ -55,7 +55,7 @@ class Scenario:
     seed: int = 0
 
     def gpus(self, tenant: str) -> int:
-        """What the tenant is guaranteed."""
+        """Return the GPUs that a tenant is guaranteed."""
         return self.guarantees[tenant] * self.cluster.gpus_per_node
 
 
@@ -70,18 +70,18 @@ def arrange(
     owned: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> Scenario:
-    """Spread arrivals, and find what each tenant is guaranteed: its mean demand, in whole nodes.
+    """Return a scenario with arrivals spread, and each tenant's mean demand in whole nodes as its guarantee.
 
     Args:
-        jobs: Of a trace.
-        cluster: Where they run.
-        costs: Of stops.
-        stretch_s: Over which each tenant's arrivals are spread; None: they are as in the trace.
-        load: Arrivals come so much faster. The guarantees stay.
-        wrong: A name of `WRONG`.
-        owned: Whole nodes by tenant, instead of what is found.
-        seed: 0: as it is. Another: each tenant's arrivals are turned round within their time, by chance, so that
-            other peaks meet.
+        jobs: Jobs of a trace.
+        cluster: Cluster that runs them.
+        costs: Costs of stopping a job.
+        stretch_s: Time over which each tenant's arrivals are spread; None for the times of the trace.
+        load: Factor by which arrivals come faster; the guarantees stay.
+        wrong: Name in `WRONG` of the change to the guarantees.
+        owned: Guaranteed whole nodes by tenant, instead of those computed from demand.
+        seed: 0 for the order of the trace. With another seed each tenant's arrivals are rotated within their time by
+            chance, so that other peaks of tenants coincide.
 
     Raises:
         BadConfiguration: A job is larger than the cluster.
@@ -111,7 +111,7 @@ def arrange(
 
 
 def _spans(jobs: Sequence[TenantJob]) -> dict[str, float]:
-    """When the last job of each tenant comes."""
+    """Return the time of the last submission of each tenant."""
     spans: dict[str, float] = defaultdict(float)
     for job in jobs:
         spans[job.tenant] = max(spans[job.tenant], job.submitted_s)

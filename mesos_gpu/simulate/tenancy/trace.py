@@ -1,6 +1,6 @@
-"""Reading a trace of tenants' jobs: our columns, those of Helios and Philly, and Gavel's files of Philly's clusters.
+"""Reader of traces of tenants' jobs: CSV of this project or of Helios, Philly's JSON, and Gavel's folder of traces.
 
-Times are in seconds and count from the first submission. Which of the four a file is, its columns or its ending say.
+Times are in seconds and count from the first submission. The format is recognized by the columns or the file name.
 """
 
 import csv
@@ -19,10 +19,10 @@ from mesos_gpu.simulate.trace import read_text
 
 COLUMNS: Final = ("job_id", "tenant", "num_gpu", "submit_time", "duration")
 HELIOS: Final = ("job_id", "user", "vc", "gpu_num", "submit_time", "duration")
-USERS_DRAWN: Final = 12  # of each tenant, where a trace names none
+USERS_DRAWN: Final = 12  # number of users drawn for each tenant if a trace names none
 MAX_GPUS: Final = 4096
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
-GAVEL_GPU: Final = "v100"  # whose throughputs give durations
+GAVEL_GPU: Final = "v100"  # GPU model whose throughputs give durations
 _YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -31,14 +31,14 @@ class TenantJob:
     """A job of a tenant. It needs all of its GPUs at once for `lasts_s`.
 
     Attributes:
-        job_id: Its own.
-        tenant: Whose it is.
-        gpus: Of all its tasks together.
-        submitted_s: From the start of the trace.
-        lasts_s: What it takes without interruption.
-        user: Who of the tenant.
+        job_id: Id that is unique in the trace.
+        tenant: Tenant that submits the job.
+        gpus: GPUs of all its tasks together.
+        submitted_s: Submission, in seconds from the start of the trace.
+        lasts_s: Run time without interruption.
+        user: User of the tenant.
         preemptible: Whether it may be stopped for others.
-        timeout_s: Its time limit; None: none.
+        timeout_s: Time limit; None if the job has none.
     """
 
     job_id: str
@@ -53,12 +53,12 @@ class TenantJob:
 
 @dataclass(frozen=True, slots=True)
 class TenantTrace:
-    """Jobs by submission, and what is to be known of them.
+    """Jobs of a trace, with facts about how it was read.
 
     Attributes:
-        jobs: By submission, then id.
-        users_drawn: No job named a user: they were drawn by chance.
-        left_out: Why lines were left out, and how many.
+        jobs: Jobs by submission, then id.
+        users_drawn: Whether no job named a user, so that users were drawn by chance.
+        left_out: Number of jobs that were left out, by reason.
     """
 
     jobs: tuple[TenantJob, ...]
@@ -67,14 +67,15 @@ class TenantTrace:
 
 
 def read_tenants(path: Path, seed: int = 0) -> TenantTrace:
-    """All jobs of a file or, of Gavel's, a folder with `*.trace` and `simulation_throughputs.json` in or above it.
+    """Return the jobs of a file, or of Gavel's folder of `*.trace` with `simulation_throughputs.json` in or above it.
 
     Args:
-        path: A CSV file of our columns or of Helios', plain or gzipped; Philly's cluster_job_log as .json; a folder.
-        seed: Of the users, where no job names one.
+        path: A CSV file with `COLUMNS` or `HELIOS` columns, plain or gzipped; Philly's cluster_job_log as .json; or a
+            folder.
+        seed: Seed for drawing users, if no job names one.
 
     Raises:
-        NotFound: Nothing can be read there.
+        NotFound: The file or folder cannot be read.
         Damaged: A column is missing, or a value is wrong; names the file, the line, the column and the value.
     """
     left_out: dict[str, int] = {}
@@ -98,7 +99,7 @@ def read_tenants(path: Path, seed: int = 0) -> TenantTrace:
 
 
 def _with_users(jobs: Iterable[TenantJob], seed: int) -> list[TenantJob]:
-    """Each tenant's users are drawn one after the other, some much busier than others, as they are."""
+    """Return the jobs with users drawn by chance; as in reality, some users have many more jobs than others."""
     chance = random.Random(seed)
     parts = [1 / (rank + 1) for rank in range(USERS_DRAWN)]
     return [
@@ -106,7 +107,7 @@ def _with_users(jobs: Iterable[TenantJob], seed: int) -> list[TenantJob]:
     ]
 
 
-# --- our own columns, and those of Helios
+# --- CSV with the columns of this project, or those of Helios
 
 
 def _table(path: Path, leave_out: Callable[[str], None]) -> list[TenantJob]:
@@ -136,31 +137,31 @@ def _table(path: Path, leave_out: Callable[[str], None]) -> list[TenantJob]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A line, and where it stands."""
+    """A line of a CSV file, with its place for errors."""
 
     where: str
     row: Mapping[str, str | None]
 
     def text(self, column: str) -> str:
-        """Something."""
+        """Return the text of a column, which must not be empty."""
         return self.row.get(column) or self.wrong(column, "something")
 
     def number(self, column: str, *, above: bool = False) -> float:
-        """Seconds, or any number that is not negative; `above`: more than 0."""
+        """Return the number in a column, at least 0; with `above` more than 0."""
         text = self.row.get(column) or ""
         if not _NUMBER.fullmatch(text) or (above and not float(text)):
             self.wrong(column, f"a number {'above 0' if above else 'from 0 on'}, times in seconds")
         return float(text)
 
     def gpus(self, column: str) -> int:
-        """A whole number of GPUs."""
+        """Return the number of GPUs in a column, from 1 to `MAX_GPUS`."""
         text = self.row.get(column) or ""
         if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:10]) <= MAX_GPUS:
             self.wrong(column, f"a whole number from 1 to {MAX_GPUS}")
         return int(text)
 
     def wrong(self, column: str, wanted: str) -> NoReturn:
-        """Refuse it."""
+        """Raise Damaged for the value of a column; `wanted` says what it must be."""
         said = self.row.get(column)
         shown = "missing" if said is None else repr(said)
         raise Damaged(f"{self.where}: {column} is {shown}", remedy=f"write {wanted}")
@@ -183,7 +184,7 @@ def _of_ours(place: _Place) -> TenantJob:
 
 
 def _of_helios(place: _Place, leave_out: Callable[[str], None]) -> TenantJob | None:
-    """A line of Helios' cluster_log.csv; jobs without GPUs, or that never ran, are left out."""
+    """Return the job of a line of Helios' cluster_log.csv; None if it has no GPUs or never ran."""
     if place.number("gpu_num") == 0:
         leave_out("no GPU")
         return None
@@ -204,7 +205,7 @@ def _of_helios(place: _Place, leave_out: Callable[[str], None]) -> TenantJob | N
 
 
 def _philly(path: Path, leave_out: Callable[[str], None]) -> list[TenantJob]:
-    """Philly's cluster_job_log: what a job's attempts took together is its duration."""
+    """Return the jobs of Philly's cluster_job_log; the duration of a job is the sum of its attempts."""
     try:
         rows = json.loads(read_text(path))
     except ValueError as error:
@@ -246,13 +247,16 @@ def _moment(text: str) -> datetime:
 
 
 def _gavel(folder: Path, leave_out: Callable[[str], None]) -> list[TenantJob]:
-    """A virtual cluster a file; a duration is the job's steps by the throughput of its model on V100 GPUs."""
+    """Return the jobs of Gavel's traces; each file is a virtual cluster, taken as a tenant.
+
+    The duration of a job is its steps divided by the throughput of its model on V100 GPUs.
+    """
     files = sorted(folder.glob("*.trace"))
     throughputs = _throughputs(folder)
     jobs = []
     for file in files:
         if file.stem == "philly":
-            continue  # all the others together
+            continue  # this file has the jobs of all others together
         for number, text in enumerate(read_text(file).splitlines()):
             model, _, _, _, steps, arrival, gpus = _gavel_line(file, number, text)
             rate = throughputs.get((model, int(gpus)))
@@ -279,7 +283,7 @@ def _gavel_line(file: Path, number: int, text: str) -> list[str]:
 
 
 def _throughputs(folder: Path) -> dict[tuple[str, int], float]:
-    """Steps a second by model and GPUs, of the file that is nearest above the traces."""
+    """Return steps per second by model and number of GPUs, from the nearest file in or above the folder."""
     name = "simulation_throughputs.json"
     for above in (folder, *folder.resolve().parents):
         if (above / name).is_file():
