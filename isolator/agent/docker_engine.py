@@ -109,6 +109,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class _State:
+    """State of a container as the Docker Engine reports it."""
+
     status: str
     running: bool
     pid: int

@@ -141,6 +141,8 @@ def simulate(
 
 @dataclass(slots=True)
 class _Run:
+    """State of a simulation, which `step` advances by one event."""
+
     jobs: Sequence[TraceJob]
     cluster: Cluster
     order: Order

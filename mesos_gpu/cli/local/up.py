@@ -45,7 +45,10 @@ _ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9_.-]+")  # a name or a value
 
 
 def directory() -> Path:
-    """Where `up` keeps its cluster: passable for the users that jobs run as, as /root is not."""
+    """Return the directory of the cluster of `up`.
+
+    Users of jobs must be able to enter it, so for root it is not below /root.
+    """
     if os.geteuid() == 0 and not os.environ.get("MESOS_GPU_HOME"):
         return Path("/var/lib/mesos-gpu/up")
     return state_home() / "up"
@@ -283,7 +286,7 @@ def _run(stack: Stack) -> None:
 
 
 def _tell_step(what: str) -> None:
-    """Say what the start waits for: on a terminal in place of the step before, elsewhere a line."""
+    """Show what the start waits for: on a terminal in place of the previous step, elsewhere on a line of its own."""
     if output.status_line.live:
         output.status_line.show(f"{_STEP}{what}")
     else:
@@ -330,8 +333,10 @@ def _refuse_closed(directory: Path) -> None:
 
 
 def _revive(stack: Stack) -> None:
-    """A part that died is started again: Mesos and the scheduler both carry on with what they had. What cannot be
-    started now, as nothing can on a full disk, is tried again."""
+    """Restart processes of the cluster that have ended; they continue with their saved state.
+
+    If a start fails, for example because the disk is full, it is tried again at the next call.
+    """
     parts: list[Process | SchedulerProcess] = [stack.cluster.master, *stack.cluster.agents, stack.scheduler]
     for process in parts:
         if not process.running:
@@ -442,7 +447,7 @@ class _Told:
                 output.note(words)
 
     def text(self) -> str:
-        """Return what is no note, and clear the status line, after which it is printed."""
+        """Return the collected text other than notes, and clear the status line, so that it can be printed."""
         output.status_line.clear()
         return "\n".join([*self._kept, self._part.decode(errors="replace")]).strip()
 
@@ -456,7 +461,7 @@ def down(yes: bool) -> None:
     if stack is None:
         up_file().unlink(missing_ok=True)
         had = directory().exists()
-        clean_up(directory())  # what one that was killed has left
+        clean_up(directory())  # of a cluster whose `up` was killed
         had |= _clean_up_demos()
         output.line("it was not up; what an earlier one left is removed" if had else "it is not up")
         return
@@ -467,7 +472,7 @@ def down(yes: bool) -> None:
 
 
 def _clean_up_demos() -> bool:
-    """What demos left that were killed; whether there was anything."""
+    """Remove clusters of demos that were killed; return whether there were any."""
     had = False
     for path in left_behind():
         with contextlib.suppress(Conflict):  # it runs

@@ -408,7 +408,7 @@ def _advance_app(turn: Turn, aim: _Aim) -> _Progress:
 
 
 def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, list[Instance], Moves]:
-    """Return what an app is to become, its instances, and what is to be done for it now; nothing is changed."""
+    """Return the target of an app, its instances, and the next moves towards the target; the state is not changed."""
     app, state = aim.action.app, turn.state
     target = moves.target(
         aim.action,
@@ -473,7 +473,7 @@ def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
 
 
 def instance_of(app: App, version: float) -> JobSpec | str:
-    """Return what an instance of an app runs, or why it cannot be run, in words."""
+    """Return the job specification of an instance of an app, or the reason why it cannot run, in words."""
     return job_of(app, gpu_options(app), version=stamp(version))
 
 

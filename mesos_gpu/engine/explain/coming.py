@@ -115,7 +115,7 @@ class Coming:
         return planner.find(job, request) if node is None else node
 
     def owed(self, backlog: Backlog, job: Job) -> Owed | None:
-        """Return what a job has, or would have, of a guarantee.
+        """Return the place that a job has, or would have, within a guarantee.
 
         None if no queue above it has a guarantee, or if it needs no GPUs.
         """

@@ -100,7 +100,7 @@ class Placing:
         return [agent_id for _, agent_id in sorted(zip(lots, agents, strict=True))]
 
     def place_on(self, job: Job, request: Request, node: NodeCapacity) -> Chosen | None:
-        """Return what a task of a job gets on one node; None if it does not fit."""
+        """Return the GPUs and shares that a task of a job gets on one node; None if it does not fit."""
         return self._index.place_on(request, node, self._placement(job.spec).value)
 
     def spreads(self, job: Job) -> bool:

@@ -205,7 +205,7 @@ class Remains:
         return summed(agent.reserve), unreserve if again else ()
 
     def capacity(self, agent_id: AgentId) -> NodeCapacity:
-        """Return what is free of an agent now, for placement."""
+        """Return the free capacity of an agent at this moment, for placement."""
         agent, settings = self._agent(agent_id), self._settings
         gpus = self._gpus(agent)
         return NodeCapacity(

@@ -176,7 +176,7 @@ class Held:
         return {charge.pool for job_id, charge in self._of_task.values() if job_id in jobs}
 
     def holdings(self, lack: Lack) -> Mapping[JobId, int]:
-        """Return what each job held of a limit when the match began, in the unit of the limit."""
+        """Return the usage of a limit by each job when the match began, in the unit of the limit."""
         key = replace(lack, amount=0)
         holdings = self._holdings.get(key)
         if holdings is None:
@@ -211,7 +211,7 @@ class Held:
         return able.issubset(pools)
 
     def kept_from(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
-        """Return what other queues keep idle of a pool by their lend limits, which no job of a queue may take.
+        """Return the part of a pool that other queues keep idle by their lend limits, and jobs of a queue may not take.
 
         Args:
             queue: Path of the queue.
@@ -227,14 +227,14 @@ class Held:
         return sum(self._kept_idle(path, pool, amount, at_most=at_most) for path in beside)
 
     def kept_for(self, queue: str, other: str, pool: str, amount: int) -> int:
-        """Return what lend limits keep idle of a pool for jobs of one queue from jobs of another; see `kept_from`."""
+        """Return the part of a pool that lend limits keep idle for one queue from jobs of another; see `kept_from`."""
         if pool not in self.tree.lenders:
             return 0
         paths = set(lineage(queue)).difference(lineage(other))
         return max((self._kept_idle(path, pool, amount) for path in paths), default=0)
 
     def _kept_idle(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
-        """Return what a queue and those below it keep idle of a pool by their lend limits, in thousandths of cost."""
+        """Return the part of a pool that a queue with those below keeps idle by lend limits, in thousandths of cost."""
         if at_most:
             return self._work_out_idle(queue, pool, amount, at_most=True)
         cached = self._idle.get((queue, pool))
@@ -243,7 +243,7 @@ class Held:
         return cached[1]
 
     def _work_out_idle(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
-        """Compute what a queue and those below it keep idle of a pool; see `_kept_idle`."""
+        """Compute the part of a pool that a queue and those below it keep idle; see `_kept_idle`."""
         guarantees = self._owed.get((pool, amount))
         if guarantees is None:
             guarantees = self._owed[pool, amount] = owed_in(self.tree, pool, amount)
@@ -356,7 +356,7 @@ class Lending:
         self._pools = held.tree.lenders if amount is not None else frozenset()
 
     def beside(self, job: Job, pool: str) -> tuple[int, int]:
-        """Return what is free of a pool, and what lend limits keep of it from a job, in thousandths of cost.
+        """Return the free part of a pool, and the part of it that lend limits keep from a job, in thousandths of cost.
 
         Both are 0 without a lend limit.
         """
@@ -402,6 +402,6 @@ class Lending:
         )
 
     def _lack(self, job: Job, pool: str) -> int:
-        """Return what must be given back before a job may start, in thousandths of cost; at most 0 if it may start."""
+        """Return the usage that must end before a job may start, in thousandths of cost; at most 0 if it may start."""
         free, kept = self.beside(job, pool)
         return kept + self._held.cost_of(job, pool) - free if kept else 0

@@ -287,7 +287,7 @@ def with_leaves(
 
 
 def _spare_at(limit: Limit, at: float, awaited: Sequence[Allocation], want_milli: int) -> Spare:
-    """Return what a limit has to spare beside the job at a time, when the awaited allocations have ended."""
+    """Return the amount that a limit leaves beside the job at a time, once the awaited allocations have ended."""
     given_back = {id(allocation) for allocation in awaited}
     stays = [
         allocation

@@ -58,7 +58,7 @@ class Holdings(Protocol):
         """Number that grows with each change."""
 
     def amount(self, queue: str, pool: str, /) -> int:
-        """Return what a queue holds of a pool, with all that is below it, in thousandths of cost."""
+        """Return the usage of a pool by a queue and all queues below it, in thousandths of cost."""
 
 
 class Line(Generic[J]):
@@ -166,6 +166,8 @@ _NOBODY: Final[Key] = (max(Rank) + 1,)
 
 @dataclass(slots=True)
 class _Leaf(Generic[J]):
+    """A leaf queue in the queue order, with its jobs."""
+
     path: str
     entries: Sequence[Entry[J]]
     at: int = 0  # index of the first job that was not yielded yet
@@ -176,6 +178,8 @@ class _Leaf(Generic[J]):
 
 @dataclass(slots=True)
 class _Branch(Generic[J]):
+    """A queue with queues below it, as a heap by the best first job of each."""
+
     path: str
     children: Sequence["_Branch[J] | _Leaf[J]"]
     heap: list[tuple[Key, int]] = field(default_factory=list)
