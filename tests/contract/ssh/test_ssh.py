@@ -81,7 +81,7 @@ def test_ssh_without_an_accepted_key_asks_for_nothing(host: RemoteHost, tmp_path
     assert "passwords are not supported" in refusal.value.remedy
 
 
-def test_a_port_where_nobody_listens_is_told(host: RemoteHost) -> None:
+def test_a_port_without_a_listener_is_reported(host: RemoteHost) -> None:
     with pytest.raises(Unavailable, match=r"port 23: .*Connection refused"):
         replace(host.ssh, port=23).run("true", timeout_s=60)
 
