@@ -20,7 +20,7 @@ Where = tuple[tuple[int, int], ...]  # for each task: its node, and its GPUs the
 
 
 def tasks_of(gpus: int, per_node: int) -> tuple[int, int]:
-    """Return into how many tasks of equal size a job is divided, as few as nodes allow, and the GPUs of each."""
+    """Return the number of equal tasks of a job, as few as the size of nodes allows, and the GPUs of each."""
     tasks = next(tasks for tasks in range(1, gpus + 1) if gpus % tasks == 0 and gpus // tasks <= per_node)
     return tasks, gpus // tasks
 
