@@ -165,7 +165,7 @@ NEW = ld_cache.new(LINES)  # its last 8 bytes are two names, before them is the 
         (b"ld.so-1.7.0", "cut off"),
         (b"glibc-ld.so.cache1.1", "cut off"),
         (ld_cache.new(LINES)[:200], "cut off"),
-        (ld_cache.new(LINES)[:-1], "cut off|fit"),
+        (ld_cache.new(LINES)[:-1], "cut off|extends beyond"),
         (ld_cache.old(LINES)[:-1], "outside"),
         (b"ld.so-1.7.0\0" + b"\xff" * 4, "more entries"),
         (ld_cache.new(LINES).replace(b"\x74\x21\xa4\xea", b"\0\0\0\0"), "extension"),
