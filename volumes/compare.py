@@ -64,7 +64,8 @@ class Row:
     libnvidia_container: str
 
 
-def _old_tls(stem: str, elf: Elf) -> bool:
+def _is_for_old_threads(stem: str, elf: Elf) -> bool:
+    """Return whether a library is the variant of libnvidia-tls for threads before NPTL."""
     return stem == "libnvidia-tls" and elf.abi != TLS_ABI
 
 
@@ -78,7 +79,7 @@ def _refused_by_mesos(stem: str, _name: str, elf: Elf, _version: str) -> str | N
     )
     if stem in _ENTRY_POINTS and not vendor:
         return "no: for another vendor's"
-    return "no: old threads" if _old_tls(stem, elf) else None
+    return "no: old threads" if _is_for_old_threads(stem, elf) else None
 
 
 def _refused_by_nvidia_docker(stem: str, _name: str, elf: Elf, _version: str) -> str | None:
@@ -87,11 +88,11 @@ def _refused_by_nvidia_docker(stem: str, _name: str, elf: Elf, _version: str) ->
     ours = ("libnvidia-glcore.so", "libnvidia-eglcore.so", "libGLdispatch.so")
     if stem in _ENTRY_POINTS and not any(each in name for name in elf.needed for each in ours):
         return "no: for another vendor's"
-    return "no: old threads" if _old_tls(stem, elf) else None
+    return "no: old threads" if _is_for_old_threads(stem, elf) else None
 
 
 def _refused_by_libnvidia_container(stem: str, name: str, elf: Elf, version: str) -> str | None:
-    if _old_tls(stem, elf):
+    if _is_for_old_threads(stem, elf):
         return "no: old threads"
     if not name.endswith(version):
         return "no: not of the version"
@@ -127,9 +128,8 @@ def compare(files: DriverFiles, ours: Plan) -> tuple[Row, ...]:
         verdicts = {name: _taken_by(other, file, ours.version) for name, other in OTHERS.items()}
         if file.path in taken or YES in verdicts.values():
             stem = stem_of(file.name)
-            group = (
-                taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
-            )  # their lists are parts of this project's
+            # Their lists are parts of this project's.
+            group = taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
             rows.append(Row(file.path, group, YES if file.path in taken else reasons[file.path], **verdicts))
     return tuple(rows)
 

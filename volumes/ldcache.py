@@ -164,7 +164,9 @@ def _hwcaps(data: bytes, at: int, order: _Order) -> Iterator[int]:
     for tag, _, offset, size in struct.iter_unpack(f"{order}4I", data[at + 8 : at + 8 + 16 * count]):
         if tag == _HWCAPS_SECTION:
             if size % 4 or offset + size > len(data):
-                raise _damaged("its list of processor levels does not fit in it")
+                raise _damaged(
+                    "its list of processor levels has a wrong size, or extends beyond the end of the file"
+                )
             for (name,) in struct.iter_unpack(f"{order}I", data[offset : offset + size]):
                 yield name
 

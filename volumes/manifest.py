@@ -171,9 +171,8 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     data = sorted(files.data, key=lambda file: homes.distance(file.path))
     entries += graphics.planned(data, names, excluded)
     links = tuple(sorted((*links, *graphics.links(entries)), key=lambda link: link.target))
-    sources = {
-        entry.source for entry in entries
-    }  # a link of one name may lead to a file that is taken under another
+    # A link of one name may lead to a file that is taken under another.
+    sources = {entry.source for entry in entries}
     stems = {stem_of(one.file.name) for one in taken}  # a file that is taken under another name is no loss
     excluded = [
         replace(each, warned=each.warned and stem_of(each.path.rpartition("/")[2]) not in stems)
@@ -477,9 +476,8 @@ def _other_names(one: _Taken) -> Iterator[str]:
 
 def _missing(taken: Sequence[_Taken]) -> tuple[str, ...]:
     """Describe the files that a CUDA program will miss."""
-    targets = {one.target for one in taken} | {
-        link.target for link in _links(taken)
-    }  # as "lib64/libcuda.so.1"
+    # As "lib64/libcuda.so.1".
+    targets = {one.target for one in taken} | {link.target for link in _links(taken)}
     there = {target.partition("/")[0]: set[str]() for target in targets}
     for target in targets:
         there[target.partition("/")[0]].add(target.partition("/")[2])

@@ -193,9 +193,8 @@ class Connection:
     ) -> None:
         """Report a state; it is sent until the agent acknowledges it."""
         ident = _uuid4()
-        message = (
-            message[:MAX_MESSAGE].encode(errors="replace").decode()
-        )  # what is sealed must arrive unchanged
+        # What is sealed must arrive unchanged.
+        message = message[:MAX_MESSAGE].encode(errors="replace").decode()
         status: dict[str, Any] = {
             "task_id": {"value": task_id},
             "executor_id": self._ids["executor_id"],

@@ -32,10 +32,8 @@ T = TypeVar("T")
 
 DEFAULT_SOCKET: Final = "/var/run/docker.sock"
 OLDEST_API: Final = (1, 40)  # Docker 19.03: the first whose binds can leave out what is mounted below them
-TIMEOUT_S: Final = (
-    # time limit of one answer: a start on a busy host takes long, and a start that hangs would never end
-    120.0
-)
+#: Time limit of one answer: a start on a busy host takes long, and a start that hangs would never end.
+TIMEOUT_S: Final = 120.0
 BACK_S: Final = 60.0  # how long an engine may be away during a restart
 LATE_OOM_S: Final = 0.5
 SIGKILLED: Final = 137
@@ -65,9 +63,8 @@ class ContainerWish:
     args: tuple[str, ...] = ()  # arguments of the image's own entrypoint, in place of the image's
     env: Mapping[str, str] = field(default_factory=dict)  # overrides the image's variables
     groups: tuple[int, ...] = ()  # supplementary groups; the image's /etc/group adds none
-    devices: tuple[
-        tuple[str, str, str], ...
-    ] = ()  # character devices: path on the host, path inside, "rw" or "r"
+    # Character devices: path on the host, path inside, "rw" or "r".
+    devices: tuple[tuple[str, str, str], ...] = ()
     binds: tuple[tuple[str, str, bool], ...] = ()  # path on the host, path inside, read-only
     cpus: float = 0.0  # 0 for the host's usual share
     cpu_limit: float = 0.0  # 0 if idle CPUs may be used
@@ -112,6 +109,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class _State:
+    """State of a container as the Docker Engine reports it."""
+
     status: str
     running: bool
     pid: int

@@ -220,8 +220,8 @@ def undo(trace: Trace) -> list[int]:
             DockerEngine(socket_path).remove(name)
         case _:
             raise BadConfiguration(
-                f"the ledger has a trace of an unknown kind, {trace.kind}",
-                remedy="run the mesos_gpu that wrote it",
+                f"the ledger of tasks has an entry of an unknown kind, {trace.kind}",
+                remedy="undo it with the version of mesos_gpu that wrote the entry",
             )
     return []
 

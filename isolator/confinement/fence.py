@@ -40,7 +40,7 @@ _LOOPBACK: Final = {_socket.AF_INET: "127.0.0.1", _socket.AF_INET6: "::1"}
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The fence of a task.
+    """Network restrictions of a task: eBPF programs on a cgroup v2 that deny connecting and binding.
 
     Attributes:
         denied: Ports and addresses that the task's processes cannot reach.
@@ -71,16 +71,17 @@ class Fence:
         return (Trace(self.cgroup.version, str(self.cgroup.path)),)
 
     def set_up(self) -> None:
-        """Make the cgroup with its programs; the task's processes are to join it.
+        """Create the cgroup and attach the eBPF programs to it. No process joins it here.
 
         Raises:
-            MesosGpuError, OSError: A step failed; what was made before stays, for `undo`.
+            MesosGpuError, OSError: A step failed. Results of earlier steps remain, for
+                `isolator.confinement.enclosure.undo` with the `traces`.
         """
         self.cgroup.create()
         self.put_on(self.cgroup.path)
 
     def put_on(self, directory: Path) -> None:
-        """Attach the programs to a cgroup, beside programs of others.
+        """Attach the eBPF programs to a cgroup, beside programs that others attached.
 
         Raises:
             MesosGpuError, OSError: The kernel refuses.
@@ -90,7 +91,7 @@ class Fence:
                 bpf_sys.install(fd, program, kind)
 
     def _programs(self) -> Iterator[tuple[bpf_sys.Kind, bytes]]:
-        """Yield the programs with their kinds."""
+        """Yield the eBPF programs, each with its kind, which names the hook that it is attached to."""
         for family, bind, *reach in _PROGRAMS:
             program = bpf.encode(bpf.compile_denials(self.denied, family))
             yield from ((kind, program) for kind in reach)
@@ -121,7 +122,7 @@ class Fence:
                 cgroup.
 
         Raises:
-            MesosGpuError, OSError: That failed.
+            MesosGpuError, OSError: The process could not be moved, or the programs could not be attached.
         """
         path = cgroups.membership(pid).get("cgroup2", "/")
         if own_cgroup and own_cgroup in path:

@@ -97,9 +97,8 @@ class Gate:
         file.chmod(0o555)
         other = self._directory / _INNER
         other.write_bytes(inner.program(os.uname().machine))
-        other.chmod(
-            0o111
-        )  # a process is not dumpable from its first instruction if its user cannot read the program
+        # A process is not dumpable from its first instruction if its user cannot read the program.
+        other.chmod(0o111)
         self._directory.chmod(0o755)
         if os.statvfs(file).f_flag & os.ST_NOEXEC:
             raise MesosGpuError(

@@ -340,9 +340,8 @@ class Command:
         deadline = None if within_s is None else time.monotonic() + within_s
         while self.poll() is None and (deadline is None or time.monotonic() < deadline):
             left_s = _LOOK_S if deadline is None else max(min(_LOOK_S, deadline - time.monotonic()), 0.0)
-            select.select(
-                [self._session.line], [], [], left_s
-            )  # another thread may take the answer meanwhile
+            # Another thread may take the answer meanwhile.
+            select.select([self._session.line], [], [], left_s)
         return self._code
 
     def processes(self) -> list[int]:

@@ -27,7 +27,7 @@ _READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A GPU of the host.
+    """GPU of the host as far as CDI needs it.
 
     Attributes:
         id: UUID, as `nvidia-smi -L` lists it.

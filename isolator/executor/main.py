@@ -192,7 +192,8 @@ class Executor:
         self._aside(self._work.prepare)
 
     @property
-    def _at(self) -> Work:
+    def _prepared_work(self) -> Work:
+        """Work on the task; `_prepare` must have been called."""
         assert self._work is not None
         return self._work
 
@@ -203,7 +204,7 @@ class Executor:
     def _terminate(self, effect: Effect) -> None:
         end, checker = effect.life.end, self._checker
         assert end is not None
-        self._aside_if_possible(lambda: self._at.terminate(end.grace_s, checker))
+        self._aside_if_possible(lambda: self._prepared_work.terminate(end.grace_s, checker))
 
     def _undo(self, effect: Effect) -> None:
         """Undo what was made for the task."""
@@ -211,11 +212,11 @@ class Executor:
             self._events.put(Event(Kind.UNDONE))
             return
         checker = self._checker
-        self._aside_if_possible(lambda: self._at.undo(checker))
+        self._aside_if_possible(lambda: self._prepared_work.undo(checker))
 
     def _say_begun(self, effect: Effect, state: str) -> None:
         """Send an update; the first one also describes this executor."""
-        data = b"" if self._introduced else encode_program(__version__, **self._at.introduction())
+        data = b"" if self._introduced else encode_program(__version__, **self._prepared_work.introduction())
         self._introduced = True
         self._connection.update(effect.life.task_id, state, data=data)
 
@@ -264,10 +265,10 @@ def refusal(effect: Effect) -> str:
 
 DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.PREPARE: Executor._prepare,
-    Action.FETCH: lambda self, _: self._aside(self._at.fetch),
-    Action.START: lambda self, _: self._aside(self._at.start, self._at.watch),
-    Action.ABORT_FETCH: lambda self, _: self._abort(self._at.abort_fetch),
-    Action.ABORT_START: lambda self, _: self._abort(self._at.abort_start),
+    Action.FETCH: lambda self, _: self._aside(self._prepared_work.fetch),
+    Action.START: lambda self, _: self._aside(self._prepared_work.start, self._prepared_work.watch),
+    Action.ABORT_FETCH: lambda self, _: self._abort(self._prepared_work.abort_fetch),
+    Action.ABORT_START: lambda self, _: self._abort(self._prepared_work.abort_start),
     Action.CHECK: Executor._check,
     Action.DISMISS_CHECKS: lambda _, effect: effect.event.payload.stop(),
     Action.TERMINATE: Executor._terminate,
@@ -276,17 +277,17 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.SAY_RUNNING: lambda self, effect: self._say_begun(effect, "TASK_RUNNING"),
     Action.SAY_HEALTH: Executor._say_health,
     Action.RESIZE: lambda self, effect: self._aside_if_possible(
-        lambda: self._at.resize(effect.event.payload)
+        lambda: self._prepared_work.resize(effect.event.payload)
     ),
     Action.SAY_RESIZED: Executor._say_data,
     Action.NOTICE: lambda self, effect: self._aside_if_possible(
-        lambda: self._at.notice(effect.event.payload)
+        lambda: self._prepared_work.notice(effect.event.payload)
     ),
     Action.SAY_NOTICED: Executor._say_data,
     Action.SAY_LISTENING: Executor._say_data,
     Action.SAY_CHECKED: Executor._say_data,
     Action.OPEN_CHANNEL: lambda self, effect: self._aside_if_possible(
-        lambda: self._at.open_channel(effect.event.payload)
+        lambda: self._prepared_work.open_channel(effect.event.payload)
     ),
     Action.SAY_CHECKPOINT: lambda self, effect: self._say_data(
         effect, "TASK_RUNNING" if effect.life.state is State.RUNNING else "TASK_KILLING"
@@ -312,9 +313,8 @@ def main() -> int:
     env = dict(os.environ)
     settings = Settings.from_environment(env)
     with Sandbox(sandbox_of(env)) as place:
-        sys.stderr = os.fdopen(
-            place.append(LOG), "a", errors="backslashreplace"
-        )  # not closed while the process lives
+        # Not closed while the process lives.
+        sys.stderr = os.fdopen(place.append(LOG), "a", errors="backslashreplace")
     drop_mark(STDERR)
     processes.become_subreaper()
     launcher = Launcher.fork()

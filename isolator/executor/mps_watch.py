@@ -172,7 +172,7 @@ class Watch:
     # --- what is seen
 
     def _sight(self) -> Sight | None:
-        """Return what is seen now; None if the daemon lives, but is busy with another caller."""
+        """Return the present observations of the daemon; None if the daemon lives, but is busy with another caller."""
         if mps.daemon_pid(self._host, self._domain) is None:
             return Sight(Event.EXITED, "its process has ended")
         try:

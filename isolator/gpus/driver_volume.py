@@ -30,9 +30,8 @@ AWAITED_S, AWAITED_POLL_S = 20.0, 0.1
 RETRY_S: Final = 60.0
 LOOK_AGAIN_S: Final = 3600.0  # packages of the same driver version may be added meanwhile
 VERIFY_S: Final = 24 * 3600.0
-NVML_LINKS: Final = (
-    "nvml"  # directory below that of volumes, with links to the host's NVML while there is no volume
-)
+#: Directory below that of volumes, with links to the host's NVML while there is no volume.
+NVML_LINKS: Final = "nvml"
 _MOUNTED: Final = re.compile(r"/builds/([^/\s]+)")
 
 

@@ -120,8 +120,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Something that was made for a task, or is about to be; `isolator.confinement.enclosure.undo` knows each
-    kind.
+    """Record of something that was made for a task, or is about to be, and must be undone after it.
+
+    Attributes:
+        kind: Kind, which tells `isolator.confinement.enclosure.undo` how to undo it.
+        what: Path or name of the thing; its form depends on the kind.
     """
 
     kind: str
@@ -291,7 +294,7 @@ class Ledger:
     def _obstacle(
         self, others: Sequence[Holding], gpus: Sequence[GpuId], share: "ShareClaim | None"
     ) -> Refused | Stale | None:
-        """Return what is in the way among the holdings of others, or None."""
+        """Return the obstacle among the holdings of other tasks; None if there is none."""
         if share is None:
             live = tuple(holding for holding in others if self.alive(holding))
             if live:
@@ -573,7 +576,7 @@ def _others(holdings: Iterable[Holding], task: str, owner: Owner, gpus: Iterable
 def _in_the_way(
     db: sqlite3.Connection, gpus: Sequence[GpuId], share: "ShareClaim | None"
 ) -> Refused | Stale | None:
-    """Return what is in the way among the rows of cards.
+    """Return the obstacle among the rows of cards; None if there is none.
 
     That is what was made of cards that no task shares now, unless the share is about to make it too; or the
     row that a shared card takes no more shares.

@@ -36,9 +36,8 @@ def open_in(name: str, above: int, flags: int) -> int:
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise
-    fd = os.open(
-        name, flags, dir_fd=above
-    )  # before Linux 5.6, where bind mounts of the same device go unnoticed
+    # Before Linux 5.6, where bind mounts of the same device go unnoticed.
+    fd = os.open(name, flags, dir_fd=above)
     if os.fstat(fd).st_dev != os.fstat(above).st_dev:
         os.close(fd)
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)

@@ -71,7 +71,7 @@ def _fault(path: str, users: frozenset[int], groups: frozenset[int]) -> str:
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return ""  # the users who can make it matter, so its parents are checked
+        return ""  # it does not exist: the users who could create it are found by checking its parent directories
     mode = status.st_mode
     if status.st_uid not in users:
         return f"belongs to uid {status.st_uid}"

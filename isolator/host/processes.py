@@ -12,9 +12,8 @@ from mesos_gpu.adapters.proc import start_ticks
 
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 _PF_FORKNOEXEC: Final = 0x40  # linux/sched.h: forked, and no program executed since
-_OF_MULTIPROCESSING: Final = (
-    b"\0from multiprocessing."  # in argv of processes that Python's multiprocessing executes
-)
+#: Part of argv of processes that Python's multiprocessing executes.
+_OF_MULTIPROCESSING: Final = b"\0from multiprocessing."
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.02, 0.2
 
 

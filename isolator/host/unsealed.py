@@ -23,10 +23,8 @@ SOON_S: Final = 10.0
 #: the one before, because it begins at the top.
 _WALK_S: Final = 5.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OURS: Final = (
-    # beside `containers`, the only directory that the agent manages (provisioner/paths.cpp)
-    "mesos-gpu-unsealed"
-)
+#: Name of a directory beside `containers`, which is the only one that the agent manages (provisioner/paths.cpp).
+_OURS: Final = "mesos-gpu-unsealed"
 #: Mode of the directories that keep the names. It differs from that of a sealed directory, so their files are
 #: not served yet.
 _KEEPING: Final = 0o720

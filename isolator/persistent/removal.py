@@ -28,7 +28,7 @@ class Removal:
         self._problem = ""  # last problem that was logged
 
     def look(self) -> VolumeRoot | None:
-        """Return what the monitor reports of the root; None if this host keeps no volumes."""
+        """Return the state of the root of volumes, for the monitor's report; None if this host keeps no volumes."""
         try:
             root = PersistentRoot.of(self._own)
         except BadConfiguration as error:

@@ -209,7 +209,7 @@ def secret_files(launch: Launch) -> tuple[tuple[str, str], ...]:
 
 
 def _over(launch: Launch) -> list[tuple[str, str, bool]]:
-    """Return what to mount over the host's own files for the task's share, where the host has these files."""
+    """Return the bind mounts over the host's own files for the task's share, where the host has these files."""
     over = launch.given.over if launch.given is not None else ()
     real = ((source, os.path.realpath(target)) for source, target in over)
     return [(source, target, True) for source, target in real if os.path.isfile(target)]

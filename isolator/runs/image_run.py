@@ -189,7 +189,7 @@ def _check_gate(launch: Launch, *, strict: bool) -> None:
 def _mounts(
     launch: Launch, user: pwd.struct_passwd, by_agent: bool
 ) -> tuple[tuple[tuple[str, str, bool], ...], tuple[tuple[int, int], ...]]:
-    """Return what is mounted, as `Prepared.binds`, and `Prepared.given`."""
+    """Return the bind mounts for `Prepared.binds`, and device and inode of each for `Prepared.given`."""
     if not launch.plan.mounts:
         return (), ()
     from isolator.runs.host_paths import granted, in_image, in_nested

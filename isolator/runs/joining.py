@@ -30,10 +30,8 @@ from isolator.runs import joined
 # the mount namespace last, as this /proc is gone then
 _NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")
 _MAX_WORDS: Final = 4096
-MARK: Final = (
-    # in the environment of sessions' commands, by which processes that they leave are found
-    "MESOS_GPU_CHANNEL"
-)
+#: Environment variable of sessions' commands, by which processes that they leave behind are found.
+MARK: Final = "MESOS_GPU_CHANNEL"
 BEGUN_S: Final = 2.0  # an engine reports a task as running some milliseconds before its program runs
 
 

@@ -110,9 +110,8 @@ class Witness:
             while True:
                 with contextlib.suppress(BlockingIOError):
                     count += os.eventfd_read(self._event)
-                exists = os.path.exists(
-                    self._directory
-                )  # checked after the count, so that no event of a removal is counted while the cgroup exists
+                # Checked after the count, so that no event of a removal is counted while the cgroup exists.
+                exists = os.path.exists(self._directory)
                 if count > (not exists) or time.monotonic() > deadline:
                     return count > (not exists)
                 time.sleep(0.02)

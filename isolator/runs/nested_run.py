@@ -98,8 +98,9 @@ class NestedRun:
         return replace(enclosure, limits=limits)
 
     def traces(self) -> tuple[Trace, ...]:
-        """Return the trace of what the task writes to its image; the agent destroys containers nested in one
-        that has ended.
+        """Return the trace of the writable layer of the task's image, if there is one.
+
+        The container needs no trace: the agent destroys containers that are nested in an ended one.
         """
         place = rootfs.place_of(sandbox_of(self._own)) if os.geteuid() == 0 else ""
         return (Trace("rootfs", place),) if place else ()

@@ -48,13 +48,13 @@ class Launch:
     """Input of a run.
 
     Attributes:
-        plan: Launch of the task.
+        plan: Assignment of GPUs, command and settings to the task.
         task: Mesos' task id.
         own: Environment of the executor.
         enclosure: Enclosure of the task; set up before `start`.
         volume: Build of the driver volume that is leased for the task, or None.
         given: Additions for the task's share; None if it has whole GPUs, or no GPU.
-        leave: Function that records a trace before it is made, during the start.
+        leave: Function that records a trace (something to undo after the task) in the ledger, called before it is made.
         secrets: Secrets of the task and its logins for registries; None if it has no secrets.
     """
 
@@ -87,7 +87,7 @@ class Run(Protocol):
     """A command that is started at most once."""
 
     def traces(self) -> tuple[Trace, ...]:
-        """Return the traces of what it may leave behind if the executor is killed."""
+        """Return the traces (records of things to undo) that the run leaves behind if the executor is killed."""
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
         """Return the enclosure as this way of running needs it.

@@ -82,9 +82,16 @@ def _serve(line: WebSocket, call: dict[str, Any], started: list[Command]) -> str
 
 
 def _session_of(session_call: str | list[int] | None, order: AnyOrder) -> Callable[[], Inner] | None:
-    """Return a function that gives the session forked for a command, or raises the reason why there is no such session.
+    """Return a function that returns the session that the task's inner process forked for a command.
 
     None if the task has no inner process, or the order executes no program of the task.
+
+    Args:
+        session_call: Arguments of `Inner.of`, the first one an open descriptor; a text says why there is no session.
+        order: Order of the client.
+
+    Raises:
+        OSError: There is no session; the error has the reason.
     """
     if session_call is None or not isinstance(order, Order):
         if isinstance(session_call, list):

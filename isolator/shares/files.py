@@ -101,7 +101,7 @@ def _write(region: Region, memory_bytes: Mapping[GpuId, int]) -> None:
 
 
 def _over(own: Mapping[str, str], build: Path) -> tuple[tuple[str, str], ...]:
-    """Return what to mount over the host's own libraries: each of ours, and the path where the host has the
+    """Return the files to mount over the host's own libraries: each of ours, and the path where the host has the
     driver's.
     """
     from isolator.shares.shim.volume import covers

@@ -74,7 +74,7 @@ class Proved:
 
 
 def judge(claims: Claims, rules: Rules, now: float) -> Proved:
-    """Return what claims prove at a time in seconds since the epoch.
+    """Return the name, groups and expiry that claims prove at a time in seconds since the epoch.
 
     Raises:
         WrongProof: The claims prove nothing, for the first reason found. It does not count as a guess, as the issuer

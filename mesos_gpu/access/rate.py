@@ -47,9 +47,8 @@ class Buckets:
 
     def __init__(self, rate_per_s: float, burst: int, most_keys: int = MAX_KEYS) -> None:
         self._rate_per_s, self._burst, self._most_keys = rate_per_s, float(max(burst, 1)), most_keys
-        self._levels: OrderedDict[str, tuple[float, float]] = (
-            OrderedDict()
-        )  # tokens, and the time of that count
+        # Tokens, and the time of that count.
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of stored keys."""

@@ -18,7 +18,7 @@ class Scope(Enum):
     JOB = "job"  # a job, by its queue and owner
     APP = "app"  # an app, by its path and owner
     TOKEN = "token"  # a token, by the name that it proves
-    NAME = "name"  # a path with slashes
+    NAME = "name"  # an object named by a path with slashes, such as secret team/db; narrowed by patterns
     QUEUE = "queue"  # a queue, by its path
     VIEW = "view"  # a view of the cluster, granted by any binding that has the right
     CLUSTER = "cluster"  # the whole cluster, granted only by bindings and proofs for all queues and all apps

@@ -236,7 +236,7 @@ class Mps(Protocol):
         """Set or change a task's limits in the daemon."""
 
     def client(self, task: str, limits: Limits) -> Client:
-        """Return what the task needs to become a client within its limits."""
+        """Return the settings by which the task becomes a client within its limits."""
 
     def holds(self, tasks: Mapping[str, Limits], most: Limits) -> None:
         """Check that the daemon still has the settings of `open` and `admit`.

@@ -53,11 +53,13 @@ class Attempt(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Job:
+    """A check that the prober repeats, with its attempt if one is running."""
+
     check: HealthCheck
     begin: Callable[[], Attempt]
     report: Callable[[Finding], None]
     attempt: Attempt | None = None
-    registered: int = NOTHING
+    registered: int = NOTHING  # readiness for which the selector watches the attempt's file
     deadline: float = 0.0  # of the attempt, on the monotonic clock
     gone: bool = False  # whether the check was removed
 
@@ -82,9 +84,8 @@ class Prober:
         self._under_way: set[_Job] = set()
         self._look_at = 0.0
         self._stopping = self._ended = False
-        self._lock = (
-            threading.Lock()
-        )  # guards `_ended`, so that the eventfd is not written after it was closed
+        # Guards `_ended`, so that the eventfd is not written after it was closed.
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
         self._thread.start()
 

@@ -120,9 +120,8 @@ class SqliteStore:
         try:
             db = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
             try:
-                schema.see_known(
-                    self._path, version_of(db)
-                )  # before anything that a later one may have changed
+                # Before anything that a later one may have changed.
+                schema.see_known(self._path, version_of(db))
                 return _mark_of(db)
             finally:
                 db.close()
@@ -228,7 +227,12 @@ class SqliteStore:
             return seal.text_of(self._db, name)
 
     def follow(self, key: bytes, facts: Mapping[str, str]) -> None:
-        """Store texts by name, and the key of launch secrets, which another scheduler generated."""
+        """Store the facts by which this store follows a replicated log, in one transaction.
+
+        Args:
+            key: Key for secrets of launches, which may be that of another scheduler; it replaces the stored key.
+            facts: Texts by name, which `fact` returns.
+        """
         with self._refusing_damage():
             self._keep([("key", key), *facts.items()])
         self._set_mark(replace(self._at, key=key))

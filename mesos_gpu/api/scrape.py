@@ -66,9 +66,8 @@ class Scrape:
     async def prometheus(self, _request: Request) -> Response:
         """GET /metrics/prometheus: metrics in the text format of Prometheus."""
         measured = await result_of(self._scheduler.read_copy(snapshot))
-        own = await run_in_threadpool(
-            generate_latest, self._registry
-        )  # before the first byte is sent, as it may fail
+        # Before the first byte is sent, as it may fail.
+        own = await run_in_threadpool(generate_latest, self._registry)
         pages = prometheus.rendered(metrics(measured), self._texts)
         return await pieces_answer(chain(pages, [own.decode()]), prometheus.CONTENT_TYPE)
 

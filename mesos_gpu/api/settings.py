@@ -31,9 +31,8 @@ class ApiSettings:
     version: str
     host_names: tuple[str, ...] = ()  # of this host that clients may use, beside its addresses
     permits: Permits = field(default_factory=Permits)
-    agent_authorization: str = field(
-        default="", repr=False
-    )  # Authorization header for reading logs from agents
+    # Authorization header for reading logs from agents.
+    agent_authorization: str = field(default="", repr=False)
     agent_tls: ssl.SSLContext | None = None  # for connections to agents, unless they speak plain HTTP
     container_engine: Engine = Engine.MESOS  # for jobs whose image names no engine
     service_ports: range = SERVICE_PORTS  # assigned to apps that do not choose their ports

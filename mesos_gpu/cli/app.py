@@ -179,9 +179,8 @@ home_option: Final = click.option(
     help="Directory of the cluster of `mesos-gpu up`; default: MESOS_GPU_HOME, else one in your home directory.",
 )
 
-yes_option: Final = click.option(
-    "-y", "--yes", is_flag=True, help="Do not ask for confirmation."
-)  # see `output.ask`
+#: See `output.ask`.
+yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document, in the form of the REST interface."

@@ -69,9 +69,8 @@ class Client:
         self._password, self._tried = password, 0  # number of schedulers in a row that did not answer
         self._session = requests.Session()
         self._session.trust_env = not self.reach.is_here  # no proxies on this host
-        self._session.auth = (
-            self._proved
-        )  # otherwise requests would send passwords of ~/.netrc, also unencrypted
+        # Otherwise requests would send passwords of ~/.netrc, also unencrypted.
+        self._session.auth = self._proved
         self._base = self.url
         if self.reach.socket:
             from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter

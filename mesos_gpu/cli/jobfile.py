@@ -11,9 +11,8 @@ from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.jobs import spec_from_mapping
 
-WORKDIR: Final = (
-    "workdir"  # field of a job in a file: a directory to upload; the interface has `upload` instead
-)
+#: Field of a job in a file: a directory to upload; the interface has `upload` instead.
+WORKDIR: Final = "workdir"
 
 
 def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:

@@ -26,9 +26,8 @@ class Running:
     url: str
     pid: int
     started_at: float
-    start_ticks: (
-        int  # field 22 of /proc/PID/stat: identifies the process together with its pid, which may be reused
-    )
+    # Field 22 of /proc/PID/stat: identifies the process together with its pid, which may be reused.
+    start_ticks: int
     cacert: str | None = None  # file of its certificate's authorities; None for those of this host
     socket: str | None = None  # Unix socket that identifies callers; None without authentication
 

@@ -91,7 +91,7 @@ class Blocked(TypedDict):
 
 
 class Offers(TypedDict):
-    """Reason why the first waiting instance of an app is not placed."""
+    """Entry `processedOffersSummary` of an app: why its first waiting instance is not placed, if that is known."""
 
     why: NotRequired[str]
 

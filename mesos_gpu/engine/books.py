@@ -144,7 +144,7 @@ def waits(job: Job | None) -> JobSpec | None:
 
 
 def asked(spec: JobSpec) -> Amounts:
-    """Return what all tasks of a job ask for, with GPUs in thousandths."""
+    """Return the requested amounts of all tasks of a job, with GPUs in thousandths."""
     cpus_milli, mem_mib = cpus_and_memory(spec.cpus, spec.mem_mib)
     return spec.gpu_milli_in_all, cpus_milli * spec.tasks, mem_mib * spec.tasks
 

@@ -166,9 +166,8 @@ class QueueSettings:
     preempt_after_s: float = 3.0  # wait before preemption, in which free resources are offered
     restart_s: float = 60.0  # cost of a restart beside the work since the last checkpoint
     preempt_again_s: float = 30.0  # wait before the next preemption for a job that lost its room
-    queue_limits: Mapping[str, int] = field(
-        default_factory=dict
-    )  # GPUs that jobs of a queue may hold at once
+    # GPUs that jobs of a queue may hold at once.
+    queue_limits: Mapping[str, int] = field(default_factory=dict)
     user_quota: Quota = field(default_factory=Quota)  # limits of each user
     queue_quota: Quota = field(default_factory=Quota)  # limits of each queue
     aging_step_s: float = 3600.0  # wait that raises priority by one; infinite for no aging

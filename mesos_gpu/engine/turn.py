@@ -216,6 +216,6 @@ _without_report: Final = attrgetter(
 
 
 def _report_without_use(node: Node) -> Inventory | None:
-    """Return what a node reports without the use of GPUs and shares, which differs in each report."""
+    """Return a node's report without the use of GPUs and shares, which differs in each report."""
     report = node.inventory
     return None if report is None else replace(report, uses=(), gpu_uses=(), task_uses=())

@@ -88,9 +88,8 @@ def _reconcile(turn: Turn) -> None:
     silent = [task for task in silent if task.launched_at <= run.started_at]
     if not silent:
         state.mesos.reconciliation, state.mesos.reconciled_at = None, turn.now
-        turn.effects.append(
-            Reconcile(())
-        )  # implicit reconciliation, which also reports tasks that only Mesos knows
+        # Implicit reconciliation, which also reports tasks that only Mesos knows.
+        turn.effects.append(Reconcile(()))
         return
     run.tries += 1
     run.next_at = turn.now + delay_s(
@@ -123,9 +122,8 @@ def _kill_where_others_ended(turn: Turn) -> None:
 
 def _repeat_kills(turn: Turn) -> None:
     """Send kills again that have had no effect, and those that wait for their turn."""
-    evictions.send_waiting_kills(
-        turn, list(turn.state.work.restless.unkilled)
-    )  # earlier kills may be old by now
+    # Earlier kills may be old by now.
+    evictions.send_waiting_kills(turn, list(turn.state.work.restless.unkilled))
     for task_id in _restless(turn):
         task = turn.state.work.tasks[task_id]
         job = turn.state.work.current(task)

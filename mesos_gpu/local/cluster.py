@@ -57,9 +57,8 @@ class AgentSpec:
 
     resources: Mapping[str, float] = field(default_factory=lambda: {"cpus": 4, "mem": 4096})  # and disk, gpus
     attributes: Mapping[str, str] = field(default_factory=dict)
-    executor_environment: Mapping[str, str] = field(
-        default_factory=dict
-    )  # environment of executors, besides PATH
+    # Environment of executors, besides PATH.
+    executor_environment: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)  # flags of mesos-agent that override the cluster's
     ip: str = ""  # a loopback address of its own; "" for the cluster's
 

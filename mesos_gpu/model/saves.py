@@ -414,9 +414,8 @@ class Saved:
     idlenesses: tuple[Idleness, ...] = ()  # by job
     bookings: tuple[Booking, ...] = ()  # by id
     volumes: tuple[PersistentVolume, ...] = ()  # by id
-    doubtful: bool = (
-        False  # may be older than what runs; nothing is launched until the master's tasks are known
-    )
+    # Whether the state may be older than what runs; then nothing is launched until the master's tasks are known.
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

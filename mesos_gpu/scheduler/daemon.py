@@ -53,9 +53,8 @@ class _CopyReader:
 
     def __init__(self, read: Callable[[Callable[[View], View]], Future[View]]) -> None:
         self._read = read
-        self._threads = ThreadPoolExecutor(
-            1, "readers"
-        )  # only one, because it competes with the engine for the processor
+        # Only one, because it competes with the engine for the processor.
+        self._threads = ThreadPoolExecutor(1, "readers")
 
     def __call__(self, fn: Callable[[View], T]) -> Future[T]:
         """Return a future of the result of `fn`, which may be slow."""
@@ -329,9 +328,8 @@ class Daemon:
             if event:
                 self._narrator.refused(event, error)
                 self._listeners.refused(event, error, now)
-            self._waiting[self._waiting.index(request)] = request.refused(
-                error
-            )  # answered after the state that it saw is saved
+            # Answered after the state that it saw is saved.
+            self._waiting[self._waiting.index(request)] = request.refused(error)
             return []
 
     def _save_at_last(self, effects: list[fx.Effect]) -> None:

@@ -1,4 +1,4 @@
-"""Reading the openb trace, and files that are made like it."""
+"""Reader of the openb trace and of files in its format."""
 
 import csv
 import gzip
@@ -13,16 +13,15 @@ from mesos_gpu.policy.cluster.shapes import Row, Shape
 
 NODE_COLUMNS: Final = ("cpu_milli", "memory_mib", "gpu")
 POD_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-MEMORY: Final = (
-    "gpu_memory_milli"  # a column that need not be: of each GPU's memory; empty: as much as gpu_milli
-)
+#: Optional column: thousandths of each GPU's memory; if empty, as much as gpu_milli.
+MEMORY: Final = "gpu_memory_milli"
 
 
 def read_nodes(path: Path) -> list[Row]:
-    """Nodes with all that they have free. `path`: a CSV file, or one with gzip.
+    """Return the nodes of a CSV file, which may be gzipped, with all their resources free.
 
     Raises:
-        NotFound, Damaged: As of `read_pods`.
+        NotFound, Damaged: See `read_pods`.
     """
     nodes = []
     for row in _rows(path, NODE_COLUMNS):
@@ -33,7 +32,7 @@ def read_nodes(path: Path) -> list[Row]:
 
 
 def read_pods(path: Path) -> list[Shape]:
-    """What each pod asks for, in the order of the file.
+    """Return the requests of all pods, in the order of the file.
 
     Raises:
         NotFound: There is no such file.

@@ -1,4 +1,4 @@
-"""Drawing series. Matplotlib does it: one way for SVG and PNG; it is large, so it comes with the extra `plot`."""
+"""Charts of series as SVG or PNG. They need Matplotlib, which is large and so comes with the extra `plot`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ def draw(path: Path, title: str, series: Mapping[str, Sequence[tuple[float, floa
     """Write a chart of lines.
 
     Args:
-        path: Ends in .svg or .png.
-        title: Stands over it.
+        path: File to write; its name ends in .svg or .png.
+        title: Title of the chart.
         series: Points (x, y) by the name that the legend shows.
-        x: What is drawn to the right, with its unit.
-        y: What is drawn upwards, with its unit.
+        x: Label of the horizontal axis, with its unit.
+        y: Label of the vertical axis, with its unit.
 
     Raises:
-        BadConfiguration: The file's name ends otherwise, or it cannot be written.
+        BadConfiguration: The file's name has another ending, or it cannot be written.
         Unavailable: Matplotlib is not installed.
     """
     if path.suffix not in FORMATS:
@@ -30,9 +30,8 @@ def draw(path: Path, title: str, series: Mapping[str, Sequence[tuple[float, floa
         from matplotlib.figure import Figure
     except ImportError as error:
         raise Unavailable("drawing needs matplotlib", remedy="pip install 'mesos_gpu[plot]'") from error
-    figure = Figure(
-        figsize=(9, 5), layout="constrained"
-    )  # not pyplot: it looks for a screen, and keeps state
+    # Not pyplot: it looks for a display, and keeps global state.
+    figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     for name, points in series.items():
         axes.plot([at for at, _ in points], [value for _, value in points], label=name, linewidth=1)
@@ -40,7 +39,8 @@ def draw(path: Path, title: str, series: Mapping[str, Sequence[tuple[float, floa
     axes.grid(alpha=0.3)
     axes.legend()
     try:
-        with rc_context({"svg.hashsalt": "mesos-gpu", "svg.fonttype": "none"}):  # the same file each time
+        # With a fixed salt, equal input gives an equal file.
+        with rc_context({"svg.hashsalt": "mesos-gpu", "svg.fonttype": "none"}):
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     except OSError as error:
         raise BadConfiguration(

@@ -9,9 +9,8 @@ from typing import Any, Final, NoReturn
 
 MAX_DEPTH: Final = 64  # nesting of objects and lists
 MAX_VALUES: Final = 100_000  # of a document, at any depth
-MAX_APP_VALUES: Final = (
-    16 * MAX_VALUES
-)  # of a document of apps and groups, which may have 16 times as many bytes
+#: Most values of a document of apps and groups, which may have 16 times as many bytes.
+MAX_APP_VALUES: Final = 16 * MAX_VALUES
 MAX_ITEMS: Final = 10_000  # of one object or list
 MAX_KEY: Final = 4096  # characters of a field's name
 MAX_TEXT: Final = 1 << 17  # characters of a string: the limit of Linux for one argument (MAX_ARG_STRLEN)

@@ -11,9 +11,8 @@ MAX_WORD: Final = 256
 MAX_CONSTRAINTS: Final = 16  # constraints of a job or an app
 _FORM: Final = "must be [field, operator] or [field, operator, value]"
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
-_PLAIN: Final = re.compile(
-    r"[a-zA-Z0-9_/.-]*"
-)  # values that Marathon permits for IS: text or a number, no set
+#: Values that Marathon permits for IS: text or a number, no set.
+_PLAIN: Final = re.compile(r"[a-zA-Z0-9_/.-]*")
 _UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 
 

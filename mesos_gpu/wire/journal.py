@@ -53,7 +53,7 @@ class Head(msgspec.Struct, frozen=True):
     journal: int  # version of the format
     program: str  # version of mesos_gpu
     seq: int
-    follows: bool  # whether the file before led to this state; else a scheduler has just started
+    follows: bool  # whether this file continues the one before; False if a scheduler has just started
     settings: msgspec.Raw
     state: msgspec.Raw = _BESIDE_IT
 
@@ -180,9 +180,8 @@ class Exact(Generic[T]):
         assert len(hints) == len(kept), f"parts of {kind.__name__} have fields of the same name"
         self.names = tuple(hints)
         self._part_of = {field.name: part for part, field, _ in kept}
-        self._keys = {
-            field.name: field.metadata.get("journal", field.name) for _, field, _ in kept
-        }  # names in JSON
+        # Names in JSON.
+        self._keys = {field.name: field.metadata.get("journal", field.name) for _, field, _ in kept}
         self._copiers = {name: _copier(hints[name]) for name in self.names}
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]

@@ -318,7 +318,7 @@ def test_an_agent_may_give_every_task_a_device_of_its_own_choice(
         assert opened(one, "/dev/fuse", "/dev/loop-control") == {"/dev/fuse": 0, "/dev/loop-control": ENOENT}
 
 
-def test_the_machine_has_what_these_tests_compare_with() -> None:
+def test_device_node_without_cgroup_rules_gives_enxio_on_this_machine() -> None:
     """Without rules, such a node is ENXIO: EPERM above is the cgroup's word, not the mode's or the mount's."""
     needs("cgroup1")
     path = Path(f"/dev/compare-{os.getpid()}")

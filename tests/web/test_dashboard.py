@@ -155,7 +155,7 @@ def test_the_page_counts_the_share_of_a_job_as_limits_do(rig: Rig, browser: Brow
         assert f'data-label="GPUs">{count}</td>' in page, count
 
 
-def test_the_page_tells_of_shares_what_is_free_and_guaranteed(rig: Rig, browser: Browser) -> None:
+def test_the_page_shows_free_and_guaranteed_amounts_of_shares(rig: Rig, browser: Browser) -> None:
     rig.node(gpus=(CARD, gpu("GPU-2")))
     rig.daemon.put(ev.OfferRescinded(OfferId("a1-2")))  # or the other card would be covered at once
     hold(rig, "cover.1", covers=True)

@@ -24,7 +24,7 @@ def main(words: tuple[str, ...]) -> int:
 
     def dial(port: int) -> socket.socket:
         if port not in ports:
-            raise OSError(0, "the port was not requested")
+            raise OSError(0, f"port {port} is not among the ports requested at the start")
         return _dial(port, listeners)
 
     Tunnel(0, 1, dial=dial).run()

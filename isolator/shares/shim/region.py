@@ -91,7 +91,7 @@ class CardUsage:
     asked_ns: int = 0
 
     def free_bytes(self, limits: CardLimits) -> int:
-        """Return what is left of the share; 0 also if more is used than granted, as after the share was made
+        """Return the free bytes of the share; 0 also if more is used than granted, as after the share was made
         smaller.
         """
         return max(0, limits.memory_bytes - limits.unaccounted_bytes - self.memory_bytes)

@@ -27,7 +27,7 @@ def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
 
 
 def covers(volume: "Volume") -> tuple[tuple[Path, str], ...]:
-    """Return what to mount over a host's own libraries, so that tasks load ours: file in the volume, path on
+    """Return the files to mount over a host's own libraries, so that tasks load ours: file in the volume, path on
     the host.
 
     The path has no symbolic links. Our libraries find the driver's at /usr/local/nvidia/lib64.

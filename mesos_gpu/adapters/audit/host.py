@@ -15,7 +15,7 @@ DEFAULT: Final = Path("/var/log/mesos-gpu/audit")
 MAX_BYTES: Final = 16 << 20
 FILES: Final = 4
 _WAIT_S: Final = 5.0
-_NOBODY: Final = 2**32 - 1  # loginuid without a login, as of processes that init starts
+_NOBODY: Final = 2**32 - 1  # loginuid of processes without a login, such as those that init starts
 #: File of the kernel's audit subsystem with the uid that logged in, which su and sudo do not change.
 _LOGIN: Final = Path("/proc/self/loginuid")
 

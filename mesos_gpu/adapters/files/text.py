@@ -39,9 +39,8 @@ def _bounded(value: Any, name: str) -> Any:
         if not isinstance(value_, dict | list):
             return 1
         if id(value_) not in sizes:
-            sizes[id(value_)] = (
-                MAX_VALUES + 1
-            )  # until known, so that a value that contains itself is too large
+            # Placeholder until the size is known, so that a value that contains itself counts as too large.
+            sizes[id(value_)] = MAX_VALUES + 1
             inner = value_.values() if isinstance(value_, dict) else value_
             sizes[id(value_)] = 1 + sum(map(size, inner))
         return sizes[id(value_)]

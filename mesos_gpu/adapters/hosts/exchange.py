@@ -20,9 +20,8 @@ from mesos_gpu.adapters.tls.trust import ENDED, OTHER_NAME
 
 CONNECT_S: Final = 3.0
 _PIECE: Final = 1 << 16  # largest number of bytes of one read
-_SMALL: Final = (
-    1 << 10
-)  # bytes; a read after a smaller one waits first, so that byte-wise sending costs little CPU
+#: Bytes; a read after a smaller one waits first, so that byte-wise sending costs little CPU.
+_SMALL: Final = 1 << 10
 _PAUSE_S: Final = 0.001
 _look_ups: Final = LookUps()
 T = TypeVar("T")

@@ -165,7 +165,10 @@ class Events:
         return count
 
     def wait(self) -> Iterator[tuple[GpuId, int | None]]:
-        """Yield cards with their XIDs for ever; None as XID for another event, after which all cards must be read.
+        """Yield a GPU and its XID for each event, for ever.
+
+        The XID is None for an event of another kind: all cards must be read then. The GPU id is "" if the driver
+        reports an error without naming a card.
 
         Raises:
             NVMLError: The session has ended.

@@ -19,9 +19,8 @@ UNTOLD_RESERVE_MIB: Final = 640
 #: Instructions", 32-bit floating-point results for each clock cycle.
 _CORES: Final[Mapping[str, int]] = MappingProxyType({"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64})
 _CORES_SINCE_8_6: Final = 128
-MAX_INSTANCES: Final = (
-    15  # ids of GPU instances; gpu31/gi14 is the last in /proc/driver/nvidia-caps/mig-minors
-)
+#: Ids of GPU instances; gpu31/gi14 is the last in /proc/driver/nvidia-caps/mig-minors.
+MAX_INSTANCES: Final = 15
 
 
 class SharingFacts:

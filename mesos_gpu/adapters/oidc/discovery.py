@@ -40,6 +40,8 @@ class Endpoints:
 
 
 class _Document(msgspec.Struct):
+    """Discovery document of an issuer (OpenID Connect Discovery 1.0)."""
+
     issuer: str
     jwks_uri: str
     authorization_endpoint: str = ""

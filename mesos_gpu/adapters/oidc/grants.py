@@ -72,6 +72,8 @@ class _Tokens(msgspec.Struct):
 
 
 class _Device(msgspec.Struct):
+    """Answer to a request for device authorization (RFC 8628)."""
+
     device_code: str
     user_code: str
     expires_in: float

@@ -45,9 +45,8 @@ class Passwords:
     def __init__(self, file: Htpasswd, guesses: Guesses) -> None:
         self._file, self._guesses = file, guesses
         self._slots, self._waiting = asyncio.Semaphore(AT_ONCE), Counter[str]()
-        self._right: OrderedDict[bytes, tuple[float, str]] = (
-            OrderedDict()
-        )  # time until which it is remembered, and the line
+        # Time until which it is remembered, and the line.
+        self._right: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
 
     async def identify(self, shown: Shown) -> Caller | None:
         """Identify the caller by name and password, as for `Prover`."""

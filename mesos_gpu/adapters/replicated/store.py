@@ -102,9 +102,8 @@ class Follower:
             Unavailable: ZooKeeper does not answer, or there is a log already, or another scheduler leads.
         """
         history = self.local.fact(_BEGUN) or secrets.token_hex(16)
-        self.local.follow(
-            self.local.key(), {_BEGUN: history}
-        )  # stored first, as the answer of ZooKeeper may be lost
+        # Stored first, as the answer of ZooKeeper may be lost.
+        self.local.follow(self.local.key(), {_BEGUN: history})
         transaction = self._client.transaction()
         transaction.check(self._place.of(at.LEADER), term)
         transaction.create(self._place.of(at.HISTORY), history.encode())

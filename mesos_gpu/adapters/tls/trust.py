@@ -47,9 +47,8 @@ def client_context(trust: Trust) -> ssl.SSLContext:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         load_authorities(context, trust.cacert, "authorities")
-        context.verify_flags |= (
-            ssl.VERIFY_X509_PARTIAL_CHAIN
-        )  # a listed certificate is trusted also if it is not a root
+        # A listed certificate is trusted also if it is not a root.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if trust.cert is not None:
         load_certificate(context, trust.cert, trust.key or trust.cert)
     elif trust.key is not None:

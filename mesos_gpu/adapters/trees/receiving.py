@@ -59,9 +59,8 @@ class Receiving:
         self._above = -1  # descriptor of the directory that contains the root
         self._held: list[_Held] = []  # open directories from the root to the latest entry
         self._part: _Part | None = None
-        self._skipped: tuple[str, ...] | None = (
-            None  # a directory that cannot be created: its content is skipped
-        )
+        # A directory that cannot be created: its content is skipped.
+        self._skipped: tuple[str, ...] | None = None
         self._begun = False
         self.files = self.bytes = self.faults = 0
         self.sent: Done | None = None

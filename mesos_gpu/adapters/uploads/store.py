@@ -29,9 +29,8 @@ KEEP_S: Final = 7 * 86400.0
 #: Minimum of that time if room is needed: it covers the time between the upload and the submission of the job.
 GRACE_S: Final = 600.0
 MAX_ARCHIVES: Final = 1000  # of one owner
-_SYNC: Final = (
-    16 << 20
-)  # bytes written between syncs of a part: the last sync of an archive has no more to write
+#: Bytes written between syncs of a part: the last sync of an archive has no more to write.
+_SYNC: Final = 16 << 20
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _PART: Final = ".part"  # of the name of an archive that is not whole
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW

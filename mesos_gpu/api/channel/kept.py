@@ -32,9 +32,8 @@ from mesos_gpu.wire.channel.file import GET, LIST, FileOrder
 from mesos_gpu.wire.channel.tree import Decoder, Mark, Said
 from mesos_gpu.wire.checking import Problem
 
-FIRST_S: Final = (
-    60.0  # for the first record of the host, which connects, and waits for the sandbox to be sealed
-)
+#: Time limit for the first record of the host, which connects, and waits for the sandbox to be sealed.
+FIRST_S: Final = 60.0
 TURN_S: Final = 20.0  # until an earlier copy of the same caller from the same host has ended
 RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
 MEDIA: Final = "application/octet-stream"
@@ -229,5 +228,5 @@ def path_of(text: str) -> tuple[str, ...]:
         elif name not in ("", "."):
             names.append(name)
     if len(names) > tree.MAX_DEPTH:
-        raise invalid(Problem("/path", f"has more than {tree.MAX_DEPTH} names"))
+        raise invalid(Problem("/path", f"has more than {tree.MAX_DEPTH} components"))
     return tuple(names)

@@ -40,9 +40,8 @@ from mesos_gpu.wire.channel.order import order_of
 from mesos_gpu.wire.channel.orders import AnyOrder, encode_order
 from mesos_gpu.wire.checking import Problem, object_of
 
-MAX_START_S: Final = (
-    20.0  # seconds that a request waits for a task that starts; clients wait 30 s for an answer
-)
+#: Seconds that a request waits for a task that starts; clients wait 30 s for an answer.
+MAX_START_S: Final = 20.0
 _STARTING: Final = (TaskState.LAUNCHED, TaskState.STARTING)
 CLOSED: Final = "CLOSE /v1/channels/{id}"  # name of a channel's end in the audit log
 

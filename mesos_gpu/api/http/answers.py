@@ -36,9 +36,8 @@ _OTHER_CODES: Final = {  # refusals of /v1 carry these codes themselves
 _ROUTES: Final = "see docs/reference/rest.md for the routes"
 _JSON: Final = "application/json"
 _text: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-CHUNK: Final = (
-    1 << 18
-)  # bytes; smaller answers are sent at once, with their length, others in chunks of this size
+#: Bytes; smaller answers are sent at once, with their length, others in chunks of this size.
+CHUNK: Final = 1 << 18
 
 
 class Refusal(MesosGpuError):

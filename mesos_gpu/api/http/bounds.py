@@ -151,12 +151,10 @@ class Bounded(HttpToolsProtocol):
         self._problem: Refusal | None = None  # the reason for which a callback stopped the parser
         self._reader: asyncio.TimerHandle | None = None  # set while the client has data to read
         self._read = False  # whether the client has read since the last check
-        self._held: ASGI3Application | None = (
-            None  # to be started when the body of the latest request has come
-        )
-        self._served: RequestResponseCycle | None = (
-            None  # of several pipelined requests the one being answered
-        )
+        # Application to start when the body of the latest request has arrived.
+        self._held: ASGI3Application | None = None
+        # Request that is being answered, of several pipelined ones.
+        self._served: RequestResponseCycle | None = None
         self.url = b""
         self.peer: Peer | None = None  # identity by a client certificate
         self.local: peers.LocalPeer | None = None  # identity of a local process, from the kernel
@@ -447,8 +445,7 @@ def on_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
     if isinstance(error, OSError) and "accept" in str(context.get("message")):
         say(f"cannot accept connections: {error.strerror}; open ones are still served")
     elif isinstance(error, ValueError) and "_start_serving" in str(context.get("handle")):
-        logger.debug(
-            "the server stopped before it tried again to take connections"
-        )  # asyncio tries again 1 s after a lack of descriptors
+        # asyncio tries again 1 s after a lack of descriptors.
+        logger.debug("the server stopped before it tried again to take connections")
     else:
         loop.default_exception_handler(context)

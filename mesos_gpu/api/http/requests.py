@@ -184,7 +184,7 @@ async def in_turn(request: Request, work: Callable[[], T]) -> T:
 
 
 async def decoded_by(request: Request, body: bytes, read: Callable[[bytes], T]) -> T:
-    """Return what a function reads in a body; a large one is read on another thread, for each caller one at a time.
+    """Apply a decoder to a body and return its result; large bodies are decoded on another thread, one per caller.
 
     Raises:
         Refusal: The caller's right has ended meanwhile.
@@ -197,7 +197,7 @@ async def decoded_by(request: Request, body: bytes, read: Callable[[bytes], T]) 
 
 
 async def read_of(request: Request, read: Callable[[bytes], T], most: int = MAX_BODY) -> T:
-    """Return what a function reads in the whole body, which has at most `most` bytes.
+    """Receive the whole body, of at most `most` bytes, apply a decoder, and return its result.
 
     Raises:
         Refusal: See `body_of` and `decoded_by`.

@@ -55,9 +55,8 @@ class TlsListener:
         self._crowd = crowd
         self._greeted: dict[asyncio.Task[None], str] = {}  # handshakes under way, with the key of each
         self._waiting: Waiters[asyncio.Task[None]] = Waiters()  # handshakes that have not been cancelled
-        self._held: dict[
-            asyncio.Task[None], socket.socket
-        ] = {}  # sockets that no transport owns, to be closed here
+        # Sockets that no transport owns, to be closed here.
+        self._held: dict[asyncio.Task[None], socket.socket] = {}
         self._task = self._loop.create_task(self._accept())
 
     async def close(self) -> None:

@@ -47,9 +47,8 @@ class Sessions:
 
     def __init__(self, stands: Callable[[Caller], bool]) -> None:
         self._stands = stands
-        self._each: OrderedDict[str, Session] = (
-            OrderedDict()
-        )  # by a hash of the cookie; the latest used is last
+        # By a hash of the cookie; the latest used is last.
+        self._each: OrderedDict[str, Session] = OrderedDict()
         self._keys: dict[str, str] = {}  # keys of `_each` by session id
         self._ended: OrderedDict[str, Session] = OrderedDict()  # recognized if their cookies come again
 

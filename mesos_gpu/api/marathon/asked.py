@@ -79,7 +79,7 @@ def _apps_of(body: bytes) -> Any:
 
 
 async def json_read(request: Request, read: Callable[[Any], T]) -> T:
-    """Return what a function reads in the body's JSON.
+    """Apply a function to the JSON of the body, and return its result.
 
     Raises:
         Refused: The body is not JSON.

@@ -61,7 +61,7 @@ class Core:
         self.scheduler, self.events, self._settings = scheduler, events, settings
 
     def allowed(self, root: Group) -> Allowed:
-        """Return what definitions may contain while `root` is the tree of apps.
+        """Return the limits on definitions while `root` is the tree of apps.
 
         Reading a definition with it may wait for the engine: do not do so on the event loop.
         """
@@ -73,11 +73,11 @@ class Core:
         )
 
     async def read(self, fn: Callable[[View], T]) -> T:
-        """Return what `fn` returns for the state, on the engine's thread."""
+        """Call `fn` with the state on the engine's thread, and return its result."""
         return await result_of(self.scheduler.read(fn))
 
     async def read_copy(self, fn: Callable[[View], T]) -> T:
-        """Return what `fn` returns for a copy of the state, on another thread than the engine's."""
+        """Call `fn` with a copy of the state on another thread than the engine's, and return its result."""
         return await result_of(self.scheduler.read_copy(fn))
 
     def _consent(self, rights: Rights, splits: Sequence[TrafficSplit], queues: Tree) -> Consent:
@@ -249,7 +249,7 @@ class Core:
             raise all_refused([(place, problems)])
 
     def _obstacles(self, app: App, root: Group) -> Iterator[tuple[str, str]]:
-        """Yield what prevents an app from running: the field, as in `Unsupported`, and the reason.
+        """Yield the fields that prevent an app from running, named as in `Unsupported`, with reasons.
 
         The largest GPU changes with the nodes: an app is only refused for asking more than that if the app of the tree
         at `root` did not ask for it before, so that existing apps can still be scaled.

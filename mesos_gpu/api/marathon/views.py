@@ -80,7 +80,13 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Ends of an app's instances by themselves, the task of the latest one, and whether the app is crashing."""
+    """Repeated ends of an app's instances that neither a user nor the scheduler caused.
+
+    Attributes:
+        ends: Number of these ends in a row, the latest one, and the delay that follows.
+        task: Task of the instance that ended last; None if its record is gone.
+        crashing: Whether the app counts as crashing.
+    """
 
     ends: Ends
     task: Task | None

@@ -36,7 +36,7 @@ class HttpFigures(Collector):
         )
 
     def collect(self) -> Iterable[Metric]:
-        """Return all families, as the library has them."""
+        """Return the metric families of requests, as `prometheus_client` collects them."""
         return self._registry.collect()
 
     def answered(self, method: str, route: str, status: int, duration_s: float) -> None:

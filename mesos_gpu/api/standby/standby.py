@@ -154,9 +154,8 @@ class Standby:
 
         async def named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._note_change(
-                    scope
-                )  # before the answer is sent, as its client may read the change at once
+                # Before the answer is sent, as its client may read the change at once.
+                self._note_change(scope)
                 headers = MutableHeaders(raw=list(message["headers"]))
                 headers[REQUEST_ID] = about.request
                 headers.setdefault(LEADER.decode(), self._leader_or_none())

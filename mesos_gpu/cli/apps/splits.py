@@ -71,7 +71,7 @@ class Services:
         self._client = client
 
     def all(self, groups: Sequence[str] = ()) -> list[Service]:
-        """Return services that were requested by name, and those from labels in any of `groups`."""
+        """Return the services that were created by name, and those that labels of apps in any of `groups` define."""
         return self._client.call("GET", "/v1/services", _Listing, {"group": list(groups)})["services"]
 
     def one(self, name: str) -> Service:

@@ -48,9 +48,8 @@ class Session:
         self._passed = _PASSED if passes_signals else ()
         self._credit, self._lock = WINDOW, threading.Lock()
         self._unwritten = 0  # bytes received and not written yet
-        self._heard: queue.SimpleQueue[Frame | MesosGpuError] = (
-            queue.SimpleQueue()
-        )  # at most a window of data
+        # At most a window of data.
+        self._heard: queue.SimpleQueue[Frame | MesosGpuError] = queue.SimpleQueue()
         self._woken, self._wake = os.pipe()  # pipe that wakes the sender for a signal or credit
         os.set_blocking(self._wake, False)
         self._ended = threading.Event()
@@ -149,9 +148,8 @@ class Session:
         with contextlib.suppress(ConnectionClosed):
             while not self._ended.is_set():
                 with self._lock:
-                    most = (
-                        MAX_DATA if self._credit >= MAX_DATA else 0
-                    )  # waits for a full frame, otherwise frames would get ever smaller
+                    # Waits for a full frame, otherwise frames would get ever smaller.
+                    most = MAX_DATA if self._credit >= MAX_DATA else 0
                 given = [self._stdin] if self._stdin is not None and most else []
                 ready = select.select([self._woken, *given], [], [])[0]
                 if self._ended.is_set():

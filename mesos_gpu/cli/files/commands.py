@@ -221,9 +221,8 @@ def _listed(files: _Files, place: Place) -> list[Row]:
                 root = record.what
     if root is not None and root.kind != "dir":
         return [_row(root, place.path)]
-    rows = [
-        row for row in rows if place.path or row["name"] != TIMES
-    ]  # hides a file of this package in the sandbox
+    # Hides a file of this package in the sandbox.
+    rows = [row for row in rows if place.path or row["name"] != TIMES]
     return sorted(rows, key=lambda row: str(row["name"]))
 
 

@@ -298,7 +298,7 @@ class Follower:
                 raise stream.failure
 
     def is_timed(self) -> bool:
-        """Return whether times of writing are known for the launch.
+        """Return whether the host of the launch records when output was written; True if nothing was launched yet.
 
         Raises:
             Refused: The output cannot be read.

@@ -17,7 +17,7 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Col(Generic[R]):
-    """A column of a list.
+    """Column of a list that a command prints.
 
     Attributes:
         header: Name in capitals.

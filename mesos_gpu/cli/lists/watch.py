@@ -116,7 +116,7 @@ class _Printer:
         sys.stdout.flush()
 
     def _told(self, record: Any) -> object:
-        """Return what counts as a change of a record; values that change by time alone do not."""
+        """Return the values of a record that are compared to detect changes, but none that change by time alone."""
         if self._asked.form is Form.NAME:
             return True
         if self._asked.form is Form.JSON:

@@ -117,9 +117,8 @@ def error_of(response: requests.Response, url: str) -> MesosGpuError:
         return _of_mesos(url) or not_ours(url, f"it answers {response.status_code} {response.reason}")
     if error.code == "unavailable" and "/logs" not in (response.url or ""):
         return Unreachable(error.message, remedy=error.remedy or REMEDY)
-    has_proof = (
-        "Authorization" in response.request.headers
-    )  # then the credentials are wrong, or the error has details
+    # Then the credentials are wrong, or the error has details.
+    has_proof = "Authorization" in response.request.headers
     remedy = _LOGIN if response.status_code == 401 and not has_proof else error.remedy or ""
     return Refused(response.status_code, error.code, error.message, remedy, error.problems or [])
 

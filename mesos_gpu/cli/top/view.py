@@ -14,7 +14,7 @@ NOTHING: Final[Mapping[str, float | None]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a view.
+    """Row of a table in `mesos-gpu top`.
 
     Attributes:
         id: Identity of the row within its view, stable over updates.

@@ -408,7 +408,7 @@ def _advance_app(turn: Turn, aim: _Aim) -> _Progress:
 
 
 def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, list[Instance], Moves]:
-    """Return what an app is to become, its instances, and what is to be done for it now; nothing is changed."""
+    """Return the target of an app, its instances, and the next moves towards the target; the state is not changed."""
     app, state = aim.action.app, turn.state
     target = moves.target(
         aim.action,
@@ -473,7 +473,7 @@ def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
 
 
 def instance_of(app: App, version: float) -> JobSpec | str:
-    """Return what an instance of an app runs, or why it cannot be run, in words."""
+    """Return the job specification of an instance of an app, or the reason why it cannot run, in words."""
     return job_of(app, gpu_options(app), version=stamp(version))
 
 
@@ -576,9 +576,8 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
     if task is None or job is None or task.ended or job.app_version is None:
         return
     turn.state.apps.healths[task.id], turn.state.apps.check_results[task.id] = event.healthy, event.healths
-    health = (
-        event.healthy if event.healthy is not None else task.healthy
-    )  # before all checks were made since a restart
+    # The earlier health counts until all checks have been made after a restart.
+    health = event.healthy if event.healthy is not None else task.healthy
     if not job.spec.health_checks and task.healthy is not health:  # otherwise the executor's result is shown
         task = replace(task, healthy=health)
         turn.show_task(task)

@@ -115,7 +115,7 @@ class Coming:
         return planner.find(job, request) if node is None else node
 
     def owed(self, backlog: Backlog, job: Job) -> Owed | None:
-        """Return what a job has, or would have, of a guarantee.
+        """Return the place that a job has, or would have, within a guarantee.
 
         None if no queue above it has a guarantee, or if it needs no GPUs.
         """
@@ -196,9 +196,8 @@ class Coming:
                 found_at[moment] = moment, way
             return way is not None
 
-        first = bisect_left(
-            moments, True, key=is_enough
-        )  # jobs that may be ended at one time may be ended later, too
+        # Jobs that may be ended at one time may be ended later, too.
+        first = bisect_left(moments, True, key=is_enough)
         return found_at[moments[first]] if first < len(moments) else None
 
     def _take(self, job: Job, request: Request, by: Reclaim, way: Plan, at: float) -> RoomToCome:

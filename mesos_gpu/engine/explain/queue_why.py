@@ -55,7 +55,7 @@ def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueW
 
 
 def _seated(state: State, tree: Tree, path: str, now: float) -> dict[str, int]:
-    """Return what jobs of a queue hold within guarantees, by pool, in thousandths of cost."""
+    """Return the usage of a queue's jobs within guarantees, by pool, in thousandths of cost."""
     ground, sums = Ground(state, tree, now), dict[str, int]()
     jobs = {
         job.id: job

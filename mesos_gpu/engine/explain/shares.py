@@ -80,7 +80,7 @@ def _all(state: State, charges: Charges, now: float) -> tuple[QueueShare, ...]:
 
 
 def _lent(shares: Sequence[QueueShare]) -> dict[tuple[str, str], int]:
-    """Return what siblings of each queue hold of its guarantee, by pool and path.
+    """Return the part of each queue's guarantee that its siblings use, by pool and path.
 
     That is what they hold beyond their own guarantees, less what is guaranteed to no sibling.
     """

@@ -71,9 +71,8 @@ def idle_gpus(state: State, settings: Settings, now: float, node: Node) -> tuple
     GPUs whose claim was refused a moment ago are included.
     """
     covered, holders = state.gpus.covers, state.gpus.holders
-    able = [
-        gpu.id for gpu in node.gpus if gpu.id not in holders or gpu.id in covered
-    ]  # few on a full cluster
+    # There are few such GPUs on a full cluster.
+    able = [gpu.id for gpu in node.gpus if gpu.id not in holders or gpu.id in covered]
     idle = {
         gpu_id
         for gpu_id in able

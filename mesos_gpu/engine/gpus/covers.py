@@ -104,7 +104,7 @@ def uncovered_parts(state: State, node: Node, settings: Settings, most: int) -> 
 
 
 def _part(state: State, gpu: Gpu, settings: Settings) -> GpuPart:
-    """Return what is free of a shared GPU."""
+    """Return the free part of a shared GPU."""
     return unshared(gpu, compute_milli(settings)).less(*state.gpus.sharers.get(gpu.id, {}).values())
 
 
@@ -178,7 +178,7 @@ def cost_of_keeper(
 def held_for_covers(
     state: State, settings: Settings, on_agent: Iterable[Task]
 ) -> tuple[Resources, Resources]:
-    """Return what cover tasks and keepers of an agent hold, and what cover tasks that are being closed hold.
+    """Return the resources of cover tasks and keepers of an agent, and those of cover tasks that are being closed.
 
     Args:
         on_agent: Live tasks of the agent.

@@ -139,7 +139,7 @@ def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
 
 
 def _lacking(state: State, node: Node, roll: Roll) -> str:
-    """Return what the new monitor has not shown yet; "" if all is well."""
+    """Return the first condition that the new monitor does not meet yet, in words; "" if it meets all."""
     task = state.work.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None:
         return "no new monitor runs there" + (f": its last message: {roll.failed}" if roll.failed else "")

@@ -58,7 +58,7 @@ class Sums:
                 jobs[path, user] += job
 
     def amount(self, queue: str, pool: str) -> int:
-        """Return what a queue holds of a pool, with all that is below it, in thousandths of cost."""
+        """Return the usage of a pool by a queue and all queues below it, in thousandths of cost."""
         return self.amounts.get((queue, pool), 0)
 
     def _add_own(self, charge: Charge, sign: int) -> None:

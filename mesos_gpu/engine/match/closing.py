@@ -83,7 +83,7 @@ class _Closing:
             covers.close(self._turn, state.work.tasks[state.gpus.covers[gpu_id]])
 
     def _open_to(self, job: Job) -> Nodes:
-        """Return what a job may use of each node that can help it."""
+        """Return the capacity that a job may use on each node that can help it."""
         nodes = Nodes()
         for node in self._turn.state.cluster.nodes.values():
             if (job.spec.tasks > 1 or node.id in self._agents) and self._backlog.nodes.serves(job, node):

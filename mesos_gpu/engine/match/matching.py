@@ -105,9 +105,8 @@ def _launch_jobs(
     ledger.register(Index(index, remains, pace), placing, *books)
     search = Search(settings, ledger, remains, pace, index, placing, backlog)
     blocked: list[Job] = []
-    running = {
-        state.work.tasks[task_id].job_id for task_id in state.work.unknown
-    }  # they may run, although the state says they wait
+    # Jobs of unknown tasks may run, although the state says that they wait.
+    running = {state.work.tasks[task_id].job_id for task_id in state.work.unknown}
     keep_rooms(turn, backlog)
     for job in backlog.jobs():
         if job.id in running or not _is_ready(turn, backlog, job):

@@ -40,7 +40,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     request, moving = request_of(job, settings, state), _moving(state)
 
     def candidate(node: Node) -> CandidateNode:
-        """Return a node with its tasks that may move, as if no reservation were there."""
+        """Return a node as input of the plan: its free capacity, ignoring reservations, and its tasks that may move."""
         tasks = tuple(
             Movable(
                 job_id=other.id,

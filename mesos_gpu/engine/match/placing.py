@@ -50,9 +50,8 @@ class Placing:
             else None
         )
         self._in_groups: Counter[tuple[str, str]] | None = None  # tasks in each group of the fabric
-        self._unused: Mapping[AgentId, int] | None = (
-            None  # None after a task was the first or the last of its group
-        )
+        # None after a task was the first or the last of its group.
+        self._unused: Mapping[AgentId, int] | None = None
 
     def place(
         self,
@@ -101,7 +100,7 @@ class Placing:
         return [agent_id for _, agent_id in sorted(zip(lots, agents, strict=True))]
 
     def place_on(self, job: Job, request: Request, node: NodeCapacity) -> Chosen | None:
-        """Return what a task of a job gets on one node; None if it does not fit."""
+        """Return the GPUs and shares that a task of a job gets on one node; None if it does not fit."""
         return self._index.place_on(request, node, self._placement(job.spec).value)
 
     def spreads(self, job: Job) -> bool:

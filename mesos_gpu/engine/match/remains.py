@@ -27,9 +27,8 @@ from mesos_gpu.wire.mesos.reservations import is_ours, reserved, summed
 
 Scalars = tuple[Scalar, ...]
 FEW: Final = 8  # an agent with fewer launches in progress is as good a choice as one with none
-GPU_MEMORY: Final = (
-    "gpu_mem"  # resource that operators may let agents offer, in MiB, so that Mesos shows its use
-)
+#: Resource that operators may let agents offer, in MiB, so that Mesos shows its use.
+GPU_MEMORY: Final = "gpu_mem"
 
 
 @dataclass(slots=True)
@@ -206,7 +205,7 @@ class Remains:
         return summed(agent.reserve), unreserve if again else ()
 
     def capacity(self, agent_id: AgentId) -> NodeCapacity:
-        """Return what is free of an agent now, for placement."""
+        """Return the free capacity of an agent at this moment, for placement."""
         agent, settings = self._agent(agent_id), self._settings
         gpus = self._gpus(agent)
         return NodeCapacity(

@@ -51,7 +51,7 @@ class Balance:
         return True
 
     def _side(self, path: str, pool: str) -> Side:
-        """Return what a queue will hold of a pool once all plans are carried out, and its fair share."""
+        """Return the usage of a pool by a queue once all plans are carried out, with its fair share."""
         return Side(self._held.amount(path, pool) + self._to_come[path, pool], self._shares.due(path, pool))
 
     @cached_property

@@ -52,9 +52,8 @@ class Candidates:
         self.looked_at = 0
         self._closed = set[AgentId]()  # nodes of plans, which no other plan may use
         self._capacities: dict[AgentId, NodeCapacity] = {}
-        self._chosen: dict[
-            AgentId, NodeCapacity
-        ] = {}  # nodes with the victims' allocations, as of the last job
+        # Nodes with the victims' allocations, as of the last job.
+        self._chosen: dict[AgentId, NodeCapacity] = {}
         self._served = set[JobId]()  # jobs whose room has been subtracted from free amounts
         self.order = Order(turn.state, rule, backlog, self._capacity)
 

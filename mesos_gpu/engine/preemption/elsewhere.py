@@ -25,7 +25,8 @@ from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.preemption import nodes_of_plan, plan
 from mesos_gpu.policy.tenancy.tree import Queue
 
-MAX_LOST_S: Final = 600  # cost of moves for a job without a seat, divided by the GPUs that it asks for
+#: Most GPU seconds lost by moves, per requested GPU, for a job without guaranteed admission.
+MAX_LOST_S: Final = 600
 MOVED_AGAIN_S: Final = 3600.0  # least time between two moves of a job
 _MAX_NODES: Final = 16  # nodes examined for moves, those that lack the fewest GPUs
 
@@ -148,9 +149,8 @@ class Elsewhere:
             return None
         stopped = self._rule.victims_of(job) if seated else {}
         victims = {**stopped, **may_move}
-        bound = (
-            inf if seated else MAX_LOST_S * job.spec.counted_milli
-        )  # no job moves for a gang without a seat
+        # No job moves for a gang without a seat.
+        bound = inf if seated else MAX_LOST_S * job.spec.counted_milli
         ways = list(self._ways(job, request, victims))
         if any(not chosen for _, chosen in ways):
             return None  # there is room already

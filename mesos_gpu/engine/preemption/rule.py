@@ -79,9 +79,8 @@ class Reclaim:
         """Return the jobs that may be ended for a waiting job, each computed when it is looked up."""
         kind = self.kind(job)
         results = self._known.setdefault(kind, {})
-        self.moments |= self._later.setdefault(
-            kind, set()
-        )  # also those noted for an earlier job of this kind
+        # Includes moments noted for an earlier job of this kind.
+        self.moments |= self._later.setdefault(kind, set())
         return Victims(self.running.jobs, results, partial(self._ask, job, self._later[kind]))
 
     def takes_from(self, job: Job) -> dict[JobId, Victim]:

@@ -205,7 +205,7 @@ class Running:
         return leaf
 
     def cost_at(self, runner: Runner, at: float) -> int:
-        """Return what the end of a job would have cost at an earlier moment, in thousandths of cost times seconds.
+        """Return the cost of ending a job at an earlier moment, in thousandths of cost times seconds.
 
         Args:
             runner: The running job.

@@ -101,7 +101,7 @@ def _may_in_other_hours(state: State, tree: Tree, spec: JobSpec, user: str, cost
 
 
 def of_app(tree: Tree, spec: JobSpec, app_id: str) -> JobSpec:
-    """Return what an instance of an app asks for, with defaults from its queue and class.
+    """Return the job specification of an instance of an app, with defaults from its queue and class.
 
     The queue is the one that the app or its label names, else the leaf with the name of the app's top group.
 

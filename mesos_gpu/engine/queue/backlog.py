@@ -27,7 +27,7 @@ from mesos_gpu.policy.capacity.request import GpuRequest, Request
 
 
 def request_of(job: Job, settings: Settings, state: State) -> Request:
-    """Return what each task of a job takes from an offer, with the share of its executor, but without its ports.
+    """Return the request of each task of a job, with the resources of its executor, but without its ports.
 
     GPU models are known models that match the names in the job; names that match none stay.
     """
@@ -155,7 +155,7 @@ class Backlog:
         return [{key: node for key, node in able.items() if held.pool_of(key) in part} for part in parts]
 
     def booked_for(self, job: Job, nodes: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
-        """Return what is booked for a job on some nodes, as far as its queue, class and the limits of pools allow."""
+        """Return the capacity booked for a job on nodes, as far as its queue, class and the limits of pools allow."""
         booked, held = self.booked.only(job, nodes), self.held
         pools = self.barriers.pools_of_booked(job)
         return {key: node for key, node in booked.items() if held.is_in(key, pools)}

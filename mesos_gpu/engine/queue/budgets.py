@@ -135,7 +135,7 @@ def paying(state: State, tree: Tree, key: Key) -> list[Span]:
 
 
 def used_in(use: BudgetUse, spans: Iterable[Span], until_ms: int) -> int:
-    """Return what open spans have used within a period up to a time, in thousandths of cost times milliseconds."""
+    """Return the usage of open spans within a period up to a time, in thousandths of cost times milliseconds."""
     return sum(
         span.charged_milli * overlap_ms(span.begins_ms, until_ms, use.begins_ms, use.ends_ms)
         for span in spans
@@ -172,7 +172,7 @@ class Budgets:
         return None if use is None else Standing(budget, use, 0, 0, total_of(budget, use), self._now_ms)
 
     def demand(self, job: Job, cost_milli: int, standing: Standing, taken_below: Taken) -> "Demand":
-        """Return what a job may use of a budget by its time limit, beside all that run.
+        """Return the demand of a job on a budget by its time limit, beside all running jobs.
 
         Args:
             job: Job that waits, with a time limit.
@@ -189,7 +189,7 @@ class Budgets:
         return Demand(promised, later, charged(cost_milli, percent) * self._longest_ms(job))
 
     def _of_running(self, standing: Standing) -> tuple[int, int]:
-        """Return what running jobs may still use by their time limits, and the part of it after the period."""
+        """Return the cost that running jobs may still cause by their time limits, and its part after the period."""
         key = standing.use.queue, standing.use.user
         promise = self._promised.get(key)
         if promise is None:

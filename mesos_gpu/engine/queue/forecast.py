@@ -140,7 +140,7 @@ class Forecast:
         return counts
 
     def _reason(self, job: Job) -> str:
-        """Return what a job waits for: a value of `Stage` or a constant of this module."""
+        """Return the reason why a job waits: a value of `Stage` or a constant of this module."""
         if job.not_before > self._now:
             return BACK_OFF
         if problem_of(self._state, self._settings, self._now, job):

@@ -72,7 +72,7 @@ class Waits:
         self._due = self._plain_due if standing is None else standing.due
         self._is_by_model = bool(self.tree.document.pools or self.tree.document.gpu_cost)
         self._budgets = Budgets(state, now) if self.tree.lets_borrow else None
-        self._seated = set[str]()  # leaves in which a pending job has a seat
+        self._seated = set[str]()  # leaf queues in which a pending job has guaranteed admission
 
     @cached_property
     def _hopeless(self) -> Collection[JobId]:

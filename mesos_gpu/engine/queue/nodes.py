@@ -26,9 +26,8 @@ from mesos_gpu.policy.capacity.request import Request
 
 _PORTS_REST_S: Final = 120.0  # a port that was in use goes last; Linux keeps a closed connection for 60 s
 Offered = Callable[[AgentId], Resources]  # returns the rest of an agent's held offers
-Learn = Callable[
-    [Job], tuple[float, str] | None
-]  # estimates the run time of a job in seconds, with the basis
+#: Estimates the run time of a job in seconds, with the basis.
+Learn = Callable[[Job], tuple[float, str] | None]
 #: Time of an end, the time limit from which it follows, and the basis of an end without a limit.
 End = tuple[float, float | None, str]
 
@@ -165,7 +164,7 @@ class Nodes:
         return [self._state.work.tasks[task_id] for task_id in self._state.work.restless.on.get(agent_id, ())]
 
     def allocation(self, task: Task, node: Node | None = None) -> Allocation:
-        """Return what a task holds, and until when; without its node, only the number of GPUs."""
+        """Return the allocation of a task with its expected end; if its node is not known, only the number of GPUs."""
         settings, job = self._settings, self._state.work.jobs.get(task.job_id or JobId(""))
         if job is None:
             return Allocation(None, settings.programs.monitor, since=task.launched_at)
@@ -185,7 +184,7 @@ class Nodes:
         )
 
     def allocation_at_launch(self, job: Job, milli: int) -> Allocation:
-        """Return what a task will hold that is launched now.
+        """Return the allocation of a task that is launched now.
 
         Args:
             job: Job of the task.

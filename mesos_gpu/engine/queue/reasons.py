@@ -190,11 +190,11 @@ class Case:
         return self.facts.held.sums.jobs[path, user]
 
     def held(self, path: str, user: str) -> int:
-        """Return what a queue and user hold of all pools together, thousandths of cost."""
+        """Return the usage of all pools together by a queue and user, in thousandths of cost."""
         return self.facts.held.sums.users[path, user]
 
     def taken_below(self, queue: str) -> Iterable[tuple[Job, Charge]]:
-        """Return what this match has taken so far for a queue and those below it."""
+        """Return the launches of this match so far in a queue and those below it, with their charges."""
         return self.facts.held.taken_below(queue)
 
 
@@ -373,7 +373,7 @@ class PoolLimitKept(Reason[Case]):
         return f"{_holds(self.bound, self.has)}; the rest is kept for a job before it"
 
     def lack(self) -> Lack | None:
-        """Return what the rest lacks for the job; None if the job alone exceeds the limit."""
+        """Return the usage that must end before the job fits the rest; None if the job alone exceeds the limit."""
         if self.bound is not None and self.cost > self.bound.milli:
             return None
         return Lack(ceil(self.cost - self.spare.milli), self.spare.queue, self.spare.pool)
@@ -427,7 +427,7 @@ class NotLent(Reason[Case]):
         return f"{free}, and {keep}"
 
     def lack(self) -> Lack | None:
-        """Return what jobs of all queues together must give back."""
+        """Return the usage that jobs of all queues together must give back."""
         return Lack(self.kept + self.cost - self.free, ROOT, self.pool)
 
 

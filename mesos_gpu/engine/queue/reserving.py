@@ -86,7 +86,8 @@ class Reservations:
         self._rank = partial(rank_in_leaf, now=now, step_s=settings.queue.aging_step_s)
         self._ends: dict[Hashable, tuple[int, ...]] = {}
         self._before: list[list[Reservation]] = []  # reservations before each assignment that was not undone
-        self._below: dict[tuple[str, str], list[Allocation]] = {}  # holdings that count against limits
+        # Allocations that count against a limit, by queue and pool.
+        self._below: dict[tuple[str, str], list[Allocation]] = {}
 
     @property
     def every(self) -> list[Reservation]:
@@ -296,7 +297,7 @@ class Reservations:
         self._kept.left.pop(agent_id, None)
 
     def _count(self, job: Job, charge: Charge) -> None:
-        """Count a launch against those limits whose holdings are cached."""
+        """Add the allocation of a launch to the cached usage of each limit that it counts against."""
         taken: Allocation | None = None
         for path in up(charge.queue):
             if (path, charge.pool) in self._below:
@@ -304,7 +305,7 @@ class Reservations:
                 self._below[path, charge.pool].append(taken)
 
     def _held_below(self, bound: Bound) -> list[Allocation]:
-        """Return the holdings that count against a limit, cached and kept up to date from then on."""
+        """Return the allocations that count against a limit; they are cached, and later launches update the cache."""
         key = bound.path, bound.pool
         if key not in self._below:
             held = self._held

@@ -112,7 +112,7 @@ def queue_uses(view: View) -> Sequence[QueueUse]:
 
 
 def defrag_problem(view: View, wanted: Job | JobSpec) -> Problem:
-    """Return what a plan that makes room for a job needs, also for a request that was not submitted."""
+    """Return the input of a plan that makes room for a job, also for a request that was not submitted."""
     if isinstance(wanted, JobSpec):
         wanted = Job(JobId("plan"), wanted, view.now, view.state.work.next_sequence)
     return problem_of(view.state, view.settings, view.now, wanted)

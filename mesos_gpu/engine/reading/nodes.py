@@ -57,7 +57,7 @@ def holder_of(view: View, gpu_id: GpuId) -> Task | None:
 
 
 def shared_gpu(view: View, gpu: Gpu) -> SharedGpu | None:
-    """Return what is granted of a GPU that tasks share, or None if it is not shared."""
+    """Return the granted shares of a GPU; None if it is not shared."""
     if not is_shared(view, gpu.id):  # the usual case, for thousands of GPUs
         return None
     return shared_gpus.shared_gpu(view.state, view.settings, gpu)

@@ -78,7 +78,7 @@ def hours_of(view: View, document: QueueDocument) -> tuple[Span, Span | None]:
 
 
 def plan_queues(view: View, document: QueueDocument) -> QueuePlan:
-    """Return what would change if a document were the next version."""
+    """Return the changes to jobs and queues that would follow if a document became the next version."""
     trial = Trial(view.state, view.settings, document, view.now)
     plan = planned(view.state, document, view.now)
     return replace(plan, reclaims=trial.reclaims(), blocks=trial.blocks())
@@ -95,7 +95,7 @@ def budget_periods(view: View) -> Sequence[Standing]:
 
 
 def unmet_demand(view: View) -> Sequence[Row]:
-    """Return what jobs that have not started wait for."""
+    """Return the demand of jobs that have not started."""
     return accounts.unmet(view.state, view.now)
 
 

@@ -21,7 +21,7 @@ class Footprint(NamedTuple):
 
 
 def footprint_of(job: Job, settings: Settings) -> Footprint:
-    """Return what a task of a job takes, without its ports.
+    """Return the resources of a task of a job, without its ports.
 
     The CPUs of the executor come out of those that the task asks for; its memory comes on top.
     """

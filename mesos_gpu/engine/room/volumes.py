@@ -31,9 +31,8 @@ def without_volumes(state: State, job: Job, node: Node) -> str:
     """Return why a job gets no persistent volumes on a node now; "" if it does."""
     if why := not_at_home(state, job.spec, node) or _rootless(node):
         return why
-    sources = {
-        mount.source for mount in persistent_of(job.spec.mounts) if not mount.volume
-    }  # named volumes may be shared
+    # Named volumes may be shared.
+    sources = {mount.source for mount in persistent_of(job.spec.mounts) if not mount.volume}
     for task_id in state.work.restless.on.get(node.id, ()):
         other = state.work.job_of(state.work.tasks[task_id])
         is_own = other is not None and other.id == job.id and job.state is not JobState.PENDING

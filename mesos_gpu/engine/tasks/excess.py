@@ -26,9 +26,8 @@ def on_uses(turn: Turn, node: Node) -> None:
             case Treatment.END:
                 _end(turn, job, task, use)
             case Treatment.NONE if task.excess and not use.looks and not task.kill_sent_at:
-                turn.put_task(
-                    replace(task, excess="")
-                )  # it was warned, and uses no more than its share again
+                # It was warned, and uses no more than its share again.
+                turn.put_task(replace(task, excess=""))
 
 
 def _words(task: Task, use: ShareUse) -> str:

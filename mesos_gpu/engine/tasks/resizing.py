@@ -421,7 +421,7 @@ def _is_reported(turn: Turn, task: Task) -> bool:
 
 
 def _sharing(turn: Turn, task: Task, gpu_id: GpuId) -> Sharing | None:
-    """Return what a task's node reports of a GPU for shares; None without a report."""
+    """Return the abilities for shares that a task's node reports of a GPU; None without a report."""
     node = turn.state.cluster.nodes.get(task.agent_id)
     gpu = node.gpu(gpu_id) if node else None
     return gpu.sharing if gpu else None

@@ -309,7 +309,7 @@ def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:
 
 
 def _outcome(status: Status) -> Outcome | None:
-    """Return what an executor reports of a task's end; None without a report."""
+    """Return the executor's report of a task's end; None without a report."""
     if not status.data or status.state not in ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED"):
         return None
     try:

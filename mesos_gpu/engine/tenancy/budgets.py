@@ -197,7 +197,7 @@ def _open(turn: Turn, tree: Tree, key: Key, budget: Budget, records: Sequence[Cl
 
 
 def _left_of(budget: Budget, use: BudgetUse | None, spans: Sequence[Span]) -> int:
-    """Return what was left of a period at its end; 0 without a period."""
+    """Return the unused amount of a period at its end; 0 without a period."""
     return total_of(budget, use) - use.used - used_in(use, spans, use.ends_ms) if use is not None else 0
 
 

@@ -53,9 +53,8 @@ class _Known:
 
     tree: Tree
     taken_out: object
-    nodes: dict[AgentId, tuple[Node, str, Mapping[str, int]]] = field(
-        default_factory=dict
-    )  # node, pool, and GPUs by model
+    # Node, pool, and GPUs by model.
+    nodes: dict[AgentId, tuple[Node, str, Mapping[str, int]]] = field(default_factory=dict)
 
     def __copy__(self) -> "_Known":
         return replace(self, nodes=dict(self.nodes))

@@ -109,7 +109,11 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
 
 
 def make_room_for_nobody(turn: Turn, job: Job) -> None:
-    """Clear the job that gains from a victim's end, as the victim ends for another reason anyway."""
+    """Keep the notice of a victim, but record that its end makes room for no job any more.
+
+    For a victim whose notice is not recalled because it has another reason too, such as a drain. The place that was
+    reserved for the victim on other nodes is given up.
+    """
     members = _told(turn, job)
     for task in members:
         turn.put_task(replace(task, preempted_for=None))

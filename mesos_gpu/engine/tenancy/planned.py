@@ -18,7 +18,7 @@ Amounts = dict[tuple[str, str], int]  # by path and pool
 
 
 def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
-    """Return what would change at once if a document were the next version, by present holdings and demand."""
+    """Return the immediate changes if a document became the next version, by present usage and demand."""
     before, after = state.quota.tree, Tree(span_at(document, now).document)
     old = _Figures(state, charges_by(state, before), now)
     new = _Figures(state, charges_by(state, after), now)

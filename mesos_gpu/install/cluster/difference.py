@@ -116,7 +116,7 @@ def differences(cluster: Cluster, plans: Sequence[HostPlan], asked: Asked) -> li
 
 
 def surplus(cluster: Cluster, plans: Sequence[HostPlan], record: Record, asked: Asked) -> list[Removal]:
-    """Return what hosts have but no plan contains any more.
+    """Return the items that hosts have but no plan contains any more.
 
     Args:
         cluster: Cluster as its file describes it.

@@ -17,9 +17,8 @@ from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.shares.units import WHOLE, milli_of
 
 T = TypeVar("T")
-GPU_SHARE: Final = (
-    "GPU_SHARE"  # label with the requested part of one GPU, for clients that send only whole numbers
-)
+#: Label with the requested part of one GPU, for clients that send only whole numbers.
+GPU_SHARE: Final = "GPU_SHARE"
 
 
 class EngineType(Enum):
@@ -326,9 +325,8 @@ class GpuOptions:
     preemptible: bool = False
     control_access: tuple[Control, ...] = ()  # control ports of the cluster that its tasks may reach
     in_place: bool = False  # whether an update may stop an instance first if no GPUs are free for another
-    progress_deadline_s: int | None = (
-        None  # time without progress after which a deployment is overdue; None for never
-    )
+    # Time without progress after which a deployment is overdue; None for never.
+    progress_deadline_s: int | None = None
     auto_revert: bool = False  # whether an overdue deployment is rolled back
     notice_s: float | None = None  # time between a notice and SIGTERM; None for that of its queue
     notice_signal: NoticeSignal = NoticeSignal.NONE

@@ -13,9 +13,8 @@ class AppCatalog:
 
     root: Group = field(default_factory=lambda: Group("/"))
     versions: Mapping[str, VersionInfo] = field(default_factory=dict)  # by app id
-    group_versions: Mapping[str, float] = field(
-        default_factory=dict
-    )  # by group id: time of the last change in the group
+    # By group id: time of the last change in the group.
+    group_versions: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +27,11 @@ class Deployment:
     before: Mapping[str, VersionInfo] = field(default_factory=dict)  # versions of the apps before the change
     step: int = 0  # index of the current step
     waiting: Mapping[str, str] = field(default_factory=dict)  # by app: reason why it makes no progress
-    progress: Mapping[str, Progress] = field(
-        default_factory=dict
-    )  # progress in this step, by app with a deadline
+    # Progress in this step, by app with a deadline.
+    progress: Mapping[str, Progress] = field(default_factory=dict)
     undoes: str = ""  # id of the deployment that it rolls back; "" if it is no rollback
-    steady: Mapping[str, App] = field(
-        default_factory=dict
-    )  # by app: definition before the unfinished deployments that it replaced
+    # By app: definition before the unfinished deployments that it replaced.
+    steady: Mapping[str, App] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

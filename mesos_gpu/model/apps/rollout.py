@@ -95,18 +95,16 @@ class Target:
 
     instances: int
     version: float
-    began_at: (
-        float  # begin of the deployment; instances of this version that ran before it are not checked again
-    )
+    # Begin of the deployment; instances of this version that ran before it are not checked again.
+    began_at: float
     upgrade_strategy: UpgradeStrategy
     kill_selection: KillSelection
     unreachable_strategy: UnreachableStrategy | None  # None if unreachable instances are never replaced
     in_place: bool = False  # whether an old instance is ended first, so that there are never more instances
     kill: frozenset[str] = frozenset()  # instances that are ended in any case
     gpus: float = 0  # GPUs per instance; only for messages
-    apart: tuple[
-        str, ...
-    ] = ()  # constraints that limit instances per value, such as "hostname UNIQUE"; only for messages
+    # Constraints that limit instances per value, such as "hostname UNIQUE"; only for messages.
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from typing import Final
 _STEP: Final = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 HOST: Final = re.compile(rf"(?=.{{1,253}}\Z){_STEP}(\.{_STEP})*")  # a host name
 
-_ALIAS: Final = re.compile(
-    r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
-)  # "_" is not allowed in host names, but used
+#: Name of a server; "_" is not allowed in host names, but is used in practice.
+_ALIAS: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
 def is_host(text: str) -> bool:
@@ -92,9 +91,8 @@ class Backend:
     balance: str = "roundrobin"
     sticky: bool = False
     servers: tuple[Server, ...] = ()
-    shares: Mapping[str, int] = field(
-        default_factory=dict
-    )  # by app id, only of apps with servers: weight of the app
+    # By app id, only of apps with servers: weight of the app.
+    shares: Mapping[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()  # requested settings that have no effect, as text for people
     path: str = ""  # path prefix of its requests; "" for any
     login: Login | None = None

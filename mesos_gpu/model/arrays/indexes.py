@@ -24,9 +24,8 @@ _RUN: Final = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?")
 TEXT: Final = re.compile(r"([0-9,:-]+)(?:%([0-9]{1,10}))?")
 _KNOWN: Final = 256  # number of texts whose parsed form is cached
 
-Runs = tuple[
-    tuple[int, int], ...
-]  # runs of positions, both ends included; rising, and adjacent runs are merged
+#: Runs of positions, both ends included; rising, and adjacent runs are merged.
+Runs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,5 @@ class DockerOptions:
     log_driver: str = ""  # log driver of the engine, in addition to the files in the sandbox; "" for none
     log_options: Mapping[str, str] = field(default_factory=dict)
     init: bool = False  # whether its first process reaps orphans
-    stop_timeout_s: int | None = (
-        None  # time limit of `docker stop`; the executor uses the grace period of the job instead
-    )
+    # Time limit of `docker stop`; the executor uses the grace period of the job instead.
+    stop_timeout_s: int | None = None

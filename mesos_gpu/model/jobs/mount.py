@@ -12,9 +12,8 @@ class Mount:
     source: str  # path on the host; for a persistent volume its id, or before it has one, its name or path
     target: str  # path in the task's file system
     read_only: bool = True
-    volume_mib: int = (
-        0  # size of a new persistent volume; 0 for a path of the host or an existing named volume
-    )
+    # Size of a new persistent volume; 0 for a path of the host or an existing named volume.
+    volume_mib: int = 0
     is_made: bool = False  # whether a task has run with the volume, so that its directory must be there
     volume: str = ""  # name of the owner's persistent volume; "" for other mounts
 

@@ -45,9 +45,8 @@ class _Machine:
             raise _Unfit("has a ) too many")
         self._reach = self._closed(end)
         self._start, self._end = self._reach[start], 1 << end
-        self._classes: dict[
-            re.Pattern[str], _States
-        ] = {}  # states by the pattern that a character must match for a move
+        # States by the pattern that a character must match for a move.
+        self._classes: dict[re.Pattern[str], _States] = {}
         for state, move in enumerate(self._by_char):
             if move is not None:
                 self._classes[move[0]] = self._classes.get(move[0], 0) | 1 << state

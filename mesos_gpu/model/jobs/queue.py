@@ -42,9 +42,8 @@ class QueueUse:
     limit_gpus: int | None  # None for no limit
     used_gpus: float  # GPUs of its starting and running jobs, shares as fractions
     waiting: int
-    waiting_since: float | None = (
-        None  # begin of the longest wait, seconds since the epoch; None if no job waits
-    )
+    # Begin of the longest wait, seconds since the epoch; None if no job waits.
+    waiting_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,8 @@ class Stage(Enum):
     USER_LIMIT = "user-limit"  # limit of its user
     BUDGET = "budget"  # a budget that it is charged to is used up
     BOOKING = "booking"  # its booking has not begun, or has no free GPUs
-    GUARANTEE = (
-        "guarantee"  # capacity is being freed; or it may not borrow, and its queue's guarantee is in use
-    )
+    # Capacity is being freed; or it may not borrow, and its queue's guarantee is in use.
+    GUARANTEE = "guarantee"
 
 
 #: Stages of limits, which make a job wait even if nodes have free capacity.

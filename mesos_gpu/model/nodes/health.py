@@ -22,17 +22,14 @@ class Reading:
     retired_pages_pending: bool | None = None
     clocks_event_reasons: int | None = None  # bits, nvmlClocksEventReason*
     pids: tuple[int, ...] | None = None  # processes on the GPU: compute, graphics, MPS
-    process_mib: tuple[tuple[int, int], ...] | None = (
-        None  # pid and memory of these processes, as far as reported
-    )
+    # Pid and memory of these processes, as far as reported.
+    process_mib: tuple[tuple[int, int], ...] | None = None
     meters: Meters = UNKNOWN
     span: Span | None = None  # samples since the previous reading; None without samples or previous reading
-    process_busy_ms: tuple[tuple[int, int], ...] | None = (
-        None  # work within `span`, by pid; processes not listed did no work
-    )
-    misdescribed: str = (
-        ""  # reason why the reported properties are not credible, independent of the GPU's health
-    )
+    # Work within `span`, by pid; processes not listed did no work.
+    process_busy_ms: tuple[tuple[int, int], ...] | None = None
+    # Reason why the reported properties are not credible, independent of the GPU's health.
+    misdescribed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

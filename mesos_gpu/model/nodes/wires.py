@@ -6,7 +6,7 @@ reader can ignore need no new version.
 
 from typing import Final
 
-SILENT: Final = 1  # version of programs that report none, as they are older than versions
+SILENT: Final = 1  # assumed for programs that report no version: they are older than the field
 WIRE: Final = 2  # newest version that this program reads and writes
 OLDEST: Final = 1  # oldest version that it reads and writes
 

@@ -41,9 +41,8 @@ class Assignment:
     checks: str = ""  # health checks in the form of wire.mesos.checks; "" for none
     check: str = ""  # check whose result is only shown, in the form of `checks`; "" for none
     mounts: "tuple[Mount, ...]" = ()
-    bindings: "tuple[PortBinding, ...] | None" = (
-        None  # ports of a container on a bridge; None for the host's network
-    )
+    # Ports of a container on a bridge; None for the host's network.
+    bindings: "tuple[PortBinding, ...] | None" = None
     docker: DockerOptions = field(default_factory=DockerOptions)
     pull: bool = False  # whether the image is fetched even if the host has it
     args: tuple[str, ...] = ()  # arguments of the image's entrypoint, instead of the image's own
@@ -65,9 +64,8 @@ class Assignment:
     secret: str = ""  # key with which its executor authenticates updates; the task never gets it
     upload: str | None = None  # digest of its submitter's archive, as in `JobSpec.upload`
     scheduler_url: str = ""  # URL of the REST interface; "" if the executor does not need it
-    listens: tuple[
-        int, ...
-    ] = ()  # TCP ports of the host; the executor reports whether the task listens there
+    # TCP ports of the host; the executor reports whether the task listens there.
+    listens: tuple[int, ...] = ()
     cpu_limit: float | None = None  # CPUs that it never exceeds; None if it may use idle ones
     wire: int = SILENT  # message version that scheduler and executor use
 

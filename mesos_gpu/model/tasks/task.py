@@ -135,26 +135,22 @@ class Task:
     proof: int = 0  # number of the latest accepted update
     unhealthy: str = ""  # reason why its health checks end it
     ready: bool = False  # whether its readiness check has passed
-    unknown: Unknown | None = (
-        None  # set if the state did not know the task, which waits for an operator's decision
-    )
+    # Set if the state did not know the task, which waits for an operator's decision.
+    unknown: Unknown | None = None
     share: Share | None = None  # its share of each of `gpus`; None for whole GPUs
     resize: Resizing | None = None  # latest resize of its share; None without one
-    excess: str = (
-        ""  # text of the job's message that it exceeds its share; if it was ended for that, the reason
-    )
+    # Text of the job's message that it exceeds its share; if it was ended for that, the reason.
+    excess: str = ""
     covers: GpuId | None = None  # shared GPU that it holds in Mesos as a cover task; None for other tasks
     #: ExecutorInfo of a cover task as JSON, as Mesos requires equal ones of all tasks of an executor. "" if not known;
     #: then
     #: no other task joins that executor.
     keeper: str = ""
-    made_by: str = (
-        ""  # for a monitor: `Settings.monitor_made_by` at its launch; "" if launched by an earlier release
-    )
+    # For a monitor: `Settings.monitor_made_by` at its launch; "" if launched by an earlier release.
+    made_by: str = ""
     program: Program | None = None  # release of its executor; None if not reported
-    listening: Listening | None = (
-        None  # ports at which the task listens; None if its executor does not report them
-    )
+    # Ports at which the task listens; None if its executor does not report them.
+    listening: Listening | None = None
 
     @property
     def counted_share(self) -> Share | None:

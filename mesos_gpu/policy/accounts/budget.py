@@ -40,7 +40,7 @@ class Meter:
         self.moment += sign * milli * begins_ms
 
     def at(self, now_ms: int) -> int:
-        """Return what all open spans have used up to a time."""
+        """Return the usage of all open spans up to a time."""
         return max(0, self.rate * now_ms - self.moment)
 
 

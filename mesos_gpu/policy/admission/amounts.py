@@ -22,7 +22,7 @@ RESERVE_PERMILLE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class CardKind:
-    """Properties of a GPU that requests demand."""
+    """Properties of a GPU that a job can require: its model, memory and compute capability."""
 
     model: str
     memory_mib: int

@@ -134,7 +134,7 @@ def class_of(tree: Tree, name: str | None) -> JobClass | None:
 
 
 def charge_percent(document: QueueDocument, name: str | None) -> int:
-    """Return what a class pays of the normal charge, in percent; 100 if the class does not exist."""
+    """Return the charge of a class in percent of the normal charge; 100 if the class does not exist."""
     if name is None:
         return 100
     return next((job_class.charge_percent for job_class in document.classes if job_class.name == name), 100)

@@ -57,7 +57,7 @@ class Reason(ABC, Generic[C_contra]):
 
     @abstractmethod
     def lack(self) -> Lack | None:
-        """Return what running jobs must free before the reason ends; None if the end of no job helps."""
+        """Return the usage that running jobs must free before the reason ends; None if the end of no job helps."""
 
     def wait(self) -> Wait:
         """Return the reason in the form that matches and readers keep."""
@@ -96,7 +96,7 @@ class ScopeCase(Protocol):
         """Return the number of jobs of a queue and user that hold any resources."""
 
     def held(self, path: str, user: str) -> int:
-        """Return what a queue and user hold in all pools together, in thousandths of cost."""
+        """Return the usage of all pools together by a queue and user, in thousandths of cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,7 @@ class ScopeLimit(Reason[ScopeCase]):
         return f"{self.scope.words} may hold {most}, and holds {number_of(self.has)}"
 
     def lack(self) -> Lack | None:
-        """Return what the owner's jobs must free; None if the job alone exceeds the limit."""
+        """Return the usage that the owner's jobs must free; None if the job alone exceeds the limit."""
         if self.wanted > self.most:
             return None
         excess = self.has + self.wanted - self.most

@@ -176,7 +176,7 @@ def _all_from(offered: Sequence[PortRange], seed: str) -> Iterator[int]:
 
 
 def without(taken: Sequence[PortRange], offered: Iterable[PortRange]) -> tuple[PortRange, ...]:
-    """Return what is left of the offered ranges; `taken` are single ports in them, in ascending order."""
+    """Return the offered ranges without ports that are taken; `taken` are single ports in them, in ascending order."""
     left: list[PortRange] = []
     for range_ in offered:
         begin = range_.begin

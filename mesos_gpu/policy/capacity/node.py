@@ -213,7 +213,7 @@ class NodeCapacity:
         return replace(self, allocations=ordered, given_back=back)
 
     def keeping(self, reservations: Iterable[Reservation]) -> "NodeCapacity":
-        """Return what is left of the node when reservations have taken all that they reserve."""
+        """Return the node without the capacity that reservations reserve."""
         own = [reservation for reservation in reservations if reservation.agent_id == self.agent_id]
         if not own:
             return self

@@ -241,7 +241,7 @@ class NodeIndex:
     def _confirmed(
         self, row: int, request: Request, open_to: Mapping[AgentId, NodeCapacity], placement: str
     ) -> Chosen | None:
-        """Return what a task gets in a row, tested with `fit`; None if it does not fit, whatever the arrays say."""
+        """Return the GPUs that a task gets on the node of a row; None if `fit` finds that it does not fit."""
         agent_id, model = self._rows[row]
         node = open_to.get(agent_id)
         if node is None:

@@ -118,7 +118,7 @@ def _ran(allocation: Allocation, now: float) -> str:
 
 
 def _then(job: Job, reservation: Reservation) -> str:
-    """Return what is free for the job once the awaited allocations have ended, as text."""
+    """Return the capacity for the job once the awaited allocations have ended, as text."""
     gpus = gpus_of(job.spec.gpus)
     if reservation.agent_id is None:
         tight = min(reservation.spares, key=lambda spare: spare.milli, default=None)

@@ -111,7 +111,7 @@ class Stage:
 
 
 def _held(task: Movable) -> Allocation:
-    """Return what a movable job holds as an allocation."""
+    """Return the allocation of a movable job."""
     return Allocation(task.job_id, task.request.resources, task.gpus, share=task.share)
 
 

@@ -88,7 +88,12 @@ def after_launch(
 
 
 def _spares_after(spares: tuple[Spare, ...], takes: Sequence[tuple[str, str, int]]) -> tuple[Spare, ...]:
-    """Return what limits have to spare after a launch."""
+    """Return the amounts that limits of queues leave beside a reservation, reduced by a launch.
+
+    Args:
+        spares: Amounts before the launch.
+        takes: Increase of each queue's use of a pool: queue, pool, thousandths of cost.
+    """
     taken = {(queue, pool): milli for queue, pool, milli in takes}
     return tuple(
         replace(spare, milli=spare.milli - taken.get((spare.queue, spare.pool), 0)) for spare in spares
@@ -282,7 +287,7 @@ def with_leaves(
 
 
 def _spare_at(limit: Limit, at: float, awaited: Sequence[Allocation], want_milli: int) -> Spare:
-    """Return what a limit has to spare beside the job at a time, when the awaited allocations have ended."""
+    """Return the amount that a limit leaves beside the job at a time, once the awaited allocations have ended."""
     given_back = {id(allocation) for allocation in awaited}
     stays = [
         allocation

@@ -33,7 +33,7 @@ def cells_of(tree: Tree, capacity: Mapping[str, int] | None = None) -> Cells:
 
 
 def owed_in(tree: Tree, pool: str, amount: int) -> Mapping[str, int]:
-    """Return what each queue and all queues below it are guaranteed in a pool, in thousandths of cost.
+    """Return the guarantee of each queue with all queues below it in a pool, in thousandths of cost.
 
     Args:
         tree: Tree of queues.
@@ -127,7 +127,7 @@ def shrunk(cells: Iterable[int], most: int) -> list[int]:
 
 
 def without(cells: Iterable[int], taken: Iterable[int]) -> list[int]:
-    """Return what is left of cells after cutting others out, each out of the smallest that holds it, else of
+    """Return the rest of cells after cutting others out, each out of the smallest that holds it, else of
     several."""
     left = list(cells)
     for size in sorted(taken, reverse=True):

@@ -99,7 +99,7 @@ def too_short(document: QueueDocument, report_interval_s: float) -> Iterator[tup
 
 
 def owed_of(tree: Tree, pool: str) -> int:
-    """Return what all queues together are guaranteed in a pool, in thousandths of cost."""
+    """Return the sum of the guarantees of all queues in a pool, in thousandths of cost."""
     return sum(_guarantee(tree, path, pool).milli for path in tree.top)
 
 

@@ -14,7 +14,7 @@ from mesos_gpu.policy.tenancy.share import Branch, Share, weights_of
 
 Amounts = tuple[int, int, int]  # thousandths of cost, thousandths of CPUs, MiB of memory
 NOTHING: Final[Amounts] = (0, 0, 0)
-GPUS: Final = 1  # bit of GPUs in a demand's kind
+GPUS: Final = 1  # bit that stands for GPUs in the bit set of a demand (see Demand)
 _RESOURCES: Final = (0, 1, 2)
 _WHOLE: Final = 1 << 64  # fixed-point 1: the whole of a demand
 _CLOSE: Final = 8  # bits: a guess beside an end lies 2**-8 of the interval away from it

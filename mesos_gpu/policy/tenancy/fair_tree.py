@@ -76,7 +76,9 @@ def _grouped(siblings: Sequence[Account]) -> Iterator[list[Account]]:
 
 
 def start_of(shares: int, others: Sequence[tuple[int, int]]) -> int:
-    """Return the past use that a new user of a queue starts with, so that it ranks equal to the first existing user.
+    """Return the past use that a new user of a queue starts with: it ranks equal to the user that goes first now.
+
+    0 if no existing user has shares.
 
     Args:
         shares: Shares of the new user.

@@ -338,7 +338,7 @@ class _Surplus:
                 heapreplace(heap, (self._part(child), child))
 
     def _part(self, child: str) -> Fraction:
-        """Return what a child holds of the cells, divided by its weight; it comes last with weight 0."""
+        """Return the number of cells that a child holds, divided by its weight; it comes last with weight 0."""
         weight = self._weights.get(child, 1)
         return Fraction(self._held[child], weight) if weight else Fraction(_LAST)
 

@@ -17,9 +17,8 @@ from typing import Any, Final
 from mesos_gpu.wire.body import parsed
 
 MAX_DATA: Final = 1 << 18  # bytes of a record
-MAX_WORDS: Final = (
-    1 << 18
-)  # bytes of a JSON record: enough for a path of the longest names with all bytes escaped
+#: Bytes of a JSON record: enough for a path of the longest names with all bytes escaped.
+MAX_WORDS: Final = 1 << 18
 MAX_DEPTH: Final = 100  # nesting of directories
 MAX_NAME: Final = 255  # bytes (limits.h, NAME_MAX)
 MODES: Final = 0o777  # permissions that are copied, without set-user-ID, set-group-ID and sticky bits

@@ -19,9 +19,8 @@ defaults mesos_gpu
   option redispatch
   default-server init-addr last,libc,none
 """
-_HTTP: Final = (
-    "  mode http\n  option idle-close-on-response\n"  # idle clients keep their connections across a reload
-)
+#: Idle clients keep their connections across a reload.
+_HTTP: Final = "  mode http\n  option idle-close-on-response\n"
 
 
 def render(backends: Sequence[Backend], *, http_port: int, sections: bool = True) -> str:

@@ -66,9 +66,8 @@ def rendered(metrics: Iterable[Metric], texts: "Texts") -> Iterator[str]:
         metrics: Families of samples.
         texts: Cache of label texts from previous pages; most labels, those of GPUs, rarely change.
     """
-    columns: dict[
-        tuple[int, tuple[str, ...]], tuple[Column, list[str]]
-    ] = {}  # holding the column keeps the id of its list unique
+    # Holding the column keeps the id of its list unique.
+    columns: dict[tuple[int, tuple[str, ...]], tuple[Column, list[str]]] = {}
     for metric in metrics:
         name, rows, of = metric.name, metric.rows, texts.of(metric.labels)
         head = f"# HELP {name} {_escaped_help(metric.help)}\n# TYPE {name} {metric.kind}\n"

@@ -13,9 +13,8 @@ from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 from mesos_gpu.wire.body import parsed
 
 MAX_WIRE: Final = 1_000_000
-_VERSION: Final = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", re.ASCII
-)  # versions by PEP 440, and similar ones
+#: Versions by PEP 440, and similar ones.
+_VERSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", re.ASCII)
 _DIGEST: Final = re.compile(r"(?:[0-9a-f]{64})?", re.ASCII)
 
 

@@ -27,9 +27,8 @@ from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.marathon.shapes import DockerNetwork, Strategy
 
 MESOS_BRIDGE: Final = "mesos-bridge"  # Marathon's default name of the network that it treats as a bridge
-_ARCHIVE: Final = re.compile(
-    r".*\.(tgz|tar\.gz|tbz2|tar\.bz2|txz|tar\.xz|zip)"
-)  # archives that the fetcher extracts
+#: Archives that the fetcher extracts.
+_ARCHIVE: Final = re.compile(r".*\.(tgz|tar\.gz|tbz2|tar\.bz2|txz|tar\.xz|zip)")
 _HOST: Final = (Network(NetworkMode.HOST),)
 _DEFAULT_PORT: Final = "default"
 _LEGACY: Final = ("ip_address", "ports", "uris", "version")

@@ -45,9 +45,8 @@ MAX_TIMES: Final = 1 << 20  # bytes of that file
 _LETTERS: Final = {"stdout": "o", "stderr": "e"}
 _MAX_DIGITS: Final = 18
 _LATEST_MS: Final = 253_370_764_800_000  # 9999-01-01; later times cannot be displayed
-Times = Sequence[
-    tuple[int, float]
-]  # sizes of a stream, rising, and times at which it had them, seconds since the epoch
+#: Sizes of a stream, rising, and times at which it had them, seconds since the epoch.
+Times = Sequence[tuple[int, float]]
 
 
 def time_line(stream: str, size: int, at: float) -> bytes:

@@ -268,7 +268,9 @@ def storm(scheduler: Scheduler, agents: dict[str, Hostile], many: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_ten_thousand_answers_of_hostile_agents_take_no_memory_and_delay_nobody(tmp_path: Path) -> None:
+def test_ten_thousand_answers_of_hostile_agents_take_no_memory_and_delay_no_other_request(
+    tmp_path: Path,
+) -> None:
     """The delay of other callers is compared with that at a second scheduler, whose agents are honest."""
     kinds = (*QUICK * 12, "drip", "hang")
     with contextlib.ExitStack() as held:

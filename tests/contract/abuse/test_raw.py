@@ -192,7 +192,7 @@ def test_empty_lines_do_not_keep_a_connection(rig: Rig) -> None:
         assert b"HTTP/1.1" not in rest_of(client)
 
 
-def test_body_that_nobody_asked_for_does_not_keep_a_connection(rig: Rig) -> None:
+def test_an_unrequested_body_does_not_keep_a_connection(rig: Rig) -> None:
     """Let it trickle behind the answer."""
     with connect(rig.server.port) as client:
         client.sendall(LOOK + b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")

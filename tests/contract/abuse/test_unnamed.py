@@ -81,7 +81,7 @@ def test_a_client_behind_a_trusted_proxy_has_a_count_of_its_own() -> None:
         assert statuses == [401, 429]
 
 
-def test_a_scheduler_that_asks_nobody_does_not_bound_unnamed_requests() -> None:
+def test_a_scheduler_without_authentication_does_not_limit_unnamed_requests() -> None:
     rig = Rig(limits=FEW)
     try:
         assert [rig.call("GET", "/v1/jobs").status_code for _ in range(10)] == [200] * 10

@@ -234,7 +234,7 @@ def test_handshake_that_does_not_come_is_not_waited_for(rig: TlsRig, said: bytes
             assert slow.recv(100) == b""
 
 
-def test_slow_handshakes_hold_nobody_s_place(
+def test_slow_handshakes_do_not_keep_other_clients_out(
     ca: Authority,
     start: Callable[..., TlsRig],
     monkeypatch: pytest.MonkeyPatch,

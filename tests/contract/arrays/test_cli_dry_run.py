@@ -36,7 +36,7 @@ def test_dry_run_of_run_says_where_a_job_fits(rig: Rig, tmp_path: Path) -> None:
     assert (gang.exit_code, gang.stdout) == (0, "gang: fits now, with all its tasks, on a1.example.\n")
 
 
-def test_dry_run_of_run_says_what_a_job_waits_for(rig: Rig) -> None:
+def test_dry_run_of_run_says_why_a_job_would_wait(rig: Rig) -> None:
     got = call("run", "--dry-run", "--gpus", "1", "--cpus", "900", "--name", "wide", "--", "true")
     assert got.exit_code == 0
     assert got.stdout.startswith("wide: waits for 900")

@@ -99,7 +99,7 @@ def test_channel_sender_takes_what_comes_meanwhile() -> None:
     assert len(heard) > 2 * WINDOW // len(FAULT)
 
 
-def test_output_that_nobody_reads_is_kept_up_to_a_bound() -> None:
+def test_unread_output_is_kept_up_to_a_limit() -> None:
     flood, failed = Flood(Frame(Kind.STDOUT, b"y" * MAX_DATA)), list[BadAnswer]()
     ours, theirs = os.pipe()
 

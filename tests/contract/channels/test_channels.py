@@ -272,7 +272,7 @@ def test_channel_whose_host_does_not_come_tells_the_client(rig: Playing) -> None
     assert is_refused(rig, opened.path, opened.answer)
 
 
-def test_channel_to_which_nobody_comes_is_forgotten(rig: Playing) -> None:
+def test_channel_that_is_not_joined_in_time_is_forgotten(rig: Playing) -> None:
     opened = rig.open()
     skip(rig.server, channels.MEET_S)
     assert is_refused(rig, opened.path, opened.proof)

@@ -72,7 +72,7 @@ def teller(place: tuple[str, int], *, is_jupyter: bool = True) -> _Teller:
         (_NoHttp, TOKEN, "does not use HTTP"),
     ],
 )
-def test_notebook_refusal_names_what_is_no_notebook(
+def test_answer_of_a_server_that_is_no_notebook_says_so(
     handler: type[socketserver.BaseRequestHandler], token: str, said: str
 ) -> None:
     with serving(handler) as place:
@@ -121,7 +121,7 @@ def test_notebook_that_does_not_answer_for_long_is_told(
     assert url == URL
 
 
-def test_the_url_of_another_server_is_told_with_what_it_is(told: list[str]) -> None:
+def test_the_url_of_another_server_is_printed_with_its_kind(told: list[str]) -> None:
     with serving(_Other) as place:
         teller(place, is_jupyter=False).run()
     warning, url = told

@@ -120,7 +120,7 @@ def test_defect_2_back_within_2_s_of_a_master_that_was_away_for_1_s(connect: Con
 
 
 @pytest.mark.parametrize(("settled_s", "failures"), [(0.0, [1, 2, 3, 0]), (3600.0, [1, 2, 3, 4])])
-def test_defect_2_a_settled_subscription_starts_the_pauses_anew(
+def test_defect_2_a_settled_subscription_resets_the_pauses(
     connect: Connect, settled_s: float, failures: list[int]
 ) -> None:
     inbox, pauses = Inbox(), Pauses(settled_s=settled_s)

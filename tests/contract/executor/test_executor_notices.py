@@ -92,7 +92,7 @@ def test_notice_that_comes_twice_is_answered_twice_and_done_once(one: Host) -> N
     one.end("TASK_KILLED")
 
 
-def test_the_signal_ends_nobody_who_does_not_handle_it(one: Host) -> None:
+def test_the_signal_ends_no_process_without_a_handler(one: Host) -> None:
     inner = "trap 'echo inner; exit 75' USR1; echo ready; while :; do sleep 0.05; done"
     runs(one, f'sh -c "{inner}"; code=$?; echo outer $code; exit $code')
     give(one, signal=USR1)

@@ -48,7 +48,9 @@ def test_a_master_makes_a_place_that_it_alone_writes(meeting: str, anyone: Kazoo
     assert told == []
 
 
-def test_a_place_that_somebody_made_before_is_taken_from_everybody(meeting: str, anyone: KazooClient) -> None:
+def test_a_zookeeper_node_open_to_all_becomes_writable_by_masters_only(
+    meeting: str, anyone: KazooClient
+) -> None:
     where, told = of_masters(meeting), list[str]()
     anyone.create(where.path, b"", OPEN_ACL_UNSAFE)
     own(where, told)
@@ -58,7 +60,7 @@ def test_a_place_that_somebody_made_before_is_taken_from_everybody(meeting: str,
     ]
 
 
-def test_a_place_of_somebody_else_is_refused(meeting: str, anyone: KazooClient) -> None:
+def test_a_zookeeper_node_of_another_owner_is_refused(meeting: str, anyone: KazooClient) -> None:
     where = of_masters(meeting)
     anyone.create(where.path, b"", [make_digest_acl("other", "word", all=True)])
     with pytest.raises(BadConfiguration, match="is not open to this master"):

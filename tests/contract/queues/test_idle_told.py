@@ -42,7 +42,7 @@ def rig(tmp_path: Path, receiver: Receiver) -> Iterator[Rig]:
     trail.close()
 
 
-def test_webhooks_are_told_of_a_warning_and_of_keeps(rig: Rig, receiver: Receiver) -> None:
+def test_webhooks_receive_a_warning_and_keeps(rig: Rig, receiver: Receiver) -> None:
     hook = {"url": f"{receiver.url}/idle", "kinds": KINDS}
     assert rig.call("PUT", "/v1/webhooks/idle", json=hook).status_code == 201
     id = idles(rig, 120)

@@ -23,7 +23,7 @@ def rig() -> Iterator[AccessRig]:
     rig.close()
 
 
-def test_a_name_that_nobody_has_proved_is_marked(alone: Rig) -> None:
+def test_an_unproved_name_is_marked(alone: Rig) -> None:
     assert [alone.submit(user="ann")["owner"], alone.submit()["owner"]] == ["ann?", None]
     assert [each["owner"] for each in alone.call("GET", "/v1/queue").json()["jobs"]] == ["ann?", None]
 

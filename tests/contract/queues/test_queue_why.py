@@ -77,7 +77,7 @@ def why(rig: ShareRig, path: str, who: Any = ROOT) -> Any:
     return answer.json()
 
 
-def test_jobs_are_counted_by_what_they_wait_for(example: ShareRig) -> None:
+def test_jobs_are_counted_by_reason_of_waiting(example: ShareRig) -> None:
     assert example.call(ROOT, "POST", "/v1/jobs", json={"command": "true", "queue": "prod", "gpus": 4}).ok
     told = why(example, "dev")
     assert told["summary"] == "3 jobs wait for 6 GPUs"

@@ -248,7 +248,7 @@ def test_queue_refusal_reasons_are_said_once_or_listed(rig: CliRig, file: Path) 
     assert several[2].endswith("limit: set --timeout")
 
 
-def test_a_dry_run_tells_what_would_change_and_changes_nothing(rig: CliRig, file: Path) -> None:
+def test_a_dry_run_shows_changes_and_makes_none(rig: CliRig, file: Path) -> None:
     node(rig, "a1", 4)
     file.write_text("queues: {a: {guarantee_gpus: 2}}")
     told = done("queue", "apply", file, "--dry-run").splitlines()

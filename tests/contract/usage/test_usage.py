@@ -95,7 +95,7 @@ def test_queues_are_summed_up_with_all_that_is_below_them() -> None:
     rig.close()
 
 
-def test_usage_unmet_demand_is_what_jobs_wait_for_now(rig: AccessRig) -> None:
+def test_unmet_demand_is_the_demand_of_waiting_jobs(rig: AccessRig) -> None:
     body = {"name": "waits", "command": "true", "gpus": 4, "queue": "research"}
     assert rig.call("ann", "POST", "/v1/jobs", json=body).ok
 

@@ -69,7 +69,7 @@ def all_is_well(stack: Stack, client: Client, job: Job, said: Path) -> None:
     assert again["state"] == "finished", again
 
 
-def test_an_agent_whose_work_dir_is_wiped_comes_back_as_another_and_the_job_is_launched_anew(
+def test_an_agent_whose_work_dir_is_wiped_returns_with_a_new_id_and_the_job_is_launched_again(
     stack: Stack, client: Client, open_directory: Path
 ) -> None:
     (agent,) = stack.cluster.agents
@@ -113,7 +113,7 @@ def test_an_agent_that_forgets_its_id_does_not_share_the_cards_of_what_still_run
     all_is_well(stack, client, job, said)
 
 
-def test_a_host_is_booted_anew_and_numbers_its_cards_otherwise(open_directory: Path, tmp_path: Path) -> None:
+def test_after_a_reboot_a_host_numbers_its_cards_otherwise(open_directory: Path, tmp_path: Path) -> None:
     """Processes and cgroups are gone, and what the host's ledger says of them is of a boot before: whoever has their
     process ids now holds nothing."""
     stack = Stack(open_directory / "stack", [NodeSpec(CARDS)])

@@ -54,9 +54,8 @@ class TokenHandlers:
     async def create(self, request: Request) -> Response:
         """POST /v1/tokens: create a token; its secret is in this answer only."""
         request_body = valid(wire.decode(await read_of(request, object_of), self._longest_s))
-        new_token, until = _new_token(
-            rights_of(request), request_body
-        )  # rights at the time when the whole body has come
+        # Judged by the rights at the time when the whole body has arrived.
+        new_token, until = _new_token(rights_of(request), request_body)
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         stored = replace(new_token, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
         token = await result_of(self._scheduler.request(TokenCreated(stored, request_body.lifetime_s, until)))

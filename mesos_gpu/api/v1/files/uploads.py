@@ -60,9 +60,8 @@ class Uploads:
     def __init__(self, scheduler: SchedulerApi, store: UploadStore | None, key: Callable[[], bytes]) -> None:
         self._scheduler, self._stored, self._key = scheduler, store, key
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="uploads")
-        self._turns = weakref.WeakValueDictionary[
-            str, asyncio.Lock
-        ]()  # locks by owner, while one is held or awaited
+        # Locks by owner, while one is held or awaited.
+        self._turns = weakref.WeakValueDictionary[str, asyncio.Lock]()
 
     @property
     def _store(self) -> UploadStore:

@@ -25,9 +25,8 @@ def gpu_use(view: View, node: Node, gpu_id: GpuId) -> shapes.GpuUse | None:
     use = next((use for use in uses if use.gpu_id == gpu_id), None)
     if use is None:
         return None
-    meters: Any = {
-        name: getattr(use.meters, name) for name in _METERS
-    }  # fast, as there may be ten thousand GPUs
+    # Fast, as there may be ten thousand GPUs.
+    meters: Any = {name: getattr(use.meters, name) for name in _METERS}
     return {
         **cast("shapes.Meters", meters),
         "at": use.at,

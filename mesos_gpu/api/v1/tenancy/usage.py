@@ -119,9 +119,8 @@ class UsageHandlers:
 
         rest = records.records(since_ms, until_ms, now_ms)
         async with self._turn:
-            first = await run_in_threadpool(
-                lambda: [*islice(rest, 1)]
-            )  # raises an error before the answer begins
+            # Raises an error before the answer begins.
+            first = await run_in_threadpool(lambda: [*islice(rest, 1)])
             rows = (row for record in chain(first, rest) for row in _shown(record, sees))
             if form == "json":
                 return await large_answer({"records": rows})

@@ -8,9 +8,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-LABEL: Final = (
-    "mesos_gpu.pool"  # label of a reservation that keeps other frameworks off a pool; its value is the pool
-)
+#: Label of a reservation that keeps other frameworks off a pool; its value is the pool.
+LABEL: Final = "mesos_gpu.pool"
 _SCALAR, _RANGES = "SCALAR", "RANGES"
 _PLACES: Final = 1000  # Mesos keeps three decimals
 Resource = Mapping[str, Any]

@@ -89,7 +89,7 @@ def test_agent_has_what_its_host_reports_while_its_role_may_have_less(left: int,
         ({"other": role(4, 4)}, {"gpus": 2}, ""),
     ],
 )
-def test_job_waits_for_a_role_that_may_have_less(
+def test_job_waits_if_the_quota_of_its_role_leaves_too_few_gpus(
     known: dict[str, Role], job: dict[str, Any], why: str
 ) -> None:
     state = State(0.0, mesos=MesosPart(connected=True))

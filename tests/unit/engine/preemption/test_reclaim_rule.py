@@ -300,7 +300,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = 
 
 
 @pytest.mark.parametrize(("taker", "spec", "fields", "may"), MOVES.values(), ids=MOVES)
-def test_job_may_go_elsewhere_for_a_larger_one(
+def test_running_job_may_be_moved_to_make_room_for_a_larger_job(
     request: pytest.FixtureRequest,
     taker: dict[str, Any],
     spec: dict[str, Any],
@@ -318,7 +318,7 @@ def test_job_may_go_elsewhere_for_a_larger_one(
     assert moves(world, rule, asks, seated=True) == {}
 
 
-def test_job_with_a_seat_goes_elsewhere_after_its_time_and_not_again_within_an_hour() -> None:
+def test_job_within_the_guarantee_is_moved_after_its_min_runtime_and_not_again_within_an_hour() -> None:
     least = MinRuntime(150.0)
     world = busy(4, queue(4, min_runtime_s=least))
     rule, asks = rule_of(world), waits(world, gpus=8)

@@ -134,14 +134,14 @@ IN_PIECES = (
 )
 
 
-def test_baseline_count_reclaim_stops_the_newest_though_its_gpus_are_scattered() -> None:
+def test_count_reclaim_stops_the_newest_jobs_even_if_the_gpus_freed_are_on_different_nodes() -> None:
     """Kueue: candidates are sorted by "most recently admitted first"; of nodes it knows nothing by default."""
     record = run("count-reclaim", IN_PIECES, {"a": 1, "b": 1}, nodes=2)
     assert stopped(record) == [("new2", "owed"), ("new1", "owed")]
     assert began(record, "owed")[0] >= DAY  # one GPU came free on each node
 
 
-def test_baseline_node_reclaim_stops_jobs_where_the_other_fits() -> None:
+def test_node_reclaim_stops_jobs_on_a_node_where_the_waiting_job_then_fits() -> None:
     record = run("node-reclaim", IN_PIECES, {"a": 1, "b": 1}, nodes=2)
     assert stopped(record) == [("old2", "owed")]  # one victim, the newer of the two that will do
     assert began(record, "owed") == [10]

@@ -172,7 +172,7 @@ def test_job_that_fits_nowhere_does_not_starve_the_next_of_its_queue() -> None:
     assert world.job("pair").state is JobState.RUNNING
 
 
-def test_job_waiting_for_a_kept_place_stays_first_of_its_queue() -> None:
+def test_job_waiting_behind_a_reservation_stays_first_of_its_queue() -> None:
     world = Tenants()
     world.register()
     world.agents(1, 2)
