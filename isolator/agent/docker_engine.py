@@ -48,7 +48,7 @@ _NUMBERS: Final = re.compile(r"\d+:\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerWish:
+class ContainerSettings:
     """Settings of a container for one task. Without `command` (for /bin/sh -c) and `argv`, the image's own
     entrypoint runs.
 
@@ -192,7 +192,7 @@ class DockerEngine:
                         remedy="try again; if that does not help, ask the operator of the registry",
                     )
 
-    def create(self, name: str, wish: ContainerWish) -> str:
+    def create(self, name: str, wish: ContainerSettings) -> str:
         """Make a container, not started yet; a dead one of that name is removed first.
 
         Below a `cgroup_parent` the container can have no device that the parent's own device list lacks: runc
@@ -410,7 +410,7 @@ class DockerEngine:
         )
 
 
-def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[str, Any]:
+def creation(wish: ContainerSettings, cgroups_made: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the body of a request to /containers/create. Pure, except that it reads the host's memory if
     none is set.
     """
@@ -465,7 +465,7 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
     }
 
 
-def _limits(wish: ContainerWish) -> dict[str, Any]:
+def _limits(wish: ContainerSettings) -> dict[str, Any]:
     memory = wish.mem_mib << 20
     return {
         # Workers of one job pass tensors through /dev/shm (PyTorch's loaders, NCCL between its ranks); at
@@ -509,7 +509,7 @@ def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
     return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only, "BindOptions": options}
 
 
-def _check_paths(wish: ContainerWish) -> None:
+def _check_paths(wish: ContainerSettings) -> None:
     for outside, _, _ in wish.devices:  # given a directory, the engine would take every node in it
         try:
             is_device = stat.S_ISCHR(os.lstat(outside).st_mode)

@@ -24,7 +24,7 @@ from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.mps.life import Action, Event, LogReading, State, culprit, read_log, read_xid, step
 from isolator.shares.tenancy import Tenancy
-from mesos_gpu.adapters.mps_control import Absent, Busy, Disobeyed, Limits, Silent
+from mesos_gpu.adapters.mps_control import Absent, Busy, Limits, SettingsRejected, Silent
 from mesos_gpu.errors import Unavailable
 
 LOOK_S: Final = 5.0
@@ -182,7 +182,7 @@ class Watch:
             return Sight(Event.SILENT, error.what)
         except Absent as error:
             return Sight(Event.ABSENT, error.what)
-        except (Busy, Disobeyed) as error:
+        except (Busy, SettingsRejected) as error:
             self._say(error.what)
             return None
         self._clients = sum(map(len, clients.values()))
@@ -256,7 +256,7 @@ class Watch:
             most = mps.most_of(tuple(limits.values()))
             try:
                 self._mps.holds(limits, most)
-            except Disobeyed as error:
+            except SettingsRejected as error:
                 self._say(error.what)
                 self._mps.open(self._domain.gpu, self._domain.uid, most)
                 for task, own in limits.items():

@@ -146,7 +146,7 @@ class Registry:
                 )
             body = self._get(f"manifests/{self._reference.reference}")
             if "manifests" in body.value:
-                body = self._get(f"manifests/{self._of_platform(body.value)}")
+                body = self._get(f"manifests/{self._platform_digest(body.value)}")
             self._manifest = self._parsed(body)
         return self._manifest
 

@@ -33,7 +33,7 @@ from isolator.shares.shim.ability import libraries
 from isolator.shares.watch import LOOK_S as WATCH_S
 from isolator.shares.watch import Watch, slack_from
 from isolator.shares.widening import LOOK_S as WIDEN_S
-from isolator.shares.widening import Widening
+from isolator.shares.widening import IdleLending
 from mesos_gpu.adapters.files import log_lines
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
@@ -94,7 +94,7 @@ class Monitor:
         self._watch = Watch(ledger, os.environ)
         self._counts = Counts(ledger)
         self._used: Uses = (), ()
-        self._widening = Widening(ledger)
+        self._widening = IdleLending(ledger)
         self._reaping = Reaping(ledger)
         self._program = Started(time.monotonic)
         self._removal = Removal(os.environ)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from isolator.agent.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine
+from isolator.agent.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerSettings, DockerEngine
 from isolator.agent.docker_images import LocalImage
 from isolator.agent.docker_output import Output
 from isolator.confinement.apart import NOT_APART, apart_on_host_network
@@ -121,7 +121,7 @@ class DockerRun:
         )
         if gate is not None:
             gate.open()
-        wish = ContainerWish(
+        wish = ContainerSettings(
             image=plan.image,
             user=f"{user.pw_uid}:{user.pw_gid}",
             argv=argv if gate is None else (PROGRAM, *argv),

@@ -24,7 +24,7 @@ from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 if TYPE_CHECKING:  # deferred: few shares need them, and each import slows the start
     from mesos_gpu.model.shares.card import MigInstance
-    from mesos_gpu.model.tasks.resize import Resized
+    from mesos_gpu.model.tasks.resize import ResizeAnswer
 
 
 class Enforcing:
@@ -39,7 +39,7 @@ class Enforcing:
     def __init__(self, tenancy: Tenancy, ledger: Ledger, compute_milli: int) -> None:
         self._tenancy, self._ledger, self._compute_milli = tenancy, ledger, compute_milli
         self._measures = measures(tenancy)
-        self.resized: Resized | None = None  # answer to the last resize request
+        self.resized: ResizeAnswer | None = None  # answer to the last resize request
 
     @property
     def tenancy(self) -> Tenancy:

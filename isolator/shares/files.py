@@ -13,7 +13,7 @@ from typing import Final
 from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.share_claims import CardTrace
 from isolator.shares.shim.region import MIB, CardLimits, Region, region_of
-from isolator.shares.tenancy import Given, InUse, Tenancy
+from isolator.shares.tenancy import Given, MemoryInUse, Tenancy
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.shares.share import Share
@@ -92,7 +92,7 @@ class Files:
             raise Conflict(f"what it uses is not known: {usage.problem}", remedy="let it start again")
         if over:
             used, wanted = max(over)
-            raise InUse(-(-used // MIB), wanted // MIB)
+            raise MemoryInUse(-(-used // MIB), wanted // MIB)
 
 
 def _write(region: Region, memory_bytes: Mapping[GpuId, int]) -> None:

@@ -162,7 +162,7 @@ def _has_driver(question: Question) -> bool:
     return False
 
 
-class Looker:
+class ProcessInspector:
     """Inspector of the processes of tasks; those not inspected for longest come first.
 
     Args:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from isolator.gpus.ledger import Claimed, Owner
 from isolator.shares.enforcing import Enforcing
-from isolator.shares.tenancy import InUse
+from isolator.shares.tenancy import MemoryInUse
 from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.shares.units import PER_PERCENT
-from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer
 from mesos_gpu.wire.mesos.resize import decode_request, encode_answer
 
 
@@ -43,7 +43,7 @@ def answer_to(data: bytes, enforcing: Enforcing | None, owner: Owner) -> Answer 
     if wish is None:
         return None
     if enforcing is None:
-        refusal = Resized(wish.number, 0, 0, 0, refused="it has no share of a GPU")
+        refusal = ResizeAnswer(wish.number, 0, 0, 0, refused="it has no share of a GPU")
         return Answer(f"not resized: {refusal.refused}", encode_answer(refusal))
     resized = enforcing.resized
     if resized is None and not wish.number:
@@ -53,7 +53,7 @@ def answer_to(data: bytes, enforcing: Enforcing | None, owner: Owner) -> Answer 
     return Answer(_words(resized), encode_answer(resized))
 
 
-def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> Resized:
+def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> ResizeAnswer:
     """Check and carry out a resize request; return the share that the task has afterwards, and why it was
     refused if it was.
     """
@@ -71,7 +71,7 @@ def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> Resized:
             change(enforcing, owner, before, wanted)
     except NoRoom as error:
         return _refusal(wish, enforcing.tenancy.share, error.what)
-    except InUse as error:
+    except MemoryInUse as error:
         return replace(_refusal(wish, before, error.what), used_mib=error.used_mib)
     except (
         MesosGpuError,
@@ -82,8 +82,8 @@ def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> Resized:
     return _has(wish.number, wanted)
 
 
-def _has(number: int, share: Share) -> Resized:
-    return Resized(number, share.memory_mib, share.memory_max_mib, share.compute_milli)
+def _has(number: int, share: Share) -> ResizeAnswer:
+    return ResizeAnswer(number, share.memory_mib, share.memory_max_mib, share.compute_milli)
 
 
 def _cannot(before: Share, wanted: Share) -> str:
@@ -127,11 +127,11 @@ def _hold(enforcing: Enforcing, owner: Owner, share: Share) -> None:
         raise NoRoom(why, remedy="ask for less, or wait until others end")
 
 
-def _refusal(wish: Resize, before: Share, why: str, *, restart: bool = False) -> Resized:
+def _refusal(wish: Resize, before: Share, why: str, *, restart: bool = False) -> ResizeAnswer:
     return replace(_has(wish.number, before), refused=why, restart=restart)
 
 
-def _words(resized: Resized) -> str:
+def _words(resized: ResizeAnswer) -> str:
     if resized.refused:
         return f"not resized: {resized.refused}"
     return f"resized: {resized.memory_mib} MiB and {resized.compute_milli / PER_PERCENT:g} % of each GPU"

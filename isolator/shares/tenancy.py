@@ -79,7 +79,7 @@ class Given:
         )
 
 
-class InUse(Conflict):
+class MemoryInUse(Conflict):
     """Error: a task uses more memory than its new limit.
 
     Attributes:

@@ -15,7 +15,7 @@ from isolator.devices.facts import read_driver
 from isolator.devices.members import members_of
 from isolator.devices.rules import DriverFacts
 from isolator.gpus.ledger import Holding, Ledger
-from isolator.shares.loaded import Looker
+from isolator.shares.loaded import ProcessInspector
 from isolator.shares.shim.region import CardLimits, CardUsage, Region, region_of
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError
 from mesos_gpu.model.ids import GpuId, TaskId
@@ -75,7 +75,7 @@ class Watch:
         self._slack_mib = slack_from(env)
         self._volumes = default_path(env)
         self._before: dict[_Key, _Seen] = {}
-        self._looker = Looker(_REAL)
+        self._looker = ProcessInspector(_REAL)
 
     def look(self, readings: Iterable[Reading]) -> tuple[ShareUse, ...]:
         """Return the use of each share of each living task; tasks that have ended are forgotten.

@@ -40,7 +40,7 @@ class _Card:
     busy_ns: dict[TaskId, int] = field(default_factory=dict)
 
 
-class Widening:
+class IdleLending:
     """Detection of idle tasks on cards whose tasks take turns, with new plans when that changes.
 
     Args:

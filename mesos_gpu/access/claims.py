@@ -59,7 +59,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Proved:
+class ProvedIdentity:
     """Name and groups that claims prove.
 
     Attributes:
@@ -73,7 +73,7 @@ class Proved:
     until: float
 
 
-def judge(claims: Claims, rules: Rules, now: float) -> Proved:
+def judge(claims: Claims, rules: Rules, now: float) -> ProvedIdentity:
     """Return the name, groups and expiry that claims prove at a time in seconds since the epoch.
 
     Raises:
@@ -84,7 +84,7 @@ def judge(claims: Claims, rules: Rules, now: float) -> Proved:
     _check_audience(claims, rules)
     until = _check_times(claims, rules, now)
     _check_required(claims, rules)
-    return Proved(_name_of(claims, rules), _groups_of(claims, rules), until)
+    return ProvedIdentity(_name_of(claims, rules), _groups_of(claims, rules), until)
 
 
 def claimed(claims: Claims, rules: Rules) -> str:

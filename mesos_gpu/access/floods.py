@@ -28,7 +28,7 @@ class _Minute:
 
 
 @dataclass(slots=True)
-class Floods:
+class RefusalLimiter:
     """Refusals in the current minute. Not thread-safe."""
 
     _until: float = 0.0

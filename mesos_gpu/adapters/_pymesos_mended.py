@@ -214,7 +214,7 @@ def _tell(callback: Callable[..., None], *arguments: Any) -> None:
         logger.exception("a callback of the Mesos driver failed")
 
 
-class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymesos has no types
+class FixedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymesos has no types
     """pymesos' driver with fixes; `call` sends, and the callbacks of `sched` run on the IO thread.
 
     `sched.error` is called at most once, when the driver has given up for good: it does not subscribe again. Nothing is

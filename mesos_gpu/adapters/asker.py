@@ -22,7 +22,7 @@ def as_health_check(check: ReadinessCheck) -> HealthCheck:
     )
 
 
-class Asker(HttpGet):
+class ReadinessAttempt(HttpGet):
     """`Attempt` that succeeds if the status means ready; the body is read only if the answer is kept.
 
     Args:

@@ -12,9 +12,9 @@ from mesos_gpu.adapters.mps_control import (
     PERCENT,
     Client,
     Control,
-    Disobeyed,
     Limits,
     Server,
+    SettingsRejected,
     numbers,
     whole_mib,
 )
@@ -69,8 +69,8 @@ class Mps2:
             whose = "its defaults" if server is None else f"those of its server {server}"
             raise self._disobeyed(whose, answer, most)
 
-    def _disobeyed(self, whose: str, answer: list[str], most: Limits) -> Disobeyed:
-        return Disobeyed(
+    def _disobeyed(self, whose: str, answer: list[str], most: Limits) -> SettingsRejected:
+        return SettingsRejected(
             f"the limits of the MPS daemon at {self.control.pipes} are not as set: {whose} are "
             f"{' and '.join(answer) or 'nothing'}, not {' and '.join(_expected(most))}",
             remedy="a client of its user has changed them, or the driver does not support them",

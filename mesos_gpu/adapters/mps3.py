@@ -14,7 +14,15 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from mesos_gpu.adapters.mps_control import PROTOCOL, Client, Control, Disobeyed, Limits, Server, whole_mib
+from mesos_gpu.adapters.mps_control import (
+    PROTOCOL,
+    Client,
+    Control,
+    Limits,
+    Server,
+    SettingsRejected,
+    whole_mib,
+)
 from mesos_gpu.model.ids import GpuId
 
 NAME: Final = "domain"  # name of the server; names are of [a-z0-9_], 64 characters at most
@@ -43,7 +51,7 @@ class Mps3:
         if not self._servers():
             self.control.call("server", "create", NAME, f"--uid={uid}", f"--allowed-devices={gpu}")
         if not self._servers():
-            raise Disobeyed(
+            raise SettingsRejected(
                 f"the MPS daemon at {self.control.pipes} has no server for {gpu}",
                 remedy="see its log, and check that the card exists",
             )
@@ -88,7 +96,7 @@ class Mps3:
 
     def terminate(self, server: int, client: int) -> None:
         """Drain the client, then disconnect it."""
-        with contextlib.suppress(Disobeyed):  # the client is gone
+        with contextlib.suppress(SettingsRejected):  # the client is gone
             self.control.call("client", "terminate", str(client))
 
     def _set_limits(self, name: str, limits: Limits) -> None:
@@ -103,7 +111,7 @@ class Mps3:
         for row in self._namespaces():
             if row["name"] == name and _has_limits(row, limits):
                 return
-        raise Disobeyed(
+        raise SettingsRejected(
             f"the namespace {name} of the MPS daemon at {self.control.pipes} does not have the limits that were set",
             remedy="see its log; the task is not started",
         )

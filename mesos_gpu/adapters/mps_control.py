@@ -48,7 +48,7 @@ class Busy(Unavailable):
     """
 
 
-class Disobeyed(Unavailable):
+class SettingsRejected(Unavailable):
     """The daemon answers, but refuses a command or has other settings than it was given."""
 
 
@@ -153,7 +153,7 @@ class Control:
         if not self._is_heard():
             raise self._absent(done)
         output = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-        raise Disobeyed(
+        raise SettingsRejected(
             f"the MPS daemon at {self.pipes} refuses {' '.join(arguments)!r}: {output}", remedy="see its log"
         )
 

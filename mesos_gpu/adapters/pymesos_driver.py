@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from mesos_gpu.adapters._pymesos_mended import (
     REMOVED,
     CallFailed,
-    MendedDriver,
+    FixedDriver,
     NotConnected,
     Scheduler,
     Timings,
@@ -237,7 +237,7 @@ class PymesosDriver:
         principal = principal or framework.principal
         if secret is not None and principal is None:
             raise BadConfiguration("there is a secret, but no principal", remedy="set the principal as well")
-        self._driver = MendedDriver(
+        self._driver = FixedDriver(
             _Callbacks(sink),
             framework_info(framework),
             _normal(master, tls is not None),

@@ -27,7 +27,7 @@ from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.model import saves
 from mesos_gpu.model.saves import FORGOTTEN_BY, NOUNS, SAVED_BY, Noun, Save, Saved
 from mesos_gpu.model.tasks.event import LogEvent
-from mesos_gpu.model.tasks.hook import KeptHooks, Sent
+from mesos_gpu.model.tasks.hook import Sent, StoredHooks
 
 _T = TypeVar("_T")
 _HOOKS, _SENT = "webhooks", "webhooks_sent"  # names of facts
@@ -190,7 +190,7 @@ class SqliteStore:
             }
             return Saved(
                 seal.text_of(self._db, "framework_id") or None,
-                hooks=self._kept_in(_HOOKS, KeptHooks),
+                hooks=self._kept_in(_HOOKS, StoredHooks),
                 sent=self._kept_in(_SENT, Sent),
                 doubtful=seal.fact_of(self._db, "doubtful") is not None,
                 **nouns,

@@ -14,8 +14,8 @@ from mesos_gpu.api.http.answers import on_defect, on_known, on_route
 from mesos_gpu.api.http.audit import Audit
 from mesos_gpu.api.http.authenticate import Authenticate
 from mesos_gpu.api.http.guard import Guard
-from mesos_gpu.api.http.rate import Rate, Unnamed
-from mesos_gpu.api.http.standing import Leaving
+from mesos_gpu.api.http.rate import Rate, UnauthenticatedLimit
+from mesos_gpu.api.http.standing import ShutdownAnswers
 from mesos_gpu.api.login.ways import login_routes
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
@@ -37,7 +37,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
         *login_routes(settings.who),
         *routes(scheduler, events, settings),
     ]
-    unnamed = Unnamed(settings.limits, all_routes, jobs.uploads.has_pass)
+    unnamed = UnauthenticatedLimit(settings.limits, all_routes, jobs.uploads.has_pass)
     app = Starlette(
         routes=all_routes,
         middleware=[
@@ -45,7 +45,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
             Middleware(Relay, channels=channels, names=_host_names(settings)),
             Middleware(Timed, figures=settings.figures),
             Middleware(Audit, trail=settings.audit),
-            Middleware(Leaving),
+            Middleware(ShutdownAnswers),
             Middleware(Guard, names=settings.host_names),
             _authenticate(scheduler, settings, unnamed),
             Middleware(Rate, limits=settings.limits),
@@ -66,7 +66,9 @@ def _host_names(settings: ApiSettings) -> list[str]:
     return [*settings.host_names, *([own] if own else [])]
 
 
-def _authenticate(scheduler: SchedulerApi, settings: ApiSettings, unnamed: Unnamed) -> Middleware:
+def _authenticate(
+    scheduler: SchedulerApi, settings: ApiSettings, unnamed: UnauthenticatedLimit
+) -> Middleware:
     """Return the middleware that authenticates callers; without `settings.who` authentication is off."""
     who = settings.who
     if who is None:

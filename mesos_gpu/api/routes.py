@@ -56,7 +56,7 @@ from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.files.volumes import NamedVolumes
 from mesos_gpu.api.v1.gpus.programs import UpgradeHandlers
 from mesos_gpu.api.v1.jobs import Jobs
-from mesos_gpu.api.v1.operate import Operate
+from mesos_gpu.api.v1.operate import GpuNodeHandlers
 from mesos_gpu.api.v1.plan import Plans
 from mesos_gpu.api.v1.queues.documents import QueueDocuments
 from mesos_gpu.api.v1.queues.shares import QueueShares
@@ -68,7 +68,7 @@ from mesos_gpu.api.v1.tenancy.budgets import BudgetHandlers
 from mesos_gpu.api.v1.tenancy.events import EventHandlers
 from mesos_gpu.api.v1.tenancy.history import HistoryHandlers
 from mesos_gpu.api.v1.tenancy.hooks import HookHandlers
-from mesos_gpu.api.v1.tenancy.keeps import Keeps
+from mesos_gpu.api.v1.tenancy.keeps import IdleProtectionHandlers
 from mesos_gpu.api.v1.tenancy.usage import UsageHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 
@@ -76,10 +76,12 @@ from mesos_gpu.api.v1.unknown import UnknownTasks
 def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> list[Route]:
     """Return all routes of /v1, of metrics and of the dashboard, but those of channels."""
     cards = Kept(card_map)  # cached: thousands of GPUs, requested by many pages
-    operate, audit = Operate(scheduler, cards), AuditHandlers(scheduler, settings.audit)
+    operate, audit = GpuNodeHandlers(scheduler, cards), AuditHandlers(scheduler, settings.audit)
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
-        *_job_routes(jobs, Resizes(scheduler, jobs.changes), Keeps(scheduler), Plans(scheduler), audit),
+        *_job_routes(
+            jobs, Resizes(scheduler, jobs.changes), IdleProtectionHandlers(scheduler), Plans(scheduler), audit
+        ),
         route("/v1/history", GET=judged(JOB_SEE, HistoryHandlers(scheduler, settings.records).list)),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
         *_booking_routes(BookingHandlers(scheduler)),
@@ -102,7 +104,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
 
 
 def _job_routes(
-    jobs: Jobs, resizes: Resizes, keeps: Keeps, plans: Plans, audit: AuditHandlers
+    jobs: Jobs, resizes: Resizes, keeps: IdleProtectionHandlers, plans: Plans, audit: AuditHandlers
 ) -> list[Route]:
     return [
         route("/v1/jobs", GET=judged(JOB_SEE, jobs.list), POST=judged(JOB_RUN, jobs.submit)),
@@ -212,7 +214,7 @@ def _queue_routes(queues: QueueDocuments, shares: QueueShares, whys: QueueWhys) 
     ]
 
 
-def _node_routes(operate: Operate, audit: AuditHandlers) -> list[Route]:
+def _node_routes(operate: GpuNodeHandlers, audit: AuditHandlers) -> list[Route]:
     return [
         route("/v1/use", GET=needs(GPU_SEE, operate.use)),
         route("/v1/gpus", GET=needs(GPU_SEE, operate.gpus)),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.why import RoomToCome
+from mesos_gpu.model.jobs.why import PendingReclaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class PlannedReclaim:
 
     taker: JobId
     queue: str  # of `taker`
-    room: RoomToCome
+    room: PendingReclaim
 
 
 class PlannedKind(Enum):

@@ -22,7 +22,7 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import PastJob
 from mesos_gpu.model.tasks.event import LogEvent
-from mesos_gpu.model.tasks.hook import KeptHooks, Sent
+from mesos_gpu.model.tasks.hook import Sent, StoredHooks
 from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tasks.volume import PersistentVolume
@@ -306,7 +306,7 @@ class ForgetEvents(Save):
 class KeepHooks(Save):
     """Replace the configuration of webhooks. The sender reads it at its start; the engine does not."""
 
-    hooks: KeptHooks
+    hooks: StoredHooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +408,7 @@ class Saved:
     span_works: tuple[SpanWork, ...] = ()  # measured work of the open spans
     budget_uses: tuple[BudgetUse, ...] = ()  # by queue, user and period
     tokens: tuple[Token, ...] = ()  # by id
-    hooks: KeptHooks | None = None
+    hooks: StoredHooks | None = None
     sent: Sent | None = None
     arrays: tuple[JobArray, ...] = ()  # by sequence
     idlenesses: tuple[Idleness, ...] = ()  # by job

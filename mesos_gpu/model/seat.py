@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class GuaranteedAdmission:
     """Part of a queue's guarantee that a job's GPUs occupy, on whichever nodes. Other queues do not preempt such a job.
 
     A guarantee of shapes has one cell for each node of a shape; a guarantee of a number of GPUs is one cell. Tasks are

@@ -86,7 +86,7 @@ class Stop(Enum):
     DRAIN = "drain"  # no job starts; running jobs are ended with notice and requeued
 
 
-class LineOrder(Enum):
+class QueueOrder(Enum):
     """Order of the waiting jobs of a queue."""
 
     PRIORITY = "priority"  # effective priority, then first come, first served
@@ -368,7 +368,7 @@ class QueueSpec:
         about="GPU seconds of waiting that weigh as much as one of lost work; 0 to preempt without waiting",
     )
     stop: Stop = asks(Stop.NONE, OneOf(Stop))
-    order: LineOrder | None = asks(None, OneOf(LineOrder))
+    order: QueueOrder | None = asks(None, OneOf(QueueOrder))
     notice_s: float | None = asks(None, Seconds(0, 86400), about="time between a notice and SIGTERM")
     borrow_for_s: float | None = asks(
         None, Seconds(0, MAX_S), about="jobs that are not preemptible may borrow if they end within this time"
@@ -398,13 +398,13 @@ LIMIT_FIELDS: Final = declared(Limits, ())
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class InheritedValues:
     """Values that queues inherit if they leave them open, with the defaults of the root."""
 
     reclaim: Reclaim = Reclaim.ANY
     min_runtime_s: MinRuntime = MinRuntime()
     patience: float = 0.0
-    order: LineOrder = LineOrder.PRIORITY
+    order: QueueOrder = QueueOrder.PRIORITY
     notice_s: float = 0.0
     borrow_for_s: float = 0.0
     starve_after_s: float = 86400.0

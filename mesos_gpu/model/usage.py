@@ -107,7 +107,7 @@ class Span:
         return Account(self.owner, self.queue, self.job_class, self.app, part.model, self.pool)
 
 
-class Did(NamedTuple):
+class MeasuredWork(NamedTuple):
     """Measured work of GPUs of one model for a task during one day. Time in neither sum was not measured.
 
     Attributes:
@@ -146,7 +146,7 @@ class SpanWork:
     task_id: TaskId
     folded_ms: int
     cards: tuple[CardCount, ...] = ()
-    did: tuple[Did, ...] = ()
+    did: tuple[MeasuredWork, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Closed:
     lost_ms: int
     refunded_ms: int
     reason: SpanEnd
-    did: tuple[Did, ...] = ()
+    did: tuple[MeasuredWork, ...] = ()
 
 
 def charged(cost_milli: int, percent: int) -> int:

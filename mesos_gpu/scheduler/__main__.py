@@ -23,7 +23,7 @@ from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.adapters.hooks.send import Sender
 from mesos_gpu.adapters.hooks.store import HookStore
-from mesos_gpu.adapters.replicated.log import Deposed
+from mesos_gpu.adapters.replicated.log import NotLeader
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.adapters.usage.reader import SqliteRecords
@@ -52,7 +52,7 @@ from mesos_gpu.scheduler.delivery import archive
 from mesos_gpu.scheduler.ha import run as ha
 from mesos_gpu.scheduler.ha.part import DEPOSED, Part
 from mesos_gpu.scheduler.happenings.deliver import Deliveries
-from mesos_gpu.scheduler.happenings.handing_over import ALONE, HandedOver
+from mesos_gpu.scheduler.happenings.handing_over import ALONE, DeliveryProgress
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.cluster.flags import flags_of
 from mesos_gpu.scheduler.options.options import (
@@ -235,7 +235,9 @@ def _run(
     hooks, sender = options.webhooks.store(options.state), options.webhooks.sender()
     if saved.doubtful:
         without_removed(hooks, trail)
-    deliveries = _deliveries(hooks, sender, daemon, HandedOver(hooks, saved, part.url if part else ALONE))
+    deliveries = _deliveries(
+        hooks, sender, daemon, DeliveryProgress(hooks, saved, part.url if part else ALONE)
+    )
     who = who_asks(options, daemon)
     api = replace(
         _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),
@@ -256,7 +258,7 @@ def _run(
     _announce(exposure, port, tls, local)
     parts = _Parts(trail, hooks, deliveries, daemon, server)
     parts.run(first, lambda: signals.stop.is_set() or (part is not None and part.is_over()))
-    if isinstance(daemon.failure, Deposed):
+    if isinstance(daemon.failure, NotLeader):
         return DEPOSED
     return 1 if signals.died.is_set() or daemon.failure is not None else 0
 
@@ -293,7 +295,9 @@ class _Parts(NamedTuple):
             self.trail.close()
 
 
-def _deliveries(hooks: HookStore, sender: Sender, daemon: Daemon, handed_over: HandedOver) -> Deliveries:
+def _deliveries(
+    hooks: HookStore, sender: Sender, daemon: Daemon, handed_over: DeliveryProgress
+) -> Deliveries:
     """Create the webhook sender, which also sends events that a former leader left unsent."""
     deliveries = Deliveries(hooks, sender, daemon.happened, handed_over=handed_over)
     handed_over.begin(daemon.keep)

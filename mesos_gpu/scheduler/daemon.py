@@ -30,13 +30,13 @@ from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.ports import Clock, Driver, SecretStore, Store
 from mesos_gpu.scheduler.control import ClusterPorts
 from mesos_gpu.scheduler.figures.meter import Meter
-from mesos_gpu.scheduler.happenings.follow import Happenings
+from mesos_gpu.scheduler.happenings.follow import EventSource
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.listeners import Listeners
 from mesos_gpu.scheduler.messages import Calls, call_executor
-from mesos_gpu.scheduler.narrator import Narrator
-from mesos_gpu.scheduler.requests import PassedOver, Request, asked, refuse_all
+from mesos_gpu.scheduler.narrator import EventLogger
+from mesos_gpu.scheduler.requests import Request, SkippedUpdates, asked, refuse_all
 from mesos_gpu.scheduler.snapshots import Snapshots, Uses
 from mesos_gpu.scheduler.watching import Watching
 from mesos_gpu.wire.channel.call import Call
@@ -96,9 +96,9 @@ class Daemon:
         self._waiting: list[Request] = []  # unanswered requests of the current batch
         self._watching = Watching(self.put, outward or Outward(), settings.programs.control_ports)
         self.meter = Meter()  # metrics; for any thread
-        self._narrator = Narrator(self._state, self.meter, settings.placing.levels)
+        self._narrator = EventLogger(self._state, self.meter, settings.placing.levels)
         self.happened = EventLog(store.events())  # for any thread
-        self._happenings = Happenings(self._state, self.happened)
+        self._happenings = EventSource(self._state, self.happened)
         self._listeners = Listeners()
         self.listen, self.tell = self._listeners.listen, self._listeners.tell  # for any thread
         self._calls = Calls(driver, settings, key, secrets, self.put, self._listeners.publish)
@@ -106,7 +106,7 @@ class Daemon:
         self.read_copy = _CopyReader(self.read)
         self._ended = threading.Event()
         self._late: list[ev.Event | Request] = []  # arrived while the state could not be saved
-        self._passed_over = PassedOver()
+        self._passed_over = SkippedUpdates()
         self.unsaved: NoRoom | None = None  # why nothing can be saved now
         self._snapshots = Snapshots(self._state, store.load)
         self._uses, self._ports = Uses(), ClusterPorts(self._state)
@@ -248,7 +248,7 @@ class Daemon:
             begin = len(pending)
             try:
                 pending += self._step_item(item, now)
-            except Exception:  # noqa: BLE001 - logged by `PassedOver.add`
+            except Exception:  # noqa: BLE001 - logged by `SkippedUpdates.add`
                 broken = True
                 self._passed_over.add(item)
                 self._late = [*batch[number + 1 :], *self._late]
@@ -295,9 +295,9 @@ class Daemon:
         Like a restart: Mesos reports everything else after the next subscription.
         """
         self._state = State.restored(self._clock.now(), self._store.load())
-        self._narrator = Narrator(self._state, self.meter, self._settings.placing.levels)
+        self._narrator = EventLogger(self._state, self.meter, self._settings.placing.levels)
         self._snapshots = Snapshots(self._state, self._store.load)
-        self._ports, self._happenings = ClusterPorts(self._state), Happenings(self._state, self.happened)
+        self._ports, self._happenings = ClusterPorts(self._state), EventSource(self._state, self.happened)
         self._calls.look_at(self._state, self._ports)
         self._listeners.forget()
         if self._journal:

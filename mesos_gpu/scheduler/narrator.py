@@ -27,7 +27,7 @@ logger = logging.getLogger("mesos_gpu.scheduler")
 _BAD: Final = (JobState.FAILED, JobState.UNREACHABLE)
 
 
-class Narrator:
+class EventLogger:
     """Writer of log lines and metrics that remembers the last reported state. Only for the engine's thread.
 
     Args:
@@ -286,16 +286,16 @@ def _say(text: str, *words: object, **fields: object) -> None:
     logger.info(text, *words, extra={"fields": fields})
 
 
-_OF_EFFECT: Final[dict[type, Callable[[Narrator, Any], None]]] = {
+_OF_EFFECT: Final[dict[type, Callable[[EventLogger, Any], None]]] = {
     saves.SaveJob: lambda narrator, effect: narrator._job(effect.job),
     saves.SaveTask: lambda narrator, effect: narrator._task(effect.task),
     saves.SaveNode: lambda narrator, effect: narrator._node(effect.node),
-    saves.ForgetJob: Narrator._forget_job,
-    saves.ForgetNode: Narrator._forget_node,
+    saves.ForgetJob: EventLogger._forget_job,
+    saves.ForgetNode: EventLogger._forget_node,
     saves.SaveDrain: lambda _, effect: _say_drain(effect.drain),
     saves.ForgetDrain: lambda _, effect: _say_undrain(effect),
     saves.SaveDeployment: lambda narrator, effect: narrator._deployment(effect.deployment),
-    saves.ForgetDeployment: Narrator._forget_deployment,
+    saves.ForgetDeployment: EventLogger._forget_deployment,
     saves.SaveBudgetUse: lambda narrator, effect: narrator._budget(effect.use),
     saves.SaveTrust: lambda *_: _say("the master's tasks were checked: launches begin"),
     saves.SaveAccess: lambda _, effect: _say_access(effect),

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mesos_gpu.adapters.asker import Asker, as_health_check
+from mesos_gpu.adapters.asker import ReadinessAttempt, as_health_check
 from mesos_gpu.adapters.prober import Attempt, Prober
 from mesos_gpu.model.apps.app import ReadinessCheck
 from mesos_gpu.model.jobs.healthcheck import Answer, IpProtocol, Readiness
@@ -47,7 +47,7 @@ class ReadinessChecks:
 
     def watch(self, candidate: Candidate) -> None:
         """Check a task now, and then at the interval of its check."""
-        attempts: list[Asker] = []
+        attempts: list[ReadinessAttempt] = []
 
         def attempt() -> Attempt:
             attempts.clear()
@@ -70,13 +70,13 @@ class ReadinessChecks:
             self._watched[candidate.task] = candidate
         self._names.when_known((candidate.host, IpProtocol.IPV4), begin)
 
-    def _attempt(self, candidate: Candidate) -> Asker:
+    def _attempt(self, candidate: Candidate) -> ReadinessAttempt:
         if candidate.port is None:
             raise OSError(0, f"the task has no port {candidate.check.port_name}")
         address = self._names.address((candidate.host, IpProtocol.IPV4))
         if wrong := candidate.way.wrong(address, candidate.port, has=True):
             raise OSError(0, wrong)
-        return Asker(address, candidate.port, candidate.check, host=candidate.host)
+        return ReadinessAttempt(address, candidate.port, candidate.check, host=candidate.host)
 
     def forget(self, task: str) -> None:
         """Stop checking a task that is ready or has ended. Harmless if it is not watched."""

@@ -105,7 +105,7 @@ def refuse_all(in_hand: Iterable[object], later: Iterable[object], inbox: queue.
                 item.future.set_exception(error if item.changes else stopping)
 
 
-class PassedOver:
+class SkippedUpdates:
     """Status updates on which the engine failed: they are acknowledged without effect. Only for the engine's thread.
 
     Mesos repeats an update until it is acknowledged, so the engine would fail again and again.

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from mesos_gpu.adapters.replicated import place as at
 from mesos_gpu.adapters.replicated.election import Election
-from mesos_gpu.adapters.replicated.log import Deposed, Log
+from mesos_gpu.adapters.replicated.log import Log, NotLeader
 from mesos_gpu.adapters.replicated.place import Place
 from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore
 from mesos_gpu.adapters.sqlite_store import SqliteStore
@@ -201,7 +201,7 @@ class Pair:
                 scheduler.write(batch)
             except NoRoom:
                 continue
-            except Deposed:
+            except NotLeader:
                 scheduler.begin()
                 return
             raise Violation(FENCED, f"{scheduler.name} slept, woke, and wrote {len(batch)} saves")

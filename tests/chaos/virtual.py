@@ -19,7 +19,7 @@ from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.wire.mesos import assignment, report
 from mesos_gpu.wire.mesos.notice import encode_told
@@ -89,7 +89,7 @@ class Run:
     told_to_start: bool = False  # whether a member of a gang may start
     outbox: list[Status] = field(default_factory=list)  # updates that are not acknowledged, oldest first
     uuids: int = 0
-    resized: Resized | None = None  # the latest answer of its executor
+    resized: ResizeAnswer | None = None  # the latest answer of its executor
     deaf: bool = False  # whether it ignores requests to resize
 
     @property
@@ -560,7 +560,7 @@ def _lets_in(agent: Agent, gpu_id: GpuId, share: Share | None) -> bool:
     )
 
 
-def _resized(run: Run, resize: Resize) -> Resized:
+def _resized(run: Run, resize: Resize) -> ResizeAnswer:
     """Return the answer to a resize, and apply it; a task uses half of the memory that it was launched with.
 
     Raises:
@@ -585,7 +585,7 @@ def _resized(run: Run, resize: Resize) -> Resized:
             words = f"{run.id} shall have {wanted} of {gpu_id}, and others have {agent.shares[gpu_id]}"
             raise Violation("what a host is asked for fits there", words, run.id)
     now = held if refused else wanted
-    return Resized(
+    return ResizeAnswer(
         resize.number,
         now.memory_mib,
         now.memory_max_mib,

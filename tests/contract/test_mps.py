@@ -16,7 +16,16 @@ import pytest
 
 from mesos_gpu.adapters.mps2 import Mps2
 from mesos_gpu.adapters.mps3 import MIN, Mps3, namespace_of
-from mesos_gpu.adapters.mps_control import PERCENT, Absent, Busy, Control, Disobeyed, Limits, Mps, Silent
+from mesos_gpu.adapters.mps_control import (
+    PERCENT,
+    Absent,
+    Busy,
+    Control,
+    Limits,
+    Mps,
+    SettingsRejected,
+    Silent,
+)
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from tests.conftest import wait_until
@@ -219,7 +228,7 @@ def test_mps_limits_that_are_not_taken_are_an_error(daemon: Daemon, limits: Limi
         else lambda _, given: daemon.mps.open(GPU, UID, given)
     )
     daemon.mps.open(GPU, UID, QUARTER)
-    with pytest.raises(Disobeyed):
+    with pytest.raises(SettingsRejected):
         by("t1", limits)
 
 
@@ -232,7 +241,7 @@ def test_mps_limits_changed_by_another_are_seen(daemon: Daemon) -> None:
         daemon.mps.control.call("namespace", "set", name, "--server=domain", "--active-thread-percentage=77")
     else:
         daemon.mps.control.ask("set_default_active_thread_percentage 77")
-    with pytest.raises(Disobeyed):
+    with pytest.raises(SettingsRejected):
         daemon.mps.holds({"t1": QUARTER}, QUARTER)
 
 
@@ -242,7 +251,7 @@ def test_mps_limits_are_lost_by_a_restart_and_can_be_set_again(daemon: Daemon) -
     daemon.mps.admit("t1", HALF)
     daemon.send(signal.SIGKILL)
     daemon.start(HALF)
-    with pytest.raises(Disobeyed):
+    with pytest.raises(SettingsRejected):
         daemon.mps.holds({"t1": HALF}, HALF)
     daemon.mps.open(GPU, UID, HALF)
     daemon.mps.admit("t1", HALF)
@@ -378,7 +387,7 @@ def test_mps_server_that_runs_gets_new_limits(fake: Daemon) -> None:
     if isinstance(fake.mps, Mps2):
         assert fake.mps.control.ask("get_active_thread_percentage 11") == ["25.0"]
         fake.mps.control.ask("set_active_thread_percentage 11 77")
-        with pytest.raises(Disobeyed, match="those of its server 11"):
+        with pytest.raises(SettingsRejected, match="those of its server 11"):
             fake.mps.holds({}, QUARTER)
 
 
@@ -390,19 +399,21 @@ def test_mps_default_namespace_has_the_least_limits(three: Daemon) -> None:
     rows = three.mps.control.call("namespace", "list", "--server=domain", "--format=csv,noheader")
     assert [row for row in rows if row.startswith(f"default,domain,Ready,{MIN.memory_mib}M,{MIN.percent},")]
     three.mps.control.call("namespace", "set", "default", "--server=domain", "--active-thread-percentage=90")
-    with pytest.raises(Disobeyed, match="namespace default"):
+    with pytest.raises(SettingsRejected, match="namespace default"):
         three.mps.holds({}, HALF)
 
 
 def test_mps_server_that_ends_at_once_is_an_error(three: Daemon) -> None:
     """For a card that is not there: its clients would run without limits."""
     three.play(absent=[GPU])
-    with pytest.raises(Disobeyed, match=f"has no server for {GPU}"):
+    with pytest.raises(SettingsRejected, match=f"has no server for {GPU}"):
         three.mps.open(GPU, UID, HALF)
 
 
 def test_mps_refusal_has_the_daemons_words_and_an_absent_daemon_is_none(three: Daemon) -> None:
-    with pytest.raises(Disobeyed, match="refuses 'namespace create X --server=domain': invalid name X"):
+    with pytest.raises(
+        SettingsRejected, match="refuses 'namespace create X --server=domain': invalid name X"
+    ):
         three.mps.control.call("namespace", "create", "X", "--server=domain")
     three.mps.quit(1.0)
     with pytest.raises(Absent):
@@ -421,7 +432,7 @@ def test_mps_limit_may_be_shown_in_another_unit(three: Daemon, shown: str, is_it
     if is_it:
         three.mps.holds({"t1": HALF}, HALF)
     else:
-        with pytest.raises(Disobeyed):
+        with pytest.raises(SettingsRejected):
             three.mps.holds({"t1": HALF}, HALF)
 
 

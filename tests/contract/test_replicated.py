@@ -11,7 +11,7 @@ import pytest
 
 from mesos_gpu.adapters.replicated import place as at
 from mesos_gpu.adapters.replicated.election import Election
-from mesos_gpu.adapters.replicated.log import PART, Deposed, Log, encoded
+from mesos_gpu.adapters.replicated.log import PART, Log, NotLeader, encoded
 from mesos_gpu.adapters.replicated.place import Place
 from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore, since_boot
 from mesos_gpu.adapters.sqlite.copies import backup
@@ -81,15 +81,15 @@ def test_deposed_leader_can_write_neither_log_nor_own_state(make: Make) -> None:
     old = first.lead()
     old.save([job("a")])
     new = second.lead()
-    with pytest.raises(Deposed):
+    with pytest.raises(NotLeader):
         old.save([job("b")])
     new.save([job("c")])
-    with pytest.raises(Deposed):
+    with pytest.raises(NotLeader):
         old.save([job("b")])
     new.confirm()
-    with pytest.raises(Deposed):
+    with pytest.raises(NotLeader):
         old.confirm()
-    with pytest.raises(Deposed):
+    with pytest.raises(NotLeader):
         first.log.cut(1, first.term)
     assert names(old) == ["a"]
     assert names(new) == ["a", "c"]
@@ -149,7 +149,7 @@ def test_a_batch_that_is_written_again_is_there_once_and_another_of_its_number_i
     for _ in range(2):
         first.log.append(1, data, first.term)
     assert first.log.last() == 1
-    with pytest.raises(Deposed, match="another scheduler's"):
+    with pytest.raises(NotLeader, match="another scheduler's"):
         first.log.append(1, encoded([job("b")]), first.term)
 
 

@@ -38,12 +38,22 @@ from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
-from mesos_gpu.model.tasks.hook import Hook, HookVersion, KeptHooks, Sent
+from mesos_gpu.model.tasks.hook import Hook, HookVersion, Sent, StoredHooks
 from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tasks.volume import PersistentVolume
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
-from mesos_gpu.model.usage import BudgetUse, CardCount, Closed, Did, Part, PastUse, Span, SpanEnd, SpanWork
+from mesos_gpu.model.usage import (
+    BudgetUse,
+    CardCount,
+    Closed,
+    MeasuredWork,
+    Part,
+    PastUse,
+    Span,
+    SpanEnd,
+    SpanWork,
+)
 from mesos_gpu.ports import Store
 from tests.chaos.virtual import VirtualMesos
 from tests.chaos.witness import Witness
@@ -228,7 +238,11 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
     "span_works": (
         [
             saves.SaveSpanWork(SpanWork(TaskId(id), at, (CardCount(GpuId("g"), Work(1.5, at, 1)),), did))
-            for id, at, did in (("j1.1", 7, ()), ("j1.1", 8, (Did(2, "T4", 1, 2, 3),)), ("j2.1", 9, ()))
+            for id, at, did in (
+                ("j1.1", 7, ()),
+                ("j1.1", 8, (MeasuredWork(2, "T4", 1, 2, 3),)),
+                ("j2.1", 9, ()),
+            )
         ],
         saves.ForgetSpanWork(TaskId("j1.1")),
     ),
@@ -311,7 +325,7 @@ SINGLE: Final[dict[str, list[Save]]] = {
     ],
     "hooks": [
         saves.KeepHooks(
-            KeptHooks(
+            StoredHooks(
                 by, HookVersion(2, 1.0, "ann", "h made", (Hook("h", "https://h/x", tuple(EventKind)),)), key
             )
         )

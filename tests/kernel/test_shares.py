@@ -18,7 +18,7 @@ from isolator.shares.shim.region import MIB, CardLimits, region_of
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.shares.card import MigInstance, Sharing
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer
 from mesos_gpu.wire.mesos.resize import decode_answer, encode_request
 from tests.conftest import wait_until
 from tests.doubles.scripted_agent import scripted_agent
@@ -264,14 +264,14 @@ def test_windows_are_planned_anew_with_each_claim_and_release(node: Node) -> Non
     assert first.ledger.cards() == (), "the card's rows go with its last share"
 
 
-def answers(one: Host) -> list[Resized]:
+def answers(one: Host) -> list[ResizeAnswer]:
     """What its executor said of wishes for another share, in order, without what was sent again."""
     updates = {each["uuid"]: each for each in one.agent.updates if each["state"] == "TASK_RUNNING"}
     said = [decode_answer(base64.b64decode(each.get("data", ""))) for each in updates.values()]
     return [each for each in said if each is not None]
 
 
-def ask(one: Host, *wish: int) -> Resized:
+def ask(one: Host, *wish: int) -> ResizeAnswer:
     """Send a wish, and wait for the answer."""
     count = len(answers(one))
     data = base64.b64encode(encode_request(Resize(*wish))).decode()
@@ -283,13 +283,13 @@ def ask(one: Host, *wish: int) -> Resized:
 @pytest.mark.long
 def test_a_running_share_is_resized_by_a_message(node: Node) -> None:
     first, second = node.tenant(), node.tenant()
-    assert ask(first, 1, 2500, 2500, 700) == Resized(1, 2500, 2500, 700)
+    assert ask(first, 1, 2500, 2500, 700) == ResizeAnswer(1, 2500, 2500, 700)
     assert limits(node, first).memory_bytes == 2500 * MIB
     assert windows(node, first, second)[first.task] >= 700
     refused = ask(first, 2, 3001, 3001, 700)
     assert "of its 4000 MiB of memory 1000 are held, and 3001 more are asked for" in refused.refused
     assert ask(first, 2, 3001, 3001, 700) == refused, "repeated"
-    assert ask(first, 3, 100, 100, 100) == Resized(3, 100, 100, 100)
+    assert ask(first, 3, 100, 100, 100) == ResizeAnswer(3, 100, 100, 100)
     assert ask(first, 1, 2500, 2500, 700).number == 3, "late"
     third = node.run("sleep 600", replace(QUARTER, memory_mib=2900, memory_max_mib=2900, compute_milli=650))
     third.update("TASK_RUNNING")

@@ -20,7 +20,7 @@ from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
 from isolator.gpus.share_claims import CardTrace
 from isolator.host import control_ports
-from isolator.shares.tenancy import Given, InUse, Tenancy
+from isolator.shares.tenancy import Given, MemoryInUse, Tenancy
 from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.shares.share import Share
@@ -104,7 +104,7 @@ class CgroupLimits:
             self._set(tenancy, cgroup)
         except Conflict as error:
             used_mib = max((self._used_mib(tenancy, gpu, cgroup) for gpu in tenancy.gpus), default=0)
-            raise InUse(used_mib, limits_of(tenancy)[1]) from error
+            raise MemoryInUse(used_mib, limits_of(tenancy)[1]) from error
 
     def _used_mib(self, tenancy: Tenancy, gpu: Gpu, cgroup: Path) -> int:
         calls = self._calls or calls_of(tenancy.own)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from mesos_gpu.access.asked import Asked, Found
-from mesos_gpu.access.floods import Floods
+from mesos_gpu.access.floods import RefusalLimiter
 from mesos_gpu.adapters.audit import search
 from mesos_gpu.adapters.audit.directory import Directory
 from mesos_gpu.adapters.audit.stream import WRITER, Stream
@@ -88,7 +88,7 @@ class AuditLog:
             self._directory.close()
             raise
         self._begun: set[str] = set()
-        self._floods, self._floods_lock = Floods(), threading.Lock()
+        self._floods, self._floods_lock = RefusalLimiter(), threading.Lock()
         self._full: NoRoom | None = None
         self._lost = self._unsaid = 0  # lost since the start; of these, not recorded in the log yet
         self._unsynced = False

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.errors import Conflict, Damaged, NoRoom, NotFound, TooMuch
-from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion, KeptHooks, Sent, is_url
+from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion, Sent, StoredHooks, is_url
 
 MAX_HOOKS: Final = 100
 MAX_VERSIONS: Final = 50
@@ -194,15 +194,15 @@ class HookStore:
 
     # --- copies for other schedulers
 
-    def kept(self, by: str) -> KeptHooks:
+    def kept(self, by: str) -> StoredHooks:
         """Return the webhooks for the state of scheduler `by`; within `changing`, as they will be after the change."""
         with self.lock:
             rows = self._rows("SELECT hook, secret FROM secrets ORDER BY hook")
-            return KeptHooks(
+            return StoredHooks(
                 by, next(iter(self.versions()), NONE), {name: bytes(secret) for name, secret in rows}
             )
 
-    def adopt(self, kept: KeptHooks) -> None:
+    def adopt(self, kept: StoredHooks) -> None:
         """Replace the webhooks by those of another scheduler, and drop deliveries of hooks that are gone.
 
         Raises:

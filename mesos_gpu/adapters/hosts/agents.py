@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mesos_gpu.adapters.hosts.exchange import Bounds, Exchange, Host, NotBelieved, Query
+from mesos_gpu.adapters.hosts.exchange import Bounds, Exchange, Host, NotTrusted, Query
 from mesos_gpu.adapters.hosts.reply import NotAnswered, Silent
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.tasks.task import Task
@@ -128,7 +128,7 @@ class Agent:
         return status == 200
 
     def _failed(self, error: NotAnswered) -> Unavailable:
-        if isinstance(error, NotBelieved):
+        if isinstance(error, NotTrusted):
             remedy = (
                 "see the scheduler's --mesos-tls and --mesos-cacert, and the names in the agent's certificate"
             )

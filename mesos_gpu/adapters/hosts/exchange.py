@@ -28,7 +28,7 @@ T = TypeVar("T")
 Query = Mapping[str, str | int | bytes]
 
 
-class NotBelieved(NotAnswered):
+class NotTrusted(NotAnswered):
     """A host whose identity was not proved by TLS."""
 
 
@@ -190,7 +190,7 @@ class Exchange:
             try:
                 self._shake_hands()
                 return
-            except NotBelieved as error:
+            except NotTrusted as error:
                 self.close()
                 if len(self._names) < 2 or not _is_of_another_name(error.__cause__):
                     raise
@@ -233,14 +233,14 @@ class Exchange:
         self._wait(secured.do_handshake)
 
 
-def _tls_problem(error: ssl.SSLError) -> NotBelieved:
+def _tls_problem(error: ssl.SSLError) -> NotTrusted:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message
     elif isinstance(error, ENDED):
         why = "it ended the handshake, as a server without TLS does"
     else:
         why = error.reason or str(error)
-    return NotBelieved(f"is not trusted: {why}")
+    return NotTrusted(f"is not trusted: {why}")
 
 
 def _is_of_another_name(error: BaseException | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 SCOPES: Final = ("openid", "profile", "email")
 
 
-class Shows(Enum):
+class TokenKind(Enum):
     """Kind of token that the command line sends to the scheduler."""
 
     ID = "id_token"
@@ -30,4 +30,4 @@ class Client:
     secret: str = field(default="", repr=False)
     cli_id: str = ""
     scopes: tuple[str, ...] = SCOPES
-    shows: Shows = Shows.ID
+    shows: TokenKind = TokenKind.ID

@@ -29,7 +29,7 @@ _KINDS: Final = {kind.__name__: kind for kind in SAVES}
 _LINES: Final = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]])
 
 
-class Deposed(Conflict):
+class NotLeader(Conflict):
     """Another scheduler was elected since: this one may neither write nor launch, and must end.
 
     Args:
@@ -90,7 +90,7 @@ class Log:
             transaction.create(self._node(number), node)
             leader, batch = transaction.commit_async().get(timeout=ANSWER_S)
             if isinstance(leader, BadVersionError | NoNodeError):
-                raise Deposed("ZooKeeper refused its write")
+                raise NotLeader("ZooKeeper refused its write")
             if isinstance(batch, NodeExistsError):
                 self._check_same(number, node)
             elif isinstance(batch, Exception):
@@ -113,7 +113,7 @@ class Log:
         except AWAY as error:
             raise _no_answer(error) from error
         if isinstance(leader, BadVersionError | NoNodeError):
-            raise Deposed("another scheduler was elected")
+            raise NotLeader("another scheduler was elected")
         if isinstance(leader, Exception):
             raise _no_answer(leader)
 
@@ -134,7 +134,7 @@ class Log:
         """Check that an existing batch is the one that this scheduler wrote, in a request whose answer was lost."""
         there, _ = self._client.get_async(self._node(number)).get(timeout=ANSWER_S)
         if there != node:
-            raise Deposed(f"batch {number} of the log is another scheduler's")
+            raise NotLeader(f"batch {number} of the log is another scheduler's")
 
     def read(self, number: int, watch: Callable[[WatchedEvent], Any] | None = None) -> bytes | None:
         """Return a batch; None if it does not exist, and `watch` is then called once when it does.
@@ -205,7 +205,7 @@ class Log:
             transaction.set_data(self._place.of(at.BASE), b"%d" % up_to)
             leader, base = transaction.commit_async().get(timeout=ANSWER_S)
             if isinstance(leader, BadVersionError):
-                raise Deposed("ZooKeeper refused its deletion")
+                raise NotLeader("ZooKeeper refused its deletion")
             if isinstance(base, Exception):
                 raise _no_answer(base)
             for begin in range(0, len(gone), _AT_ONCE):

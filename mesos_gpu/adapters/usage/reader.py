@@ -13,7 +13,17 @@ from mesos_gpu.adapters.sqlite.seal import number_of, opened
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.past_jobs import Held, PastJob
-from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Account, Closed, Did, Part, Span, SpanEnd, SpanWork
+from mesos_gpu.model.usage import (
+    DAY_MS,
+    NEVER_MS,
+    Account,
+    Closed,
+    MeasuredWork,
+    Part,
+    Span,
+    SpanEnd,
+    SpanWork,
+)
 from mesos_gpu.policy.accounts.sums import Figures, Row, rows
 
 _BUSY_S: Final = 5.0
@@ -128,7 +138,7 @@ def _open(db: sqlite3.Connection, now_ms: int) -> Iterator[Closed]:
         yield Closed(span, max(span.begins_ms, now_ms), 0, 0, SpanEnd.RUNNING, works.get(task_id, ()))
 
 
-def _works(db: sqlite3.Connection) -> dict[str, tuple[Did, ...]]:
+def _works(db: sqlite3.Connection) -> dict[str, tuple[MeasuredWork, ...]]:
     """Return the GPU activity of open spans so far, by task."""
     decoder = msgspec.json.Decoder(SpanWork)
     rows = db.execute("SELECT task_id, body FROM span_works")
@@ -147,5 +157,5 @@ def _record(
         TaskId(task_id), JobId(job_id), account.owner, account.queue, account.job_class, account.app, account.pool,
         (Part(account.model, gpu_milli, cost_milli),), bool(borrowed), percent, begins_ms, wait_ms, wanted_milli,
     )  # fmt: skip
-    did = (Did(max(ends_ms - 1, begins_ms) // DAY_MS, account.model, busy, unused, wanted),)
+    did = (MeasuredWork(max(ends_ms - 1, begins_ms) // DAY_MS, account.model, busy, unused, wanted),)
     return Closed(span, ends_ms, lost_ms, refunded_ms, SpanEnd(reason), did)

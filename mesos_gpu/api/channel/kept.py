@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from mesos_gpu.access.rights import JOB_EXEC
 from mesos_gpu.api.channel.opening import Opening
-from mesos_gpu.api.channel.within import Within
+from mesos_gpu.api.channel.within import LocalLine
 from mesos_gpu.api.host_places import HostPlaces, unless_gone
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid
@@ -115,7 +115,7 @@ class _Copy(StreamingResponse):
     Then it releases the place of the copy.
     """
 
-    def __init__(self, pieces: AsyncIterator[bytes], line: Within, place: ExitStack) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], line: LocalLine, place: ExitStack) -> None:
         super().__init__(pieces, media_type=MEDIA)
         self._line, self._place = line, place
 

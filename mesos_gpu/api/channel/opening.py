@@ -15,7 +15,7 @@ from mesos_gpu.access.rights import JOB_EXEC
 from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.channel.channels import Channel, Channels, end_for, new_proof
 from mesos_gpu.api.channel.relay import meet
-from mesos_gpu.api.channel.within import Within
+from mesos_gpu.api.channel.within import LocalLine
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
 from mesos_gpu.api.http.door import CHANNELS
@@ -114,11 +114,11 @@ class Opening:
 
     async def within(
         self, request: Request, job: Job, order: AnyOrder, monitor: TaskId, kept: Kept
-    ) -> Within:
+    ) -> LocalLine:
         """Open a channel on which a node monitor sends files of an ended task to a client in this process."""
         channel = await self._call_host(request, job, order, new_proof(), monitor, kept.text)
         channel.client.taken = True
-        line = Within()
+        line = LocalLine()
         _kept.add(task := asyncio.ensure_future(meet(self._channels, channel, line, is_client=True)))
         task.add_done_callback(_kept.discard)
         return line

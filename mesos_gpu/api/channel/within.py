@@ -12,7 +12,7 @@ from mesos_gpu.wire.channel.frames import Frame, Kind, decode, encode
 _TAKEN: Final = 1 << 16  # bytes read before the host gets credit for them
 
 
-class Within:
+class LocalLine:
     """`Line` of a client that reads the standard output of a command on a host."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mesos_gpu.access.decide import Rights
 from mesos_gpu.api.http import rights
 from mesos_gpu.api.http.answers import Refusal, error_answer
-from mesos_gpu.api.http.rate import Unnamed
+from mesos_gpu.api.http.rate import UnauthenticatedLimit
 from mesos_gpu.api.http.standing import ENDED, Standing
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller
 from mesos_gpu.model.access.document import AccessDocument
@@ -55,7 +55,7 @@ class Authenticate:
         identify: Identify = nobody_is_asked,
         stands: Stands = is_not_over,
         challenges: Challenges = no_challenge,
-        unnamed: Unnamed | None = None,
+        unnamed: UnauthenticatedLimit | None = None,
     ) -> None:
         self._unnamed = unnamed
         self._app, self._document, self._identify = app, document, identify

@@ -102,7 +102,7 @@ class Turns:
 
 
 @dataclass(slots=True)
-class Crowd:
+class ConnectionLimits:
     """All connections of a server.
 
     Attributes:
@@ -138,9 +138,9 @@ class Crowd:
 
 
 class Bounded(HttpToolsProtocol):
-    """A client's connection that belongs to a `Crowd`."""
+    """A client's connection that belongs to a `ConnectionLimits`."""
 
-    def __init__(self, *arguments: Any, crowd: Crowd, **more: Any) -> None:
+    def __init__(self, *arguments: Any, crowd: ConnectionLimits, **more: Any) -> None:
         """Initialize the protocol as uvicorn does."""
         super().__init__(*arguments, **more)
         self._crowd, self._key = crowd, ""

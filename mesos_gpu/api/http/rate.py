@@ -89,7 +89,7 @@ class Rate:
         return f"more than {limits.concurrency} requests at once"
 
 
-class Unnamed:
+class UnauthenticatedLimit:
     """Limit of requests without a proved name for each address, if names are required.
 
     Such requests are refused before routing, so that a refusal costs less than an answer.

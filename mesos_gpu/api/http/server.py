@@ -11,7 +11,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from mesos_gpu.adapters.tls.reload import ReloadedTls
-from mesos_gpu.api.http.bounds import Bounded, Crowd, connections, on_trouble
+from mesos_gpu.api.http.bounds import Bounded, ConnectionLimits, connections, on_trouble
 from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.http.tls_listener import TlsListener
 from mesos_gpu.api.websocket import BoundedWebSocket
@@ -33,7 +33,7 @@ class _Uvicorn(uvicorn.Server):
         self,
         config: uvicorn.Config,
         app: Starlette,
-        crowd: Crowd,
+        crowd: ConnectionLimits,
         tls: ReloadedTls | None,
         local: LocalSocket | None,
     ) -> None:
@@ -138,7 +138,7 @@ class Server:
         app: Starlette,
         listener: socket.socket,
         *,
-        crowd: Crowd | None = None,
+        crowd: ConnectionLimits | None = None,
         tls: ReloadedTls | None = None,
         local: LocalSocket | None = None,
     ) -> None:
@@ -158,7 +158,7 @@ class Server:
         here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # nosec B104 # nothing is bound here
         name = here.get(host, f"[{host}]" if ":" in host else host)
         self.url = f"{'http' if tls is None else 'https'}://{name}:{self.port}"
-        crowd = crowd or Crowd(connections())
+        crowd = crowd or ConnectionLimits(connections())
         config = uvicorn.Config(
             app,
             log_config=None,  # uvicorn logs with the scheduler's configuration

@@ -100,7 +100,7 @@ class Standing:
             self._task.cancel()
 
 
-class Leaving:
+class ShutdownAnswers:
     """ASGI middleware that answers requests which uvicorn cancels at shutdown, instead of reporting internal errors.
 
     Args:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from mesos_gpu.access.rate import Waiters
-from mesos_gpu.api.http.bounds import Crowd, say
+from mesos_gpu.api.http.bounds import ConnectionLimits, say
 
 HANDSHAKE_S: Final = 10.0
 MAX_HANDSHAKES: Final = 256  # at once; a further one ends the oldest of the address with most handshakes
@@ -39,7 +39,7 @@ class TlsListener:
         listener: socket.socket,
         context: Callable[[], ssl.SSLContext],
         protocol: Callable[[], asyncio.Protocol],
-        crowd: Crowd,
+        crowd: ConnectionLimits,
     ) -> None:
         """Begin to accept connections.
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
-from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
+from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, AppChanges, result
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.apps import past_versions
@@ -30,7 +30,7 @@ Past = Sequence[tuple[float, App]]
 class Apps:
     """HTTP handlers of apps: reading, creating, changing, deleting and restarting them, and their earlier versions."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: AppChanges) -> None:
         self._core = core
 
     # --- reading

@@ -54,7 +54,7 @@ _ATTEMPTS: Final = 50  # an attempt fails only if another change came first
 _NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
-class Core:
+class AppChanges:
     """Reads the state, and changes the tree of apps: checks rights, validates, repeats on races, begins deployments."""
 
     def __init__(self, scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> None:

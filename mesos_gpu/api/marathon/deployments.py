@@ -11,7 +11,7 @@ from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag
-from mesos_gpu.api.marathon.core import Core, result
+from mesos_gpu.api.marathon.core import AppChanges, result
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.view import View
@@ -22,7 +22,7 @@ from mesos_gpu.model.apps.catalog import Deployment
 class Deployments:
     """HTTP handlers of deployments: reading, undoing and cancelling them."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: AppChanges) -> None:
         self._core = core
 
     async def list(self, request: Request, _place: Place) -> Response:

@@ -13,7 +13,7 @@ from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.apps import refuse_clash
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
-from mesos_gpu.api.marathon.core import Core, result
+from mesos_gpu.api.marathon.core import AppChanges, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, not_json, not_valid, refused
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.apps import known_versions
@@ -35,7 +35,7 @@ _DEEPEST: Final = 64  # levels of nested groups
 class Groups:
     """HTTP handlers of groups: reading, creating, changing, scaling and deleting them, and their earlier versions."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: AppChanges) -> None:
         self._core = core
 
     async def show(self, request: Request, place: Place) -> Response:

@@ -15,7 +15,7 @@ from mesos_gpu.api.http.answers import large_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds
-from mesos_gpu.api.marathon.core import Core
+from mesos_gpu.api.marathon.core import AppChanges
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.api.sight.jobs import Sight
@@ -56,7 +56,7 @@ _UNOFFERED: Final = (Stage.OFFER, Stage.PACE)  # an agent in these stages has no
 class Queue:
     """HTTP handlers of the queue of waiting instances."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: AppChanges) -> None:
         self._core = core
 
     async def reset_delay(self, request: Request, place: Place) -> Response:

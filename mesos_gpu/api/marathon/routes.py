@@ -13,7 +13,7 @@ from mesos_gpu.api.http.requests import large_bodies
 from mesos_gpu.api.http.rights import Rule, Ruled, admit, free, judged, named, needs, with_rules
 from mesos_gpu.api.marathon.apps import Apps
 from mesos_gpu.api.marathon.asked import Place, place_of
-from mesos_gpu.api.marathon.core import Core
+from mesos_gpu.api.marathon.core import AppChanges
 from mesos_gpu.api.marathon.deployments import Deployments
 from mesos_gpu.api.marathon.errors import Refused, answer_of
 from mesos_gpu.api.marathon.events import Events
@@ -42,7 +42,7 @@ _ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: a collection, an ele
 
 def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> list[Route]:
     """Return all routes; they must come after other routes, as every path below /v2 is answered."""
-    core = Core(scheduler, events, settings)
+    core = AppChanges(scheduler, events, settings)
     system, tasks = System(core, settings), Tasks(core)
     deployments, queue = Deployments(core), Queue(core)
     pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], named(system.pods))

@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.marathon.asked import Place
-from mesos_gpu.api.marathon.core import Core
+from mesos_gpu.api.marathon.core import AppChanges
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine.reading.view import View
@@ -16,7 +16,7 @@ from mesos_gpu.engine.reading.view import View
 class System:
     """HTTP handlers of the scheduler's own state in Marathon's form."""
 
-    def __init__(self, core: Core, settings: ApiSettings) -> None:
+    def __init__(self, core: AppChanges, settings: ApiSettings) -> None:
         self._core, self._webui_url, self._version = core, settings.webui_url, settings.version
         self._features = ["gpu_resources", *(["secrets"] if settings.permits.secrets else [])]
         self._peers, self._own_url = settings.peers, settings.leader_url or settings.webui_url

@@ -16,7 +16,7 @@ from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.apps import app_seen
 from mesos_gpu.api.marathon.asked import Place, flag, json_read
-from mesos_gpu.api.marathon.core import Core, result
+from mesos_gpu.api.marathon.core import AppChanges, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.apps import resting_volumes
@@ -48,7 +48,7 @@ class _Resting:
 class Tasks:
     """HTTP handlers of tasks: listing and killing them."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: AppChanges) -> None:
         self._core = core
 
     async def list(self, request: Request, _place: Place) -> Response:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
 
-from mesos_gpu.adapters.oidc.client import Shows
+from mesos_gpu.adapters.oidc.client import TokenKind
 from mesos_gpu.api.spec.operation import Operation
 from mesos_gpu.api.spec.schema import one_of
 from mesos_gpu.model.access.caller import Proof
@@ -17,7 +17,7 @@ class OidcClient(TypedDict):
     issuer: str
     client_id: str
     scopes: list[str]
-    token: Annotated[str, one_of(*Shows)]
+    token: Annotated[str, one_of(*TokenKind)]
 
 
 class LoginWays(TypedDict):

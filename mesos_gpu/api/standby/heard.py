@@ -15,7 +15,7 @@ _NOT_BELIEVED = Refusal(
 )
 
 
-class Heard:
+class ForwardedRequests:
     """ASGI middleware that restores the origin of forwarded requests, before anything else looks at it.
 
     Args:

@@ -15,7 +15,7 @@ from mesos_gpu.api.http.answers import Refusal, error_answer
 from mesos_gpu.api.http.authenticate import address_of
 from mesos_gpu.api.http.door import SAFE
 from mesos_gpu.api.http.note import REQUEST_ID
-from mesos_gpu.api.http.rate import Unnamed
+from mesos_gpu.api.http.rate import UnauthenticatedLimit
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.standby.heard import target_of
 from mesos_gpu.api.standby.upstream import CONNECT_S, Headers, Upstream, opened
@@ -44,7 +44,7 @@ class Leader:
     run: str
 
 
-class Passing:
+class Forwarder:
     """ASGI application that forwards requests to the leader."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Passing:
         Raises:
             Refusal: A proof of the connection is wrong, or the address sends too many requests without a name.
         """
-        unnamed: Unnamed = scope["app"].state.unnamed
+        unnamed: UnauthenticatedLimit = scope["app"].state.unnamed
         try:
             address, callers = await who.of_connection(scope)
         except Refusal as refusal:

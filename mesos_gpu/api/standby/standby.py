@@ -20,7 +20,7 @@ from mesos_gpu.api.http.door import SAFE
 from mesos_gpu.api.http.guard import Guard
 from mesos_gpu.api.http.note import REQUEST_ID
 from mesos_gpu.api.standby.lines import Lines
-from mesos_gpu.api.standby.passing import LEADER, RETRY_S, Leader, Passing
+from mesos_gpu.api.standby.passing import LEADER, RETRY_S, Forwarder, Leader
 
 #: If authentication is on, an older copy is not used: rights that were withdrawn since are not known here.
 MAX_AGE_S: Final = 600.0
@@ -78,7 +78,7 @@ class Standby:
     def __init__(
         self,
         app: ASGIApp,
-        passing: Passing,
+        passing: Forwarder,
         lines: Lines,
         copy: Copy,
         leader: Callable[[], Leader | None],

@@ -31,7 +31,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.wire.mesos import operations
 
 
-class Operate:
+class GpuNodeHandlers:
     """HTTP handlers of GPUs and nodes.
 
     Args:

@@ -21,7 +21,7 @@ _LOSSES: Final = 5  # deletions and reductions that the question before a change
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ChangeOptions:
     """Options of how to make and report a change. `timeout_s` counts from `began_at` (`time.monotonic()`)."""
 
     force: bool
@@ -84,13 +84,15 @@ def losses_question(preview: "Preview") -> str:
 
 
 def change_command(function: Callable[..., None]) -> Callable[..., None]:
-    """Add --force, --wait, --timeout, --json and --url to a command, and pass a `Manner` as its second argument."""
+    """Add --force, --wait, --timeout, --json and --url to a command, and pass `ChangeOptions` second."""
 
     @functools.wraps(function)
     def command(app: Any, force: bool, wait: bool, timeout: float | None, as_json: bool, **rest: Any) -> None:
         if timeout is not None and not wait:
             raise click.UsageError("--timeout needs --wait")
-        function(app, Manner(force, wait, _PATIENCE_S if timeout is None else timeout, as_json), **rest)
+        function(
+            app, ChangeOptions(force, wait, _PATIENCE_S if timeout is None else timeout, as_json), **rest
+        )
 
     options = (
         click.option(

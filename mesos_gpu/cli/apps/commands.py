@@ -7,7 +7,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, yes_option
-from mesos_gpu.cli.apps.changing import Manner, change_command, losses_question
+from mesos_gpu.cli.apps.changing import ChangeOptions, change_command, losses_question
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import APP, VERSION
 from mesos_gpu.errors import Conflict, MesosGpuError, NotFound
@@ -52,7 +52,7 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 @click.command()
 @click.argument("file", type=_FILE)
 @change_command
-def create(app: App, manner: Manner, file: str) -> None:
+def create(app: App, manner: ChangeOptions, file: str) -> None:
     """Create the apps of a file.
 
     FILE is JSON or YAML in Marathon's format; `-` reads stdin. It contains an app, a list of apps, or a group with its
@@ -82,7 +82,7 @@ def create(app: App, manner: Manner, file: str) -> None:
     _report_change(manner, marathon, wanted.names, change, answer)
 
 
-def _report_change(manner: Manner, marathon: "Marathon", names: str, change: Any, answer: Any) -> None:
+def _report_change(manner: ChangeOptions, marathon: "Marathon", names: str, change: Any, answer: Any) -> None:
     from mesos_gpu.cli.apps.diff import tell_warnings
 
     if manner.as_json:
@@ -116,7 +116,7 @@ def _refuse_known(marathon: "Marathon", wanted: "Wanted") -> None:
 @change_command
 def update(
     app: App,
-    manner: Manner,
+    manner: ChangeOptions,
     target: str,
     assignments: tuple[str, ...],
     unset: tuple[str, ...],
@@ -151,7 +151,7 @@ def update(
 
 def _update_fields(
     marathon: "Marathon",
-    manner: Manner,
+    manner: ChangeOptions,
     id: str,
     assignments: tuple[str, ...],
     unset: tuple[str, ...],
@@ -184,14 +184,21 @@ def _update_fields(
 
 
 def _change(
-    marathon: "Marathon", verb: str, path: str, body: object, manner: Manner, *, yes: bool, **flags: bool
+    marathon: "Marathon",
+    verb: str,
+    path: str,
+    body: object,
+    manner: ChangeOptions,
+    *,
+    yes: bool,
+    **flags: bool,
 ) -> Any:
     """Make a change, after a question if it deletes apps or ends instances."""
     output.ask(lambda: losses_question(marathon.preview(verb, path, body, **flags)), yes=yes)
     return marathon.change(verb, path, body, force=manner.force, **flags)
 
 
-def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bool, yes: bool) -> None:
+def _update_file(marathon: "Marathon", manner: ChangeOptions, file: str, *, replace: bool, yes: bool) -> None:
     """Change the apps of a file, after checking that all of them exist."""
     from mesos_gpu.cli.apps.appfile import read_file
 
@@ -241,7 +248,7 @@ class _Instances(click.ParamType[tuple[str, int]]):
 @click.argument("instances", metavar="N|+N|-N", type=_Instances())
 @yes_option
 @change_command
-def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int], yes: bool) -> None:
+def scale(app: App, manner: ChangeOptions, app_id: str, instances: tuple[str, int], yes: bool) -> None:
     """Change the number of instances of an app.
 
     N is the new number; +N and -N change the current one. On a terminal it asks before instances end.
@@ -267,7 +274,7 @@ def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int], yes
 @click.command()
 @click.argument("app_ids", metavar="ID...", nargs=-1, required=True, type=APP)
 @change_command
-def restart(app: App, manner: Manner, app_ids: tuple[str, ...]) -> None:
+def restart(app: App, manner: ChangeOptions, app_ids: tuple[str, ...]) -> None:
     """Restart all instances of apps, following their upgrade strategies."""
     marathon = app.marathon()
     _each(
@@ -288,7 +295,7 @@ def restart(app: App, manner: Manner, app_ids: tuple[str, ...]) -> None:
 )
 @yes_option
 @change_command
-def rollback(app: App, manner: Manner, app_id: str, version: str | None, yes: bool) -> None:
+def rollback(app: App, manner: ChangeOptions, app_id: str, version: str | None, yes: bool) -> None:
     """Go back to an earlier version of an app.
 
     The default is the latest earlier version that differs from the current definition. The result is a new version, so
@@ -321,7 +328,7 @@ def _before(marathon: "Marathon", id: str) -> str:
 @click.option("-r", "--recursive", is_flag=True, help="The IDs are groups: delete all apps below them.")
 @yes_option
 @change_command
-def delete(app: App, manner: Manner, app_ids: tuple[str, ...], recursive: bool, yes: bool) -> None:
+def delete(app: App, manner: ChangeOptions, app_ids: tuple[str, ...], recursive: bool, yes: bool) -> None:
     """Delete apps and end their tasks.
 
     On a terminal it asks first. If one ID is refused, the others are deleted all the same.
@@ -351,7 +358,7 @@ def _deletion(marathon: "Marathon", ids: tuple[str, ...], *, recursive: bool) ->
     return f"Delete {counted(len(apps), 'app')}: {named}?" if apps else f"Delete {', '.join(ids)}?"
 
 
-def _each(marathon: "Marathon", manner: Manner, ids: tuple[str, ...], change: Any) -> None:
+def _each(marathon: "Marathon", manner: ChangeOptions, ids: tuple[str, ...], change: Any) -> None:
     """Change all apps, then wait for all; errors are reported at the end and do not stop the others."""
     answers: dict[str, Any] = {}
     failures: list[MesosGpuError] = []

@@ -6,7 +6,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option, yes_option
-from mesos_gpu.cli.apps.changing import Manner, change_command
+from mesos_gpu.cli.apps.changing import ChangeOptions, change_command
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
@@ -122,7 +122,7 @@ def show(app: App, deployment_id: str, as_json: bool) -> None:
 @click.argument("deployment_id", metavar="ID", type=DEPLOYMENT)
 @yes_option
 @change_command
-def stop(app: App, manner: Manner, deployment_id: str, yes: bool) -> None:
+def stop(app: App, manner: ChangeOptions, deployment_id: str, yes: bool) -> None:
     """Undo a deployment; with --force, abort it and leave its apps half changed.
 
     Undoing starts another deployment that restores the apps. With --force nothing is restored: apps that are half

@@ -37,7 +37,7 @@ class TimedOut(MesosGpuError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class RolloutProgress:
     """Progress of a deployment. `share` is 0 to 1 of the whole; `up` describes the instances of the current step."""
 
     step: str
@@ -154,7 +154,7 @@ def app_if_any(marathon: "Marathon", id: str) -> "Json | None":
 # --- how far it is
 
 
-def stand_of(marathon: "Marathon", deployment: "Deployment") -> Stand:
+def stand_of(marathon: "Marathon", deployment: "Deployment") -> RolloutProgress:
     """Return the progress of a deployment."""
     actions = deployment["currentActions"]
     counts = []
@@ -166,7 +166,9 @@ def stand_of(marathon: "Marathon", deployment: "Deployment") -> Stand:
     done = deployment["currentStep"] - 1 + (up / in_all if in_all else 0.0)
     reason = "; ".join(f"{app} {why}" for app, why in sorted(deployment["waiting"].items()))
     step = f"step {deployment['currentStep']} of {deployment['totalSteps']}: {what(actions)}"
-    return Stand(step, f"{up} of {wanted} up" if wanted else "", done / deployment["totalSteps"], reason)
+    return RolloutProgress(
+        step, f"{up} of {wanted} up" if wanted else "", done / deployment["totalSteps"], reason
+    )
 
 
 def what(actions: Sequence[Any]) -> str:
@@ -222,7 +224,7 @@ def reason_of(marathon: "Marathon", deployment: "Deployment") -> str:
 
 
 class _Screen(Protocol):
-    def show(self, stand: Stand) -> None:
+    def show(self, stand: RolloutProgress) -> None:
         """Display the progress."""
 
     def done(self) -> None:
@@ -245,7 +247,7 @@ def _shown(*, to_stderr: bool) -> Iterator[_Screen]:
         yield _Bar(bar)
 
 
-def _cut(stand: Stand) -> str:
+def _cut(stand: RolloutProgress) -> str:
     import shutil
 
     text = output.clean(", ".join(filter(None, (stand.step, stand.up, stand.reason))))
@@ -257,13 +259,13 @@ class _Bar:
     def __init__(self, bar: Any) -> None:
         self._bar = bar
 
-    def show(self, stand: Stand) -> None:
+    def show(self, stand: RolloutProgress) -> None:
         self._bar.current_item = stand
         self._bar.update(max(0, round(_BAR * stand.share) - self._bar.pos))  # a bar never goes back
         self._bar.render_progress()  # `update` does not redraw an unchanged bar
 
     def done(self) -> None:
-        self._bar.current_item = Stand("done", "", 1.0, "")
+        self._bar.current_item = RolloutProgress("done", "", 1.0, "")
         self._bar.update(_BAR - self._bar.pos)
         self._bar.render_progress()
 
@@ -273,7 +275,7 @@ class _Lines:
         self._say = output.note if to_stderr else output.line
         self._said, self._said_at = "", 0.0
 
-    def show(self, stand: Stand) -> None:
+    def show(self, stand: RolloutProgress) -> None:
         text = ", ".join(filter(None, (stand.step, stand.up)))
         stands_still = text == self._said
         if stands_still and time.monotonic() < self._said_at + _STILL_S:

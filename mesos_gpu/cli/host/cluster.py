@@ -130,7 +130,7 @@ def apply(
     and removed. Hosts are then changed in the order of the plan; if one fails, its output is shown and no further
     host is changed. Secrets are generated only once. A second call changes nothing.
     """
-    from mesos_gpu.install.cluster.apply import Carrying
+    from mesos_gpu.install.cluster.apply import ClusterApply
     from mesos_gpu.install.cluster.difference import Asked, Part, differences, surplus
 
     parts = [part for part in Part if (not only or part in only) and not (no_start and part is Part.SERVICES)]
@@ -152,7 +152,7 @@ def apply(
     if dry_run:
         return
     output.ask(lambda: _question(changes, removals_planned), yes=yes, shown=True)
-    carrying = Carrying(
+    carrying = ClusterApply(
         plan_set.cluster,
         plan_set.record,
         lambda name, what: output.note(f"{name}: {what}"),

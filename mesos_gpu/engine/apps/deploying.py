@@ -28,7 +28,7 @@ from mesos_gpu.model.apps.rollout import (
     ActionKind,
     Instance,
     InstanceState,
-    Moves,
+    NextOperations,
     Plan,
     Progress,
     Target,
@@ -407,7 +407,7 @@ def _advance_app(turn: Turn, aim: _Aim) -> _Progress:
     return _Progress(_do(turn, aim, target, next_moves), moves.progress(target, instances))
 
 
-def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, list[Instance], Moves]:
+def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, list[Instance], NextOperations]:
     """Return the target of an app, its instances, and the next moves towards the target; the state is not changed."""
     app, state = aim.action.app, turn.state
     target = moves.target(
@@ -452,7 +452,7 @@ def _counts_as_cut_off(state: State, task: Task, since: float, now: float) -> fl
     return inf if starts and now - since < _SLOW_S else since
 
 
-def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
+def _do(turn: Turn, aim: _Aim, target: Target, todo: NextOperations) -> str:
     """Kill and start instances; return what the app waits for then, in words."""
     app = aim.action.app
     for id in todo.kill:

@@ -14,10 +14,10 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.bookings.booking import DAY_S, Booking, BookingSpec
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument
-from mesos_gpu.policy.calendar.book import Bin, Chosen, Ground, Guaranteed, Item, horizon, items_of
+from mesos_gpu.policy.calendar.book import Chosen, Ground, Guaranteed, Item, NodeGpus, horizon, items_of
 from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
 from mesos_gpu.policy.tenancy.tree import Tree
-from mesos_gpu.policy.times.hours import Spans
+from mesos_gpu.policy.times.hours import DocumentVariants
 
 _SPAN_S: Final = 30 * DAY_S  # times are computed up to a multiple of this, to serve many matches
 
@@ -29,14 +29,15 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
         state: State of the engine.
         document: Document with guarantees and pools; the one of the state if None.
     """
-    tree, bins = state.quota.tree if document is None else Tree(document), list[Bin]()
+    tree, bins = state.quota.tree if document is None else Tree(document), list[NodeGpus]()
     for node in state.cluster.nodes.values():
         if node.lost_at is not None or is_closed(state, node):
             continue
         models = Counter(gpu.model for gpu in sound_of(state, node, node.gpus))
         pool = pool_of_node(tree, node)
         bins += [
-            Bin(node.id, model, pool, count, tree.cost_milli(model, 1)) for model, count in models.items()
+            NodeGpus(node.id, model, pool, count, tree.cost_milli(model, 1))
+            for model, count in models.items()
         ]
     known_models = state.cluster.agents.models
     if tree.is_flat:
@@ -52,8 +53,8 @@ class _Guarantees:
         bins: Sound GPUs by node and model.
     """
 
-    def __init__(self, written: QueueDocument, bins: list[Bin]) -> None:
-        self._spans, self._bins = Spans(written), bins
+    def __init__(self, written: QueueDocument, bins: list[NodeGpus]) -> None:
+        self._spans, self._bins = DocumentVariants(written), bins
         self._known: list[tuple[float, Guaranteed]] = []  # guarantees by the begin of their hours
         self._of_document: dict[int, Guaranteed] = {}  # by the id of a document, which the spans keep
 
@@ -76,7 +77,7 @@ class _Guarantees:
         return guaranteed
 
 
-def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
+def _free(tree: Tree, bins: list[NodeGpus]) -> dict[str, int]:
     """Return the capacity of each pool beyond all guarantees, in thousandths of cost.
 
     A booking takes nothing of the guarantees of others, because it does not give GPUs back before its end.

@@ -11,7 +11,7 @@ from mesos_gpu.model.bookings.booking import DAY_S, Booking, Charge
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.model.usage import MS, Closed, Did, Part, Span, SpanEnd
+from mesos_gpu.model.usage import MS, Closed, MeasuredWork, Part, Span, SpanEnd
 
 _ALL: Final = 100  # percent
 
@@ -90,5 +90,5 @@ def charge(turn: Turn, booking: Booking) -> None:
         borrowed=False, charge_percent=_ALL, begins_ms=booking.begins * MS,
     )  # fmt: skip
     day = booking.begins // DAY_S
-    work = tuple([Did(day, part.model, idle=part.gpu_milli * lasted_ms) for part in parts])
+    work = tuple([MeasuredWork(day, part.model, idle=part.gpu_milli * lasted_ms) for part in parts])
     turn.effects.append(KeepRecord(Closed(span, ends_ms, 0, 0, SpanEnd.CALENDAR, work)))

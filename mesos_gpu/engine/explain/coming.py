@@ -15,12 +15,12 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.idle import is_pressing
 from mesos_gpu.engine.tenancy.notices import lead_s
-from mesos_gpu.engine.tenancy.seats import Ground, Seating
+from mesos_gpu.engine.tenancy.seats import Admissions, Ground
 from mesos_gpu.engine.tenancy.sparing import FOR_EVER
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.jobs.why import Giver, Owed, RoomToCome
+from mesos_gpu.model.jobs.why import GuaranteeShare, PendingReclaim, VictimGroup
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.tenancy.cells import could_hold
@@ -69,19 +69,19 @@ class Coming:
         self._state, self._settings, self._now = state, settings, now
         self._running = stoppable(state) if settings.queue.preemption else {}
         self._told: list[_ExpectedRoom] = []
-        self._made: dict[AgentId, RoomToCome] = {}  # latest room on each node
+        self._made: dict[AgentId, PendingReclaim] = {}  # latest room on each node
         self._in_vain = set[tuple[Request, Hashable]]()
-        self._known: dict[JobId, RoomToCome | None] = {}
+        self._known: dict[JobId, PendingReclaim | None] = {}
         self._asked: Backlog | None = None  # backlog of the present reader
         self._ways: dict[float, tuple[Reclaim, Planner]] = {}  # rule and planner by time, for that backlog
 
-    def of(self, backlog: Backlog, job: Job) -> RoomToCome | None:
+    def of(self, backlog: Backlog, job: Job) -> PendingReclaim | None:
         """Return the room that will be made for a job; None if none is known, or if it is being made already."""
         if job.id not in self._known:
             self._known[job.id] = self._find(backlog, job)
         return self._known[job.id]
 
-    def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
+    def _find(self, backlog: Backlog, job: Job) -> PendingReclaim | None:
         """Return the room that will be made for a job, as `of`, and take it into account for later jobs."""
         if not (self._running or is_pressing(self._state)) or job.id in backlog.ended_for:
             return None
@@ -114,7 +114,7 @@ class Coming:
         node = planner.room_for(job, request)
         return planner.find(job, request) if node is None else node
 
-    def owed(self, backlog: Backlog, job: Job) -> Owed | None:
+    def owed(self, backlog: Backlog, job: Job) -> GuaranteeShare | None:
         """Return the place that a job has, or would have, within a guarantee.
 
         None if no queue above it has a guarantee, or if it needs no GPUs.
@@ -136,7 +136,7 @@ class Coming:
         held = (0, 0) if room is not None or seat is None else self._held_against(backlog, job)
         ground = self._seating.ground
         small = seat is not None or could_hold(ground.cells, above[0], ground.wants(job), job.spec.tasks)
-        return Owed(queue, seat is not None, in_nodes, *held, room, too_large=not small)
+        return GuaranteeShare(queue, seat is not None, in_nodes, *held, room, too_large=not small)
 
     def _held_against(self, backlog: Backlog, job: Job) -> tuple[int, int]:
         """Return what jobs within guarantees hold on nodes of a job, and what other jobs hold that it cannot end.
@@ -178,9 +178,11 @@ class Coming:
         return pair
 
     @cached_property
-    def _seating(self) -> Seating:
+    def _seating(self) -> Admissions:
         """Guaranteed admission as of the latest match."""
-        return Seating(Ground(self._state, self._state.quota.tree, self._now), self._state.quota.seats_given)
+        return Admissions(
+            Ground(self._state, self._state.quota.tree, self._now), self._state.quota.seats_given
+        )
 
     def _later(
         self, backlog: Backlog, job: Job, request: Request, moments: list[float]
@@ -200,7 +202,7 @@ class Coming:
         first = bisect_left(moments, True, key=is_enough)
         return found_at[moments[first]] if first < len(moments) else None
 
-    def _take(self, job: Job, request: Request, by: Reclaim, way: Plan, at: float) -> RoomToCome:
+    def _take(self, job: Job, request: Request, by: Reclaim, way: Plan, at: float) -> PendingReclaim:
         """Record a plan as the room of a job; return the room with its victims and times."""
         protected = max((by.protection_of(job, victim) for victim in way.chosen), default=(0.0, ""))
         after = protected[1] if protected[0] > self._now else ""
@@ -218,9 +220,9 @@ class Coming:
             givers.setdefault(leaf_of(self._state.quota.tree, other), []).append(other)
             until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)
         self._expect(_ExpectedRoom(at, job, request, way))
-        room = RoomToCome(
+        room = PendingReclaim(
             tuple(
-                Giver(
+                VictimGroup(
                     queue,
                     tuple(sorted(giver.id for giver in jobs)),
                     sum(giver.spec.gpu_milli_in_all for giver in jobs),

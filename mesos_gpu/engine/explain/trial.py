@@ -19,7 +19,7 @@ from mesos_gpu.engine.tenancy.shares import Shares, standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import NotAccepted, TooMuch
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, Job, JobSpec
-from mesos_gpu.model.jobs.why import RoomToCome
+from mesos_gpu.model.jobs.why import PendingReclaim
 from mesos_gpu.model.queue_plan import PlannedBlock, PlannedKind, PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument
 
@@ -93,7 +93,7 @@ class Trial:
         """Return the room that would be made for pending jobs, each with the first of these jobs."""
         jobs = islice(self._forecast.jobs, _MAX_LOOKED_AT)
         rooms = [(job, self._coming.of(self._forecast.backlog, job)) for job in jobs]
-        first: dict[RoomToCome, Job] = {}  # further jobs share this room
+        first: dict[PendingReclaim, Job] = {}  # further jobs share this room
         for job, room in rooms:
             if room is not None:
                 first.setdefault(room, job)

@@ -16,7 +16,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.roll import Roll
+from mesos_gpu.model.nodes.roll import MonitorReplacement
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.policy.explain.silence import unfit
 
@@ -110,13 +110,13 @@ def _begin(turn: Turn, node: Node) -> None:
     """Kill the monitor of a node, so that a match starts a new one."""
     assert node.monitor is not None, "it is outdated"
     well = tuple(gpu.id for gpu in node.gpus if gpu.health is Health.OK)
-    turn.state.cluster.rolls.under_way[node.id] = Roll(
+    turn.state.cluster.rolls.under_way[node.id] = MonitorReplacement(
         node.monitor, turn.now, turn.now, node.monitor_launches, well
     )
     turn.effects.append(Kill(node.monitor, node.id))
 
 
-def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
+def _follow(turn: Turn, agent_id: AgentId, roll: MonitorReplacement) -> None:
     """Follow the replacement of one monitor: repeat the kill, finish, or try again after a fix."""
     state = turn.state
     node = state.cluster.nodes.get(agent_id)
@@ -138,7 +138,7 @@ def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
             turn.effects.append(Kill(node.monitor, agent_id))
 
 
-def _lacking(state: State, node: Node, roll: Roll) -> str:
+def _lacking(state: State, node: Node, roll: MonitorReplacement) -> str:
     """Return the first condition that the new monitor does not meet yet, in words; "" if it meets all."""
     task = state.work.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None:

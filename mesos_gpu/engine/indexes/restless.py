@@ -16,7 +16,7 @@ _AT_REST: Final = (TaskState.STARTING, TaskState.RUNNING)
 
 
 @dataclass(slots=True)
-class Restless:
+class LiveTaskIndex:
     """Indexes of live tasks.
 
     Attributes:

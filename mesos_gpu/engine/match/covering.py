@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.match.ledger import Ledger
-from mesos_gpu.engine.match.remains import Carved, Launches, Pace, Remains
+from mesos_gpu.engine.match.remains import AssignedResources, FreeOffers, Launches, Pace
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId
@@ -14,7 +14,9 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.mesos.v1 import executor_info
 
 
-def open_cards(turn: Turn, takes: Sequence[Take], remains: Remains) -> Mapping[Take, tuple[LaunchTask, ...]]:
+def open_cards(
+    turn: Turn, takes: Sequence[Take], remains: FreeOffers
+) -> Mapping[Take, tuple[LaunchTask, ...]]:
     """Create a cover task for each GPU that assignments open to shares; return the launches by assignment.
 
     The assignment that starts the keeper (executor of cover tasks) comes first, as other cover tasks of its agent
@@ -31,7 +33,7 @@ def _opens(takes: Iterable[Take]) -> bool:
     return any(take.opens for take in takes)
 
 
-def cover_again(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, pace: Pace) -> None:
+def cover_again(turn: Turn, ledger: Ledger, remains: FreeOffers, launches: Launches, pace: Pace) -> None:
     """Launch cover tasks for GPUs whose shares still run without one, as far as GPUs are offered."""
     if not covers.is_uncovered(turn.state):
         return
@@ -43,7 +45,7 @@ def cover_again(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches
 
 
 def _cover(
-    turn: Turn, agent_id: AgentId, gpu_id: GpuId, ledger: Ledger, remains: Remains, launches: Launches
+    turn: Turn, agent_id: AgentId, gpu_id: GpuId, ledger: Ledger, remains: FreeOffers, launches: Launches
 ) -> None:
     """Launch a cover task for one GPU if the offers of its agent have enough for it."""
     state, settings = turn.state, turn.settings
@@ -56,7 +58,9 @@ def _cover(
     launches.fill(take, *_tasks(turn, agent_id, (gpu_id,), remains.carved(take)))
 
 
-def _tasks(turn: Turn, agent_id: AgentId, gpu_ids: Sequence[GpuId], carved: Carved) -> tuple[LaunchTask, ...]:
+def _tasks(
+    turn: Turn, agent_id: AgentId, gpu_ids: Sequence[GpuId], carved: AssignedResources
+) -> tuple[LaunchTask, ...]:
     """Create cover tasks for GPUs of an agent; return their launches. The first one may start the keeper."""
     if not gpu_ids:
         return ()
@@ -69,7 +73,7 @@ def _tasks(turn: Turn, agent_id: AgentId, gpu_ids: Sequence[GpuId], carved: Carv
     return tuple(items)
 
 
-def _keeper(turn: Turn, agent_id: AgentId, carved: Carved) -> tuple[str, str]:
+def _keeper(turn: Turn, agent_id: AgentId, carved: AssignedResources) -> tuple[str, str]:
     """Return the executor id and the ExecutorInfo (JSON) of the keeper of an agent: an existing or a new one."""
     scalars, role = carved.keeper, carved.keeper_role
     if not scalars:

@@ -7,7 +7,7 @@ from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.match.covering import open_cards
 from mesos_gpu.engine.match.ledger import Ledger
-from mesos_gpu.engine.match.remains import Launches, Pace, Remains
+from mesos_gpu.engine.match.remains import FreeOffers, Launches, Pace
 from mesos_gpu.engine.match.search import task_id_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.tasks.unknown import MONITOR
@@ -18,7 +18,7 @@ from mesos_gpu.model.arrays.array import environment as indexed
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.healthcheck import of_scheduler
 from mesos_gpu.policy.apps.task_env import launch_env
@@ -26,7 +26,7 @@ from mesos_gpu.policy.tasks.gang import environment, environment_alone
 from mesos_gpu.policy.tenancy.las import at_launch
 
 
-def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, pace: Pace) -> None:
+def launch_monitors(turn: Turn, ledger: Ledger, remains: FreeOffers, launches: Launches, pace: Pace) -> None:
     """Start a monitor on each agent that offers enough, has GPUs or may get secrets or volumes, and lacks one."""
     for agent_id in remains.in_order(turn.state.cluster.agents.unwatched):
         node = turn.state.cluster.nodes[agent_id]
@@ -34,7 +34,7 @@ def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Laun
             _launch_monitor(turn, node, ledger, remains, launches)
 
 
-def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) -> bool:
+def _has_room_for_monitor(turn: Turn, node: Node, remains: FreeOffers, pace: Pace) -> bool:
     """Return whether a node needs a monitor and its offers have room for it."""
     settings, left = turn.settings, remains.resources(node.id)
     needs_monitor = settings.secret_store.secrets or turn.state.work.volumes
@@ -43,7 +43,7 @@ def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) 
     return left.covers(settings.programs.monitor) and not pace.is_full(node.id)
 
 
-def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: FreeOffers, launches: Launches) -> None:
     """Launch a node monitor on the offers of an agent."""
     settings = turn.settings
     turn.state.cluster.monitors += 1
@@ -76,9 +76,9 @@ def launch(
     turn: Turn,
     job: Job,
     takes: Sequence[Take],
-    remains: Remains,
+    remains: FreeOffers,
     launches: Launches,
-    seat: Seat | None = None,
+    seat: GuaranteedAdmission | None = None,
 ) -> None:
     """Create a task for each assignment of a job, by rank, and launch them.
 

@@ -11,7 +11,7 @@ from mesos_gpu.engine.match.launching import launch, launch_monitors
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.offers import balance
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.match.remains import Launches, Pace, Remains
+from mesos_gpu.engine.match.remains import FreeOffers, Launches, Pace
 from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
 from mesos_gpu.engine.preemption.ahead import make_ahead
@@ -19,7 +19,7 @@ from mesos_gpu.engine.preemption.preempting import keep_rooms, possible, reclaim
 from mesos_gpu.engine.preemption.recalls import give_up_room
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.secrets import at_hand
-from mesos_gpu.engine.tenancy.seats import Seating, seat
+from mesos_gpu.engine.tenancy.seats import Admissions, seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
@@ -29,7 +29,7 @@ def match(turn: Turn) -> None:
     """Launch what fits, then hold, give back, request or suppress offers as needed."""
     if not turn.state.mesos.connected:
         return
-    remains, launches = Remains(turn.state, turn.settings, turn.now), Launches()
+    remains, launches = FreeOffers(turn.state, turn.settings, turn.now), Launches()
     pace = Pace(turn.state, turn.now)
     ledger = Ledger(remains, pace, launches)
     launch_monitors(turn, ledger, remains, launches, pace)
@@ -82,11 +82,11 @@ def _is_ready(turn: Turn, backlog: Backlog, job: Job) -> bool:
 def _launch_jobs(
     turn: Turn,
     ledger: Ledger,
-    remains: Remains,
+    remains: FreeOffers,
     launches: Launches,
     pace: Pace,
     backlog: Backlog,
-    seating: Seating,
+    seating: Admissions,
 ) -> bool:
     """Place each pending job or reserve room for it, then make room by preemption.
 

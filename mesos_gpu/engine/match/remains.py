@@ -66,7 +66,7 @@ class _Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Carved:
+class AssignedResources:
     """Resources that an assignment got of the offers of its agent.
 
     Attributes:
@@ -84,7 +84,7 @@ class Carved:
     keeper_role: str = ""
 
 
-class Remains:
+class FreeOffers:
     """Free offers: what is left of each agent's offers during a match (scalars, ports, GPUs).
 
     Args:
@@ -97,7 +97,7 @@ class Remains:
         self._state, self._settings, self._now = state, settings, now
         self._known = state.cluster.agents
         self._agents: dict[AgentId, _Agent] = {}  # agents that were looked at
-        self._carved: dict[Take, Carved] = {}
+        self._carved: dict[Take, AssignedResources] = {}
         self._before: dict[Take, _Agent] = {}
 
     def _agent(self, agent_id: AgentId) -> _Agent:
@@ -245,7 +245,7 @@ class Remains:
         """Return the role that a keeper on these offers names; "" for the default role."""
         return "" if agent.role == self._settings.mesos.role else agent.role
 
-    def carved(self, take: Take) -> Carved:
+    def carved(self, take: Take) -> AssignedResources:
         """Return the resources that an assignment got."""
         return self._carved[take]
 
@@ -272,7 +272,7 @@ class Remains:
         elif take.share is not None:
             agent.parts = self._less(agent, take)
 
-    def _carve(self, agent: _Agent, take: Take) -> Carved:
+    def _carve(self, agent: _Agent, take: Take) -> AssignedResources:
         """Return the resources of an assignment, and remove them from those that are left."""
         task, left = carve(agent.scalars, take.task)
         executor, agent.scalars = carve(left, take.executor)
@@ -283,11 +283,11 @@ class Remains:
             task += memory
         cards = take.opens or ((take.covers,) if take.covers else ())
         if not cards:
-            return Carved(tuple(task), tuple(executor), (), ())
+            return AssignedResources(tuple(task), tuple(executor), (), ())
         keeper = () if self._has_keeper(agent) else self._for_covers(agent, self._settings.programs.keeper)
         each = tuple([self._for_covers(agent, self._settings.programs.cover) for _ in cards])
         agent.keeper = True
-        return Carved(tuple(task), tuple(executor), each, keeper, self._label(agent))
+        return AssignedResources(tuple(task), tuple(executor), each, keeper, self._label(agent))
 
     def _for_covers(self, agent: _Agent, need: Resources) -> Scalars:
         """Take resources for a cover task or keeper: reserved ones first, then free ones, which become reserved."""
@@ -329,7 +329,7 @@ class Launches:
         assert not self._entries[take.agent_id][take], f"{items[0].task.id} has no entry of its own"
         self._entries[take.agent_id][take] = items
 
-    def effects(self, remains: Remains) -> Iterator[Launch]:
+    def effects(self, remains: FreeOffers) -> Iterator[Launch]:
         """Yield the launches of each agent, in the order of their oldest offers.
 
         An agent without launches is yielded if something is to be unreserved.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.match.remains import Pace, Remains
+from mesos_gpu.engine.match.remains import FreeOffers, Pace
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.room.footprint import footprint_of
@@ -43,7 +43,7 @@ class Search:
         self,
         settings: Settings,
         ledger: Ledger,
-        remains: Remains,
+        remains: FreeOffers,
         pace: Pace,
         index: NodeIndex,
         placing: Placing,

@@ -5,7 +5,7 @@ from math import inf
 from mesos_gpu.engine.gpus.gpu_status import is_closed
 from mesos_gpu.engine.indexes.table import Table
 from mesos_gpu.engine.match.placing import index_of
-from mesos_gpu.engine.match.remains import Pace, Remains
+from mesos_gpu.engine.match.remains import FreeOffers, Pace
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -22,7 +22,7 @@ class Index:
     this book.
     """
 
-    def __init__(self, index: NodeIndex, remains: Remains, pace: Pace) -> None:
+    def __init__(self, index: NodeIndex, remains: FreeOffers, pace: Pace) -> None:
         self._index, self._remains, self._pace = index, remains, pace
 
     def take(self, take: Take) -> None:
@@ -40,7 +40,7 @@ class Index:
             self._index.leave(agent_id)
 
 
-def table_of(state: State, settings: Settings, now: float, remains: Remains, pace: Pace) -> Table:
+def table_of(state: State, settings: Settings, now: float, remains: FreeOffers, pace: Pace) -> Table:
     """Return the table of the state, brought up to date.
 
     Args:
@@ -66,7 +66,7 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains, pac
 
 
 def _brought_up(
-    table: Table, state: State, settings: Settings, now: float, remains: Remains, pace: Pace
+    table: Table, state: State, settings: Settings, now: float, remains: FreeOffers, pace: Pace
 ) -> bool:
     """Bring a table up to date; return False if it must be built again."""
     if any(table.at < until <= now for until in state.gpus.contested.values()):

@@ -14,7 +14,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.gpu_names import models_of
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, resources_of
-from mesos_gpu.model.nodes.roll import Rolls
+from mesos_gpu.model.nodes.roll import MonitorReplacements
 from mesos_gpu.model.resources import Resources, total
 from mesos_gpu.policy.queueing.launch_window import Window
 
@@ -45,7 +45,7 @@ class ClusterPart:
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
     windows: dict[AgentId, Window] = field(default_factory=dict)
     unreserved: dict[AgentId, Unreserved] = field(default_factory=dict)
-    rolls: Rolls = field(default_factory=Rolls)
+    rolls: MonitorReplacements = field(default_factory=MonitorReplacements)
     monitors: int = 0
     unused: dict[AgentId, Offer] = field(default_factory=dict, compare=False, metadata=DERIVED)
     most_offered: dict[AgentId, Resources] = field(default_factory=dict, compare=False, metadata=DERIVED)

@@ -15,7 +15,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.quota import owners
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.tenancy.tree import Tree
@@ -47,7 +47,7 @@ class QuotaPart:
     hours_at: float = 0.0
     uses: dict[tuple[str, str], Use] = field(default_factory=dict)
     sizes: dict[JobId, int] = field(default_factory=dict)
-    seats_given: Mapping[JobId, Seat] = field(
+    seats_given: Mapping[JobId, GuaranteedAdmission] = field(
         default_factory=dict, compare=False, repr=False, metadata=DERIVED
     )
     made_hours: HoursNow | None = field(default=None, compare=False, metadata=DERIVED)

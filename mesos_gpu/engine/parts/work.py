@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mesos_gpu.engine.indexes.arrays import Members
 from mesos_gpu.engine.indexes.memory import SecretRead
 from mesos_gpu.engine.indexes.ports import FreedPorts
-from mesos_gpu.engine.indexes.restless import Restless
+from mesos_gpu.engine.indexes.restless import LiveTaskIndex
 from mesos_gpu.engine.parts.metadata import DERIVED
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId, TaskId
@@ -64,14 +64,14 @@ class WorkPart:
     tended_at: float = 0.0
     made_room: dict[JobId, dict[TaskId, None]] = field(default_factory=dict, compare=False, metadata=DERIVED)
     events: deque[JobEvent] = field(default_factory=recent, compare=False, repr=False, metadata=DERIVED)
-    made_restless: Restless | None = field(default=None, compare=False, repr=False, metadata=DERIVED)
+    made_restless: LiveTaskIndex | None = field(default=None, compare=False, repr=False, metadata=DERIVED)
     made_ports: FreedPorts | None = field(default=None, compare=False, repr=False, metadata=DERIVED)
 
     @property
-    def restless(self) -> Restless:
+    def restless(self) -> LiveTaskIndex:
         """Index of live tasks."""
         if self.made_restless is None:
-            self.made_restless = Restless()
+            self.made_restless = LiveTaskIndex()
             for task in map(self.tasks.__getitem__, self.live):
                 self.made_restless.enter(task, self.job_of(task))
         return self.made_restless

@@ -18,7 +18,7 @@ from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import offered_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import notices
-from mesos_gpu.engine.tenancy.seats import Seating, seat
+from mesos_gpu.engine.tenancy.seats import Admissions, seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
@@ -62,7 +62,7 @@ def _waits(state: State, job: Job) -> bool:
 class _Ahead:
     """Plans for the time at which the hours of queues change."""
 
-    def __init__(self, turn: Turn, then: Turn, backlog: Backlog, seating: Seating, at: float) -> None:
+    def __init__(self, turn: Turn, then: Turn, backlog: Backlog, seating: Admissions, at: float) -> None:
         self._turn, self._at = turn, at
         running = {job_id: job for job_id, job in stoppable(then.state).items() if job.started_at is not None}
         self._rule = Reclaim(then, seating, backlog, running)

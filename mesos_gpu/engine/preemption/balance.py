@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from mesos_gpu.engine.indexes.leaves import leaf_of
-from mesos_gpu.engine.preemption.running import Runner, Running
+from mesos_gpu.engine.preemption.running import Running, RunningJob
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.tenancy.seats import Admissions
 from mesos_gpu.engine.tenancy.shares import Shares, standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
@@ -21,7 +21,7 @@ from mesos_gpu.policy.tenancy.tree import lineage, meeting
 class Balance:
     """Amounts that queues will hold once all plans are carried out, compared with their fair shares."""
 
-    def __init__(self, turn: Turn, seating: Seating, backlog: Backlog, running: Running) -> None:
+    def __init__(self, turn: Turn, seating: Admissions, backlog: Backlog, running: Running) -> None:
         self._turn, self._seating, self._held, self._running = turn, seating, backlog.held, running
 
     @cached_property
@@ -34,7 +34,7 @@ class Balance:
             return None
         return lambda chosen: self.allows(job, [self._running.runner_of(victim.job_id) for victim in chosen])
 
-    def allows(self, job: Job, runners: Sequence[Runner]) -> bool:
+    def allows(self, job: Job, runners: Sequence[RunningJob]) -> bool:
         """Return whether a job without a seat may take what some jobs of other queues hold, all of them together."""
         leaf = leaf_of(self._seating.tree, job)
         freed: dict[tuple[str, str, str], int] = {}

@@ -8,7 +8,7 @@ from mesos_gpu.engine.preemption.node_order import Order
 from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.tenancy.seats import Admissions
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -47,7 +47,7 @@ class Candidates:
         order: Nodes in the order of the least cost of room.
     """
 
-    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
+    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Admissions) -> None:
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
         self.looked_at = 0
         self._closed = set[AgentId]()  # nodes of plans, which no other plan may use
@@ -197,7 +197,7 @@ class Candidates:
         self.order.changed(capacity.agent_id)
 
 
-def yields_to(state: State, seating: Seating, job: Job) -> Callable[[JobId], bool]:
+def yields_to(state: State, seating: Admissions, job: Job) -> Callable[[JobId], bool]:
     """Return the rule by which a job may use what is reserved for another waiting job.
 
     It may if the other one has no seat and no victims, and if the job has a seat or is of another queue.

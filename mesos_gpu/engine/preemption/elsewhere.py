@@ -96,7 +96,7 @@ def _stays_until(turn: Turn, job: Job, least_s: float) -> float:
 
 
 @dataclass
-class Homes:
+class RelocationPlan:
     """Relocation plan: the new places of the jobs that leave nodes for a job, as far as they were found.
 
     Attributes:
@@ -119,7 +119,7 @@ class Homes:
         return {victim.job_id: victim for victims in self.stopped.values() for victim in victims}
 
 
-class Elsewhere:
+class RelocationPlanner:
     """Relocation planner: finds moves that make room for a job. It does not change the state.
 
     Args:
@@ -132,7 +132,7 @@ class Elsewhere:
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, candidates: Candidates) -> None:
         self._turn, self._backlog, self._rule, self._candidates = turn, backlog, rule, candidates
 
-    def find(self, job: Job, request: Request) -> tuple[tuple[Victim, ...], Homes] | None:
+    def find(self, job: Job, request: Request) -> tuple[tuple[Victim, ...], RelocationPlan] | None:
         """Return the cheapest victims that leave nodes for a job, with their new places; None without such victims.
 
         Args:
@@ -180,15 +180,15 @@ class Elsewhere:
 
     def _homes(
         self, job: Job, room_on: tuple[AgentId, ...], going: Sequence[Job], *, may_stop: bool
-    ) -> Homes | None:
+    ) -> RelocationPlan | None:
         """Return a new place for each job that leaves nodes, the largest job first; None if one finds no place."""
-        homes = Homes(job, room_on)
+        homes = RelocationPlan(job, room_on)
         for mover in sorted(going, key=lambda mover: (-mover.spec.counted_milli, mover.id)):
             if not (self._fits(mover, homes) or (may_stop and self._takes(mover, homes))):
                 return None
         return homes
 
-    def _fits(self, job: Job, homes: Homes) -> bool:
+    def _fits(self, job: Job, homes: RelocationPlan) -> bool:
         """Move a job to the node on which it leaves the fewest GPUs free; return False if it fits nowhere."""
         request = request_of(job, self._turn.settings, self._turn.state)
         places = [
@@ -201,7 +201,7 @@ class Elsewhere:
         self._go(job, request, min(places, key=lambda each: each[:2])[2], homes)
         return True
 
-    def _takes(self, job: Job, homes: Homes) -> bool:
+    def _takes(self, job: Job, homes: RelocationPlan) -> bool:
         """Move a job to a node on which borrowers make room for it; return False if there is no such node."""
         request, victims = request_of(job, self._turn.settings, self._turn.state), self._rule.takes_from(job)
         victims = {job_id: victim for job_id, victim in victims.items() if job_id not in homes.ended}
@@ -219,7 +219,7 @@ class Elsewhere:
         return True
 
     @staticmethod
-    def _go(job: Job, request: Request, node: NodeCapacity, homes: Homes) -> None:
+    def _go(job: Job, request: Request, node: NodeCapacity, homes: RelocationPlan) -> None:
         """Record the move of a job to a node with room for it."""
         place = place_on(request, node)
         assert place is not None, f"{job.id} has room on {node.agent_id}"
@@ -227,7 +227,7 @@ class Elsewhere:
         homes.left[node.agent_id] = node.minus(request.resources, place.gpus, place.share)
 
     def _open_to(
-        self, job: Job, request: Request, homes: Homes, victims: Mapping[JobId, Victim]
+        self, job: Job, request: Request, homes: RelocationPlan, victims: Mapping[JobId, Victim]
     ) -> list[NodeCapacity]:
         """Return the nodes to which a job may move, as earlier moves leave them."""
         nodes = self._nodes(job, request, victims, homes.job.id)

@@ -6,10 +6,10 @@ from functools import partial
 from itertools import chain, combinations
 
 from mesos_gpu.engine.preemption.candidates import Ask, Candidates
-from mesos_gpu.engine.preemption.elsewhere import Elsewhere
+from mesos_gpu.engine.preemption.elsewhere import RelocationPlanner
 from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.tenancy.seats import Admissions
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
@@ -40,7 +40,7 @@ class Plan:
 class Planner:
     """Search for room for waiting jobs, by the rule and the nodes of one moment. It does not change the state."""
 
-    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
+    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Admissions) -> None:
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
         self.candidates = Candidates(turn, backlog, rule, seating)
 
@@ -155,7 +155,7 @@ class Planner:
 
     def _moving(self, job: Job, request: Request) -> Plan | None:
         """Return the cheapest plan with moves."""
-        moves = Elsewhere(self._turn, self._backlog, self._rule, self.candidates).find(job, request)
+        moves = RelocationPlanner(self._turn, self._backlog, self._rule, self.candidates).find(job, request)
         if moves is None:
             return None
         chosen, homes = moves

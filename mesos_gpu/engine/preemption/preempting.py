@@ -18,7 +18,7 @@ from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import idle, notices
-from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.tenancy.seats import Admissions
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -59,7 +59,7 @@ def just_launched(turn: Turn, chosen: Iterable[Victim]) -> bool:
     return any(task.launched_at >= turn.now for job in jobs for task in turn.state.work.round_of(job))
 
 
-def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> bool:
+def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Admissions) -> bool:
     """Make room for blocked jobs by ending others; return whether a match that follows at once may make more."""
     running = stoppable(turn.state)
     turn.state.match.next_moment = inf
@@ -113,7 +113,7 @@ def _moving(turn: Turn) -> list[Job]:
 class _Plans:
     """Plans of one match."""
 
-    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
+    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Admissions) -> None:
         self._turn, self._backlog, self._rule = turn, backlog, rule
         self._tried = set[tuple[Request, Hashable]]()
         self._queues = set[str]()  # queues with jobs that were tried

@@ -15,10 +15,10 @@ from math import inf
 from mesos_gpu.engine.indexes.leaves import leaf_of
 from mesos_gpu.engine.preemption.balance import Balance
 from mesos_gpu.engine.preemption.protection import Protection
-from mesos_gpu.engine.preemption.running import Runner, Running, Victims
+from mesos_gpu.engine.preemption.running import Running, RunningJob, Victims
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.held import waits_since
-from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.tenancy.seats import Admissions
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
@@ -37,7 +37,9 @@ class Reclaim:
         running: Preemptible jobs that run and have no notice.
     """
 
-    def __init__(self, turn: Turn, seating: Seating, backlog: Backlog, running: Mapping[JobId, Job]) -> None:
+    def __init__(
+        self, turn: Turn, seating: Admissions, backlog: Backlog, running: Mapping[JobId, Job]
+    ) -> None:
         self._turn, self.seating, self._tree = turn, seating, seating.tree
         self._attained = backlog.attained
         self.running = Running(turn, seating, running)
@@ -131,7 +133,7 @@ class Reclaim:
             return None
         return each.victim if self._gives(job, each, protected_s, seated=seated) else None
 
-    def _gives(self, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
+    def _gives(self, job: Job, each: RunningJob, protected_s: float, *, seated: bool) -> bool:
         """Return whether a borrower may be ended for a job.
 
         Args:
@@ -170,7 +172,7 @@ class Reclaim:
             self.note(self._attained.moves_at(each))
         return False
 
-    def _would_take_back(self, each: Runner, job: Job) -> bool:
+    def _would_take_back(self, each: RunningJob, job: Job) -> bool:
         """Return whether a running job of a waiting job's queue would have that ended in turn, endlessly."""
         if each.leaf != leaf_of(self._tree, job):
             return False
@@ -189,7 +191,7 @@ class Reclaim:
 
     # --- protection
 
-    def _is_protected(self, each: Runner, protected_s: float) -> bool:
+    def _is_protected(self, each: RunningJob, protected_s: float) -> bool:
         """Return whether a running job is still protected, and note when the protection ends."""
         until = max(each.started_at + protected_s if protected_s else 0.0, each.job.spared_until)
         if until <= self._turn.now:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mesos_gpu.engine.indexes.leaves import leaf_of
 from mesos_gpu.engine.tenancy.idle import returnable
-from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.tenancy.seats import Admissions
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
@@ -39,7 +39,7 @@ def _ran(job: Job, milli: int, now: float) -> Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class RunningJob:
     """Running job that may be ended for another one.
 
     Attributes:
@@ -139,13 +139,13 @@ class Running:
         jobs: Preemptible jobs that run and have no notice. Jobs whose idle GPUs may be returned are added.
     """
 
-    def __init__(self, turn: Turn, seating: Seating, jobs: Mapping[JobId, Job]) -> None:
+    def __init__(self, turn: Turn, seating: Admissions, jobs: Mapping[JobId, Job]) -> None:
         self._turn, self._seating = turn, seating
         self.idle = returnable(turn)
         self.jobs = {**jobs, **self.idle}
         self._restart_ms = round(turn.settings.queue.restart_s * 1000)
         self._leaves: dict[str, _Leaf] = {}
-        self._runners: dict[JobId, Runner] = {}
+        self._runners: dict[JobId, RunningJob] = {}
         self._victims: dict[JobId, Victim | None] = {}
 
     @cached_property
@@ -165,14 +165,14 @@ class Running:
         """Return all jobs as victims."""
         return Victims(self.jobs, self._victims, lambda job: self.runner(job).victim)
 
-    def runner(self, job: Job) -> Runner:
+    def runner(self, job: Job) -> RunningJob:
         """Return a running job with the cost of its end, computed on first use."""
         runner = self._runners.get(job.id)
         if runner is None:
             leaf = leaf_of(self._seating.tree, job)
             of_leaf = self._leaf(leaf)
             (pool, milli), job_ran = of_leaf.granted[job.id], of_leaf.ran[job.id]
-            runner = self._runners[job.id] = Runner(
+            runner = self._runners[job.id] = RunningJob(
                 job,
                 leaf,
                 pool,
@@ -186,7 +186,7 @@ class Running:
             )
         return runner
 
-    def runner_of(self, job_id: JobId) -> Runner:
+    def runner_of(self, job_id: JobId) -> RunningJob:
         """Return a running job whose cost was computed before, even if a plan has removed it.
 
         Raises:
@@ -204,7 +204,7 @@ class Running:
             leaf = self._leaves[path] = _Leaf(granted, job_ran, least_ms([*job_ran.values()]))
         return leaf
 
-    def cost_at(self, runner: Runner, at: float) -> int:
+    def cost_at(self, runner: RunningJob, at: float) -> int:
         """Return the cost of ending a job at an earlier moment, in thousandths of cost times seconds.
 
         Args:

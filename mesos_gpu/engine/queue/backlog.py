@@ -5,10 +5,10 @@ from functools import cached_property, partial
 
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of
-from mesos_gpu.engine.queue.barriers import Barriers
+from mesos_gpu.engine.queue.barriers import AdmissionLimits
 from mesos_gpu.engine.queue.held import Held, has_room
-from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.line import Standing, Waits
+from mesos_gpu.engine.queue.las import AttainedServiceOrder
+from mesos_gpu.engine.queue.line import PendingOrder, Standing
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.nodes import Ends, Learn, Nodes, Offered
 from mesos_gpu.engine.queue.reasons import Facts
@@ -85,7 +85,7 @@ class Backlog:
         kept = Kept()
         self.booked = Booked(state, settings, now)
         self.neighbours = Neighbours(state, settings.placing.levels, reading=reading)
-        self.attained = Attained(state, now)
+        self.attained = AttainedServiceOrder(state, now)
         self.held = Held(state, charges_of(state, settings), now)
         self.nodes = Nodes(
             state,
@@ -98,7 +98,9 @@ class Backlog:
             reading=reading,
         )
         aging_step_s = settings.queue.aging_step_s
-        self.barriers = Barriers(Facts(state, self.held, now, self.attained, standing, kept, aging_step_s))
+        self.barriers = AdmissionLimits(
+            Facts(state, self.held, now, self.attained, standing, kept, aging_step_s)
+        )
         self.reservations = Reservations(
             state,
             settings,
@@ -114,7 +116,7 @@ class Backlog:
         )
         if reading:
             self.keep_first()
-        self._waits = Waits(
+        self._waits = PendingOrder(
             state,
             settings,
             now,

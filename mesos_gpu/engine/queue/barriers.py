@@ -28,7 +28,7 @@ from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.tenancy.tree import Bound
 
 
-class Barriers:
+class AdmissionLimits:
     """Admission limits: what blocks jobs, valid as long as holdings change only by what the match takes.
 
     Args:

@@ -16,7 +16,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Estimate, Kept, QueueUse, Waiting
-from mesos_gpu.model.jobs.why import RoomToCome
+from mesos_gpu.model.jobs.why import PendingReclaim
 from mesos_gpu.model.nodes.offer import Scalar, resources_of
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.shares.units import number_of
@@ -43,7 +43,7 @@ def offered_of(state: State) -> Offered:
 class Coming(Protocol):
     """Room that ends of other jobs will make, as `engine.explain.coming.Coming`."""
 
-    def of(self, backlog: Backlog, job: Job, /) -> RoomToCome | None:
+    def of(self, backlog: Backlog, job: Job, /) -> PendingReclaim | None:
         """Return the room that will be made for a job; jobs are passed in queue order."""
 
 

@@ -14,7 +14,7 @@ from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, EVERYBODY, ROOT
@@ -110,7 +110,9 @@ class Pools:
         every, count = self.every(job), self.count(job)
         return None if count == len(every) else (every[count], self.opens_at(job, every[count]))
 
-    def preferred(self, job: Job, open_to: Collection[str], seat: Seat | None) -> Sequence[frozenset[str]]:
+    def preferred(
+        self, job: Job, open_to: Collection[str], seat: GuaranteedAdmission | None
+    ) -> Sequence[frozenset[str]]:
         """Return groups of pools in which to look for a place, the best first.
 
         The pool of the job's seat is first. The others follow one by one in the order of the queue, or as one group

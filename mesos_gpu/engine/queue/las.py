@@ -5,19 +5,19 @@ from collections.abc import Iterable
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.tenancy import LineOrder
+from mesos_gpu.model.tenancy import QueueOrder
 from mesos_gpu.policy.capacity.node import Reservation
 from mesos_gpu.policy.room.reservation import outlasts
 from mesos_gpu.policy.tenancy.las import Rank, is_due, moved, moves_at, rank_of
 
 
-class Attained:
+class AttainedServiceOrder:
     """Order by attained service at one moment; valid as long as the state does not change."""
 
     def __init__(self, state: State, now: float) -> None:
         self._state, self._now = state, now
         leaves = state.quota.tree.leaves()
-        self._queues = {leaf.path for leaf in leaves if leaf.resolved.order is LineOrder.LAS}
+        self._queues = {leaf.path for leaf in leaves if leaf.resolved.order is QueueOrder.LAS}
         self._ranks: dict[JobId, Rank] = {}
 
     @property

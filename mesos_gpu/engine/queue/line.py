@@ -8,13 +8,13 @@ from typing import Protocol
 from mesos_gpu.engine.indexes.leaves import Leaf, leaf_of
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
-from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.las import AttainedServiceOrder
 from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.admission.limits import Wait
@@ -35,7 +35,7 @@ class Standing(Protocol):
         """Return the capacity of a pool, in thousandths of cost."""
 
 
-class Waits:
+class PendingOrder:
     """Queue order: the pending jobs of each leaf in their order, and the order of them all.
 
     Args:
@@ -59,7 +59,7 @@ class Waits:
         settings: Settings,
         now: float,
         held: Held,
-        attained: Attained,
+        attained: AttainedServiceOrder,
         standing: Standing | None = None,
         *,
         held_back: Callable[[Job], Wait | None],
@@ -101,7 +101,7 @@ class Waits:
 
         return again
 
-    def seat_for(self, job: Job) -> Seat | None:
+    def seat_for(self, job: Job) -> GuaranteedAdmission | None:
         """Return the seat that the latest match gave to a pending job; None if the job would borrow."""
         return self._state.quota.seats_given.get(job.id)
 

@@ -14,7 +14,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.constraints import Placed, violated
-from mesos_gpu.policy.cluster.verdicts import Verdicts
+from mesos_gpu.policy.cluster.verdicts import MatchCache
 from mesos_gpu.policy.gangs.ground import Site
 from mesos_gpu.policy.gangs.rules import level_field, level_rules, rules_of
 from mesos_gpu.policy.gangs.search import Most, Outcome, Rule, Together, search
@@ -36,7 +36,7 @@ class Neighbours:
 
     def __init__(self, state: State, levels: Sequence[str] = (), *, reading: bool = True) -> None:
         self._state, self._levels = state, levels
-        self.verdicts = Verdicts(state.match.verdicts, reading=reading)
+        self.verdicts = MatchCache(state.match.verdicts, reading=reading)
         self._apps: dict[str | None, list[Placed]] | None = None
         self._shunned: dict[str | None, list[Placed]] = {}  # jobs that want to be away from an app, by app
         self._instances: dict[str | None, int] = {}

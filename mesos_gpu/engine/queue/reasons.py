@@ -16,7 +16,7 @@ from mesos_gpu.engine.calendar.booked import booking_called
 from mesos_gpu.engine.indexes.leaves import rank_in_leaf
 from mesos_gpu.engine.queue.budgets import BudgetDeniesSeat, Budgets, BudgetSpent
 from mesos_gpu.engine.queue.held import Held, Lending, has_room
-from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.las import AttainedServiceOrder
 from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.room.given_up import precedes
 from mesos_gpu.engine.room.kept import Kept
@@ -64,7 +64,7 @@ class Facts:
         state: State,
         held: Held,
         now: float,
-        attained: Attained,
+        attained: AttainedServiceOrder,
         standing: Standing | None,
         kept: Kept,
         aging_step_s: float = inf,

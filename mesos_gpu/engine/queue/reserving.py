@@ -8,9 +8,9 @@ from typing import Final
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.indexes.charges import up
 from mesos_gpu.engine.indexes.leaves import rank_in_leaf
-from mesos_gpu.engine.queue.barriers import Barriers
+from mesos_gpu.engine.queue.barriers import AdmissionLimits
 from mesos_gpu.engine.queue.held import Held
-from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.las import AttainedServiceOrder
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.nodes import Nodes
 from mesos_gpu.engine.queue.take import Take
@@ -23,13 +23,13 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import DEFAULT_POOL
-from mesos_gpu.policy.capacity.altered import Altered
+from mesos_gpu.policy.capacity.altered import PatchedNodes
 from mesos_gpu.policy.capacity.fit import Chosen
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.reservation import (
-    Leave,
     Limit,
+    QuotaRelease,
     after_launch,
     decisive,
     ends_by,
@@ -72,8 +72,8 @@ class Reservations:
         held: Held,
         nodes: Nodes,
         neighbours: Neighbours,
-        barriers: Barriers,
-        attained: Attained,
+        barriers: AdmissionLimits,
+        attained: AttainedServiceOrder,
         booked: Booked,
         *,
         reading: bool = False,
@@ -118,7 +118,7 @@ class Reservations:
 
     def _find_in(self, job: Job, request: Request, pools: tuple[str, ...]) -> list[Reservation]:
         """Return the reservations with which a job can start soonest in some pools, within all their limits."""
-        leaves: list[tuple[Leave, Sequence[Limit], int]] = []
+        leaves: list[tuple[QuotaRelease, Sequence[Limit], int]] = []
         for pool in pools:
             limits = [
                 Limit(bound.path, pool, bound.milli, self._held_below(bound))
@@ -226,7 +226,7 @@ class Reservations:
             kept = self.every[i]
             if kept.agent_id is not None and kept.agent_id in nodes:
                 changed[kept.agent_id] = (changed.get(kept.agent_id) or nodes[kept.agent_id]).beside(kept)
-        return Altered(nodes, changed) if changed else nodes
+        return PatchedNodes(nodes, changed) if changed else nodes
 
     def kept_by_others(self, job: Job, node: Node) -> list[Reservation]:
         """Return the reservations of a node for other jobs that a job must leave alone."""

@@ -20,7 +20,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
-from mesos_gpu.model.tasks.resize import Resize, Resized, Resizing
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer, Resizing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.admission.limits import Wait, scopes_of
@@ -358,13 +358,13 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
         _settle(turn, job)
 
 
-def _is_as_asked(answer: Resized, share: Share) -> bool:
+def _is_as_asked(answer: ResizeAnswer, share: Share) -> bool:
     """Return whether a confirmed share equals the requested one."""
     requested = share.memory_mib, share.memory_max_mib, share.compute_milli
     return (answer.memory_mib, answer.memory_max_mib, answer.compute_milli) == requested
 
 
-def _confirmed(answer: Resized, most: Share) -> Share:
+def _confirmed(answer: ResizeAnswer, most: Share) -> Share:
     """Return the share that an executor confirms, but no more than its GPUs count for the task."""
     return replace(
         most,
@@ -385,7 +385,7 @@ def question(task: Task, now: float) -> Task:
     return replace(task, resize=Resizing(0, share, task.counted_share or share, now))
 
 
-def _apply_reported(turn: Turn, task: Task, answer: Resized) -> None:
+def _apply_reported(turn: Turn, task: Task, answer: ResizeAnswer) -> None:
     """Apply the share that an executor reports of a task that was unknown, or whose resize may have been lost."""
     old, question = task.share, task.resize
     assert old is not None, "only tasks with shares are asked"

@@ -13,7 +13,7 @@ from mesos_gpu.model.nodes.gpu_use import Span as Amounts
 from mesos_gpu.model.nodes.gpu_use import TaskUse, Work, between
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.usage import DAY_MS, MS, CardCount, Did, Span, SpanWork
+from mesos_gpu.model.usage import DAY_MS, MS, CardCount, MeasuredWork, Span, SpanWork
 
 _FOLD_MS: Final = 60_000  # longest time between saves of a sum
 _CLOCKS_S: Final = 1.0  # tolerance for clocks in the age of a counter
@@ -34,7 +34,7 @@ def on_report(turn: Turn, before: Node, now: Node) -> None:
             _take_in(turn, before, span, task, old.get(task_id, {}), new.get(task_id, {}))
 
 
-def closing(turn: Turn, span: Span, task: Task | None, *, goes_on: bool) -> tuple[Did, ...]:
+def closing(turn: Turn, span: Span, task: Task | None, *, goes_on: bool) -> tuple[MeasuredWork, ...]:
     """Return the GPU work of a span that ends; if its task goes on in another span, that begins at zero."""
     state = turn.state
     total = state.ledger.span_works.get(span.task_id)
@@ -141,8 +141,8 @@ class _Sum:
         if not amounts.seen_ms or not milli:
             return
         key = self._day, model
-        each, idle_ms = self._did.get(key, Did(*key)), amounts.seen_ms - amounts.busy_ms
-        self._did[key] = Did(
+        each, idle_ms = self._did.get(key, MeasuredWork(*key)), amounts.seen_ms - amounts.busy_ms
+        self._did[key] = MeasuredWork(
             *key,
             busy=each.busy + milli * amounts.busy_ms,
             idle=each.idle + milli * idle_ms,

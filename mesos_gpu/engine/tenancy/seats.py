@@ -10,7 +10,7 @@ from mesos_gpu.engine.charges import cells_now, cost_of_granted, pool_of_node, t
 from mesos_gpu.engine.indexes.leaves import Leaf, Ranked, leaf_of, rank_in_leaf
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Pools
-from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.las import AttainedServiceOrder
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.room.given_up import keeps_seat
 from mesos_gpu.engine.room.hopeless import fit_nowhere
@@ -21,7 +21,7 @@ from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.queueing.queue import in_line_since
@@ -125,7 +125,7 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Seating:
+class Admissions:
     """Guaranteed admission of all jobs during one match.
 
     Attributes:
@@ -134,14 +134,14 @@ class Seating:
     """
 
     ground: Ground
-    given: Mapping[JobId, Seat] = field(default_factory=dict)
+    given: Mapping[JobId, GuaranteedAdmission] = field(default_factory=dict)
 
     @property
     def tree(self) -> Tree:
         """Tree of the queues."""
         return self.ground.tree
 
-    def seat_for(self, job: Job) -> Seat | None:
+    def seat_for(self, job: Job) -> GuaranteedAdmission | None:
         """Return the seat of a running job, or the one that a pending job gets at its start; None if it borrows."""
         return job.seat or self.given.get(job.id)
 
@@ -171,7 +171,7 @@ class Seating:
         ask = Ask(job.id, wants, job.spec.tasks)
         return seat_in(room, leaf_of(ground.tree, job), ask, 0.0) is not None
 
-    def at_launch(self, job: Job, takes: Sequence[Take]) -> Seat | None:
+    def at_launch(self, job: Job, takes: Sequence[Take]) -> GuaranteedAdmission | None:
         """Return the seat of a job that starts with some assignments; None if it borrows there."""
         seat = self.given.get(job.id)
         if seat is None:
@@ -180,7 +180,7 @@ class Seating:
         return replace(seat, milli=milli) if pool == seat.pool and milli <= seat.milli else None
 
 
-def seat(turn: Turn, may_start: MayStart) -> Seating:
+def seat(turn: Turn, may_start: MayStart) -> Admissions:
     """Give free cells to the next jobs of each queue.
 
     Seats of running jobs are saved; those of pending jobs last as long as the match.
@@ -192,7 +192,7 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
     tree = tree_of(turn.state, turn.settings)
     ground = Ground(turn.state, tree, turn.now)
     if tree.is_flat:
-        return Seating(ground)  # without a document nothing is guaranteed
+        return Admissions(ground)  # without a document nothing is guaranteed
     running = _running(turn.state)
     held = [_held(ground, job) for job in running if job.seat is not None]
     room, changed = kept(ground.cells, held)
@@ -202,7 +202,7 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
         turn.show_job(replace(job, seat=now, spared_until=until, version=job.version + 1))
     lines = _lines(turn, ground, room, [turn.state.work.jobs[job.id] for job in running], may_start)
     if not lines:
-        return Seating(ground)
+        return Admissions(ground)
     weights = {path: queue.spec.weight for path, queue in tree.queues.items()}
     given = give(
         room, lines, weights, turn.now, [holder for holder in held if holder.ask.job_id not in changed]
@@ -211,7 +211,7 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
         if job.id in given:
             job = turn.state.work.jobs[job.id]
             turn.show_job(replace(job, seat=given.pop(job.id), version=job.version + 1))
-    return Seating(ground, given)
+    return Admissions(ground, given)
 
 
 def _running(state: State) -> list[Job]:
@@ -249,7 +249,7 @@ def _lines(
         return {}
     lines: dict[str, list[Ask]] = {}
     budgets = Budgets(state, turn.now)
-    attained = Attained(state, turn.now)
+    attained = AttainedServiceOrder(state, turn.now)
     for job in running:
         leaf = leaf_of(ground.tree, job)
         if job.seat is None and leaf in open_ and not budgets.must_borrow(job) and not booked_for(state, job):
@@ -317,7 +317,7 @@ def _is_due(job: Job, now: float) -> bool:
     return job.not_before <= now or job.room_made_at is not None
 
 
-def _ranked(turn: Turn, attained: Attained, leaf: Leaf) -> list[Ranked]:
+def _ranked(turn: Turn, attained: AttainedServiceOrder, leaf: Leaf) -> list[Ranked]:
     """Return the pending jobs of a leaf that ask for GPUs, in the order of the leaf."""
     ranked = leaf.by_rank(turn.state.work.jobs, turn.now, turn.settings.queue.aging_step_s)
     if not attained.any or not any(attained.orders(entry.job) for entry in ranked):
@@ -346,7 +346,7 @@ def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: MaySta
         yield Ask(job.id, wants_by_kind[alike], tasks, rank)
 
 
-def _rank(turn: Turn, attained: Attained, job: Job) -> tuple[int, ...]:
+def _rank(turn: Turn, attained: AttainedServiceOrder, job: Job) -> tuple[int, ...]:
     """Return the sort key of a running or pending job within its leaf."""
     if attained.orders(job):
         return (job.room_made_at is None, *attained.rank(job), job.sequence)

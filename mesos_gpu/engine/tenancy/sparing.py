@@ -5,13 +5,13 @@ from typing import Final
 
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tenancy import QueueDocument
 
 FOR_EVER: Final = 1e11  # a time that never comes, in seconds since the epoch
 
 
-def spared(document: QueueDocument, since: float, job: Job, seat: Seat | None) -> float:
+def spared(document: QueueDocument, since: float, job: Job, seat: GuaranteedAdmission | None) -> float:
     """Return until when a job is protected from reclaim that got another seat now, or lost its seat.
 
     What regular hours of queues take is given back at once, as they were known when the job started.

@@ -54,7 +54,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class ClusterApply:
     """Executor of the differences and removals of a cluster.
 
     Attributes:

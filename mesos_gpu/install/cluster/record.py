@@ -27,7 +27,7 @@ _UNIT: Final = re.compile(r"mesos-gpu-[a-z]+\.service")
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class AppliedHost:
     """A host as it was applied.
 
     Attributes:
@@ -44,11 +44,11 @@ class Remembered:
     program: str = ""
     number: int = 0
 
-    def and_also(self, other: "Remembered") -> "Remembered":
+    def and_also(self, other: "AppliedHost") -> "AppliedHost":
         """Return the other description of this host, with the files, units and roles of both."""
         roles = tuple(role for role in Role if role in {*self.host.roles, *other.host.roles})
         host = Host(other.host.name, other.host.address, roles, other.host.ssh)
-        return Remembered(
+        return AppliedHost(
             host,
             tuple(dict.fromkeys((*self.files, *other.files))),
             tuple(dict.fromkeys((*self.units, *other.units))),
@@ -89,7 +89,7 @@ class Record:
         hosts: Hosts at the beginning.
     """
 
-    def __init__(self, file: Path, hosts: Mapping[str, Remembered]) -> None:
+    def __init__(self, file: Path, hosts: Mapping[str, AppliedHost]) -> None:
         self._file = file
         self.hosts = dict(hosts)
 
@@ -117,12 +117,12 @@ class Record:
         free = iter(sorted({*range(1, len(names) + len(numbers) + 1)} - {*numbers.values()}))
         return {name: numbers.get(name) or next(free) for name in names}
 
-    def add(self, host: Remembered) -> None:
+    def add(self, host: AppliedHost) -> None:
         """Record what a host is about to be given, in addition to what it has."""
         before = self.hosts.get(host.host.name)
         self._put(host.host.name, before.and_also(host) if before else host)
 
-    def settle(self, host: Remembered) -> None:
+    def settle(self, host: AppliedHost) -> None:
         """Record exactly what a host has now; earlier entries of this host are dropped."""
         self._put(host.host.name, host)
 
@@ -131,7 +131,7 @@ class Record:
         if self.hosts.pop(name, None) is not None:
             self._write()
 
-    def _put(self, name: str, remembered: Remembered) -> None:
+    def _put(self, name: str, remembered: AppliedHost) -> None:
         if self.hosts.get(name) != remembered:
             self.hosts[name] = remembered
             self._write()
@@ -163,7 +163,7 @@ def read(directory: Path) -> Record:
         ) from error
 
 
-def _entry(remembered: Remembered) -> dict[str, object]:
+def _entry(remembered: AppliedHost) -> dict[str, object]:
     """Return the JSON object of a host for the file of the record."""
     ssh = remembered.host.ssh
     return {
@@ -182,7 +182,7 @@ def _entry(remembered: Remembered) -> dict[str, object]:
     }
 
 
-def _remembered(name: str, entry: _Entry) -> Remembered:
+def _remembered(name: str, entry: _Entry) -> AppliedHost:
     """Return the host of an entry, unless the entry has paths or units of other programs."""
     if strange := [path for path in entry.files if not _OURS.fullmatch(path) or ".." in path.split("/")]:
         raise ValueError(f"{name}: {strange[0]} is not a file of this program")
@@ -197,4 +197,4 @@ def _remembered(name: str, entry: _Entry) -> Remembered:
         entry.options,
     )
     host = Host(name, IPv4Address(entry.address), tuple(role for role in Role if role in entry.roles), ssh)
-    return Remembered(host, tuple(entry.files), tuple(entry.units), entry.program, entry.number)
+    return AppliedHost(host, tuple(entry.files), tuple(entry.units), entry.program, entry.number)

@@ -7,7 +7,7 @@ from typing import Final
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.install.cluster.description import Cluster, Host, Role
 from mesos_gpu.install.cluster.plan import HostPlan, brought
-from mesos_gpu.install.cluster.record import Record, Remembered
+from mesos_gpu.install.cluster.record import AppliedHost, Record
 from mesos_gpu.install.cluster.survey import Survey
 from mesos_gpu.model.words import counted
 
@@ -38,7 +38,7 @@ class Removal:
     units: tuple[str, ...]
     files: tuple[str, ...]
     program: str
-    remains: Remembered | None = None
+    remains: AppliedHost | None = None
 
     def __bool__(self) -> bool:
         """Return whether there is anything to remove."""
@@ -63,11 +63,11 @@ class Removal:
             yield "remove mesos_gpu"
 
 
-def remembered(plan: HostPlan, cluster: Cluster) -> Remembered:
+def remembered(plan: HostPlan, cluster: Cluster) -> AppliedHost:
     """Return the record entry of a host that matches its plan."""
     host = plan.host
     way = "deb" if cluster.package.deb else "wheel"
-    return Remembered(
+    return AppliedHost(
         Host(host.name, host.address, host.roles, host.ssh),
         tuple(file.path for file in plan.files),
         tuple(service.name for service in plan.services),

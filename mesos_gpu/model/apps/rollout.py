@@ -108,7 +108,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class NextOperations:
     """Next operations for one app. At most one of `done`, the operations and `waiting` is set."""
 
     launch: int = 0

@@ -60,7 +60,7 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.driver import MINIMUM, newer_of
 from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.served import Served
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
@@ -562,7 +562,9 @@ class Job:
     room_on: tuple[AgentId, ...] = ()  # with a queue tree: nodes reserved for it since then
     image_needs: str = ""  # requirement of the image behind `learnt_min_driver`, such as "CUDA 12.4 or newer"
     adopted: bool = False  # made from labels of an unknown task: its command is unknown, it is never launched
-    seat: Seat | None = None  # part of a guarantee that its GPUs occupy; None if they are borrowed
+    seat: GuaranteedAdmission | None = (
+        None  # part of a guarantee that its GPUs occupy; None if they are borrowed
+    )
     spared_until: float = 0.0  # until then not preempted, although a new document took its `seat`
     stopped: int = 0  # number of times that it was preempted
     checkpoint_at: float | None = None  # time of its last reported checkpoint; None without one

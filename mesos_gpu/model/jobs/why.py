@@ -81,7 +81,7 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True)
-class Giver:
+class VictimGroup:
     """Jobs of one queue that will be preempted for a job, with the thousandths of GPUs that they hold."""
 
     queue: str
@@ -90,7 +90,7 @@ class Giver:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomToCome:
+class PendingReclaim:
     """Capacity that will be freed for a waiting job, as things stand.
 
     Attributes:
@@ -101,7 +101,7 @@ class RoomToCome:
         on: Nodes on which the capacity will be free.
     """
 
-    givers: tuple[Giver, ...]
+    givers: tuple[VictimGroup, ...]
     at: float
     until: float
     after: str = ""
@@ -109,7 +109,7 @@ class RoomToCome:
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class GuaranteeShare:
     """Part of a queue's guarantee that a waiting job has, or would have.
 
     Attributes:
@@ -127,7 +127,7 @@ class Owed:
     in_nodes: bool
     seated_milli: int = 0
     spared_milli: int = 0
-    room: RoomToCome | None = None
+    room: PendingReclaim | None = None
     too_large: bool = False
 
 

@@ -6,7 +6,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 
 
 @dataclass(slots=True)
-class Roll:
+class MonitorReplacement:
     """Replacement of one monitor.
 
     Attributes:
@@ -27,9 +27,9 @@ class Roll:
 
 
 @dataclass(slots=True)
-class Rolls:
+class MonitorReplacements:
     """All replacements since the scheduler started; `looked_at`: time of the last search for outdated monitors."""
 
-    under_way: dict[AgentId, Roll] = field(default_factory=dict)
+    under_way: dict[AgentId, MonitorReplacement] = field(default_factory=dict)
     done: int = 0
     looked_at: float = 0.0

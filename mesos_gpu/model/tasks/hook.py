@@ -56,7 +56,7 @@ class HookVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptHooks:
+class StoredHooks:
     """Webhooks as stored in the state, so that the next leader has them, too.
 
     Attributes:

@@ -23,7 +23,7 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True)
-class Resized:
+class ResizeAnswer:
     """Answer of an executor to a resize request.
 
     Attributes:
@@ -60,7 +60,7 @@ class Resizing:
         sent_at: Time of the last request to the executor; None before the first.
         answered: Whether the executor has answered.
         refused: Reason why the executor refused; "" if it did not refuse or has not answered.
-        used_mib: Memory in use according to the answer, as in `Resized`.
+        used_mib: Memory in use according to the answer, as in `ResizeAnswer`.
     """
 
     number: int

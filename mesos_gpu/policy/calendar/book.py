@@ -30,7 +30,7 @@ _ORDER: Final = attrgetter("begins", "ends", "booking")
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class NodeGpus:
     """GPUs of one model on one node.
 
     Attributes:
@@ -109,7 +109,7 @@ class Ground:
         models: Models of all GPUs of the cluster, to resolve names in requests; if empty, names are models.
     """
 
-    bins: Sequence[Bin]
+    bins: Sequence[NodeGpus]
     guaranteed: Callable[[float], Guaranteed] = _always_nothing
     models: frozenset[str] = frozenset()
     _costs: dict[Hashable, int] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -132,7 +132,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class BookingConflict:
     """Reason why occurrences of bookings do not fit, and when.
 
     Attributes:
@@ -171,7 +171,7 @@ def horizon(now: float) -> float:
     return now + AHEAD_DAYS * DAY_S
 
 
-def clash(ground: Ground, items: Iterable[Item], only: str | None = None) -> Clash | None:
+def clash(ground: Ground, items: Iterable[Item], only: str | None = None) -> BookingConflict | None:
     """Return why not all occurrences can be kept; None if they can.
 
     Args:
@@ -327,7 +327,7 @@ def _candidates(
     return early[:_MAX_TRIED], late[:_MAX_TRIED]
 
 
-def _may(bin_: Bin, spec: BookingSpec, known: frozenset[str]) -> bool:
+def _may(bin_: NodeGpus, spec: BookingSpec, known: frozenset[str]) -> bool:
     """Return whether a booking may use the GPUs of a bin; `known` is `Ground.models`."""
     return bin_.pool == spec.pool and (not spec.models or bin_.model in models_of(spec.models, known))
 
@@ -356,18 +356,18 @@ def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield group
 
 
-def _over_itself(group: Sequence[Item]) -> Clash | None:
+def _over_itself(group: Sequence[Item]) -> BookingConflict | None:
     """Return a clash if two occurrences of one booking overlap."""
     last: dict[str, Item] = {}
     for item in group:
         before = last.get(item.booking)
         if before is not None and before.ends > item.begins:
-            return Clash("it overlaps its own next occurrence", item.begins, is_own=True)
+            return BookingConflict("it overlaps its own next occurrence", item.begins, is_own=True)
         last[item.booking] = item
     return None
 
 
-def _over_sums(ground: Ground, group: Sequence[Item]) -> Clash | None:
+def _over_sums(ground: Ground, group: Sequence[Item]) -> BookingConflict | None:
     """Return a clash if more is booked at any time than is not guaranteed, or than the owning queue is guaranteed."""
     sums: dict[tuple[str, str], int] = {}  # booked cost by owner and pool at the current time
     begins, ends = iter(group), iter(sorted(group, key=attrgetter("ends")))
@@ -384,7 +384,7 @@ def _over_sums(ground: Ground, group: Sequence[Item]) -> Clash | None:
         for (owner, pool), milli in sums.items():
             limit = guaranteed.owed.get((owner, pool), 0) if owner else guaranteed.free.get(pool)
             if limit is not None and milli > limit:
-                return Clash(_of_sum(owner, pool, milli, limit, guaranteed.owed), at)
+                return BookingConflict(_of_sum(owner, pool, milli, limit, guaranteed.owed), at)
     return None
 
 
@@ -423,7 +423,7 @@ def _holders(pool: str, owed: Mapping[tuple[str, str], int]) -> str:
     return ", ".join(named)
 
 
-def _over_nodes(ground: Ground, group: Sequence[Item]) -> Clash | None:
+def _over_nodes(ground: Ground, group: Sequence[Item]) -> BookingConflict | None:
     """Return a clash if no layout is found, at the time with the most booked GPUs."""
     if _Layout(ground, group).found():
         return None
@@ -433,7 +433,7 @@ def _over_nodes(ground: Ground, group: Sequence[Item]) -> Clash | None:
     )
     overlapping = {item.booking: item for item in group if item.begins <= peak < item.ends}
     gpus = sum(item.spec.gpus_in_all for item in overlapping.values())
-    return Clash(
+    return BookingConflict(
         f"no nodes are left for it beside {counted(len(overlapping) - 1, 'booking')} ({gpus} GPUs in all)",
         peak,
     )
@@ -450,7 +450,9 @@ class _Layout:
     def __init__(self, ground: Ground, group: Sequence[Item]) -> None:
         self._models = ground.models
         self._bins = {(bin_.node, bin_.model): bin_ for bin_ in ground.bins}
-        self._alike: dict[Bin, list[tuple[str, str]]] = {}  # keys of equal bins, by a bin without its node
+        self._alike: dict[
+            NodeGpus, list[tuple[str, str]]
+        ] = {}  # keys of equal bins, by a bin without its node
         for key, bin_ in sorted(self._bins.items()):
             self._alike.setdefault(replace(bin_, node=""), []).append(key)
         #: Begin, end and GPUs of the bookings in each bin that has any.
@@ -545,7 +547,7 @@ class _Layout:
         return max(sum(n for b, e, n in overlapping if b <= at < e) for at in moments)
 
 
-def refusal(misfit: Clash, zone: str, moments: Sequence[int]) -> tuple[str, str]:
+def refusal(misfit: BookingConflict, zone: str, moments: Sequence[int]) -> tuple[str, str]:
     """Return why a booking is refused, and what would fit instead, as two texts.
 
     Args:

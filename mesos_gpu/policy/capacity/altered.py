@@ -7,7 +7,7 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.policy.capacity.node import NodeCapacity
 
 
-class Altered(Mapping[AgentId, NodeCapacity]):
+class PatchedNodes(Mapping[AgentId, NodeCapacity]):
     """Mapping of nodes in which some are replaced, without copying the others.
 
     Args:

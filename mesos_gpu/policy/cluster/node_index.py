@@ -12,7 +12,7 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.policy.capacity.altered import Altered
+from mesos_gpu.policy.capacity.altered import PatchedNodes
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, beside_all, fit, room_for, share_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
@@ -344,7 +344,7 @@ def _others(
     nodes: Mapping[AgentId, NodeCapacity], open_to: Mapping[AgentId, NodeCapacity]
 ) -> Iterable[AgentId]:
     """Return the agents that a job may not use, or only with reduced capacity."""
-    if isinstance(open_to, Altered) and open_to.base is nodes:
+    if isinstance(open_to, PatchedNodes) and open_to.base is nodes:
         return open_to.changes
     if open_to is nodes:
         return ()

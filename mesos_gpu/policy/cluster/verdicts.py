@@ -17,7 +17,7 @@ WORK_IN_ALL: Final = 3 * WORK_OF_JOB
 MAX_KNOWN: Final = 200_000
 
 
-class Verdicts:
+class MatchCache:
     """Results of matching in one match of jobs and nodes, or for one reader.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.model.jobs.why import Owed, Removed, RoomToCome, Stage
+from mesos_gpu.model.jobs.why import GuaranteeShare, PendingReclaim, Removed, Stage
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity.fit import beside_all, room_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
@@ -54,7 +54,7 @@ def funnel(
     limit: str = "",
     stage: Stage = Stage.QUEUE_LIMIT,
     apart: Apart | None = None,
-    owed: Owed | None = None,
+    owed: GuaranteeShare | None = None,
 ) -> Funnel:
     """Find the stage that excludes each node for a job, and count the nodes by stage.
 
@@ -136,7 +136,7 @@ def _free(request: Request, passages: Sequence[Passage]) -> list[int]:
     return [passage.free for passage in passages if passage.free]
 
 
-def _to_reclaim(passage: Passage, room: RoomToCome) -> Passage:
+def _to_reclaim(passage: Passage, room: PendingReclaim) -> Passage:
     """Mark a node on which other jobs make room: what is lacking there is guaranteed, and still in use."""
     if not passage.hurdles or passage.node.agent_id not in room.on:
         return passage

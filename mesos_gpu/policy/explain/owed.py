@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mesos_gpu.model.jobs.queue import Estimate
-from mesos_gpu.model.jobs.why import Owed, RoomToCome
+from mesos_gpu.model.jobs.why import GuaranteeShare, PendingReclaim
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.words import clock, counted, is_or_are
 
@@ -12,7 +12,7 @@ _SOON_S: Final = 5.0  # times until then are shown as "now": the next match or t
 _MAX_NAMED: Final = 3
 
 
-def owed_words(owed: Owed, free: Sequence[int], now: float) -> str:
+def owed_words(owed: GuaranteeShare, free: Sequence[int], now: float) -> str:
     """Describe which part of a guaranteed amount is free, and which will be.
 
     Args:
@@ -44,7 +44,7 @@ def free_words(free: Sequence[int]) -> str:
     return f"{counted(sum(free), 'GPU')} {is_or_are(sum(free))} free, on {counted(len(free), 'node')}{most}"
 
 
-def room_words(room: RoomToCome, now: float) -> str:
+def room_words(room: PendingReclaim, now: float) -> str:
     """Return which queues give GPUs back, and when, as text."""
     takes = ", ".join(f"{_gpus(giver.gpus_milli)} from queue {giver.queue}" for giver in room.givers)
     names = [str(job_id) for giver in room.givers for job_id in giver.jobs]
@@ -58,6 +58,6 @@ def _gpus(milli: int) -> str:
     return counted(number_of(milli), "GPU")
 
 
-def by_room(room: RoomToCome, now: float) -> Estimate:
+def by_room(room: PendingReclaim, now: float) -> Estimate:
     """Return the estimate of a job for which others are ended."""
     return Estimate(room.until, f"{room_words(room, now)}, with their notice and grace")

@@ -6,7 +6,7 @@ from typing import Final
 
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
-from mesos_gpu.model.jobs.why import Nearest, NodeReasons, Owed, Stage, Why
+from mesos_gpu.model.jobs.why import GuaranteeShare, Nearest, NodeReasons, Stage, Why
 from mesos_gpu.model.resources import AMOUNTS, NOTHING
 from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.capacity.fit import largest
@@ -39,7 +39,7 @@ class QueueView:
     estimate: Estimate | None = None
     ending: tuple[str, ...] = ()  # jobs that are being ended for it
     ended_by: float | None = None  # latest end of `ending`, seconds since the epoch; None if unknown
-    owed: Owed | None = None  # guarantee that applies to it; None if none does
+    owed: GuaranteeShare | None = None  # guarantee that applies to it; None if none does
 
 
 def explain(
@@ -196,7 +196,7 @@ def _turn(passed: Funnel) -> str:
     return f"waits for its turn on {paced[0].hostname}{more}: {paced[0].paced}"
 
 
-def _borrows(owed: Owed, now: float) -> str:
+def _borrows(owed: GuaranteeShare, now: float) -> str:
     """Return that a job has no place in a guarantee, why, and what is freed for it all the same."""
     room = f"; {room_words(owed.room, now)}" if owed.room is not None else ""
     if owed.too_large:

@@ -207,7 +207,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class QuotaRelease:
     """Quota release time: when limits leave room for a job, seconds since the epoch.
 
     Attributes:
@@ -221,7 +221,9 @@ class Leave:
     awaited: tuple[Allocation, ...] = ()
 
 
-def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now: float) -> Leave | None:
+def leave_of(
+    limit_milli: int, want_milli: int, held: Sequence[Allocation], now: float
+) -> QuotaRelease | None:
     """Return the quota release time of one limit: when it leaves room for a job; None if never.
 
     Args:
@@ -239,12 +241,12 @@ def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now:
         used -= allocation.counted_milli
         awaited.append(allocation)
     at = max(awaited[-1].ends_at, now) if awaited else now
-    return Leave(at, limit_milli - used - want_milli, tuple(awaited))
+    return QuotaRelease(at, limit_milli - used - want_milli, tuple(awaited))
 
 
 def leave_of_all(
     limits: Sequence[Limit], want_milli: int, now: float
-) -> tuple[Leave, tuple[Spare, ...]] | None:
+) -> tuple[QuotaRelease, tuple[Spare, ...]] | None:
     """Return when all limits leave room for a job, and what each has to spare then; None if never, or without limits.
 
     Args:
@@ -252,7 +254,7 @@ def leave_of_all(
         want_milli: Cost of the job, in thousandths.
         now: Seconds since the epoch.
     """
-    leaves: list[Leave] = []
+    leaves: list[QuotaRelease] = []
     for limit in limits:
         leave = leave_of(limit.milli, want_milli, limit.held, now)
         if leave is None:
@@ -270,7 +272,7 @@ def leave_of_all(
 
 
 def with_leaves(
-    reservation: Reservation, leaves: Iterable[tuple[Leave, Sequence[Limit], int]]
+    reservation: Reservation, leaves: Iterable[tuple[QuotaRelease, Sequence[Limit], int]]
 ) -> Reservation:
     """Return the reservation of a job delayed until the limits of pools leave room.
 

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heapreplace, merge
 from typing import Final
 
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.policy.tenancy.cells import Cells
 from mesos_gpu.policy.tenancy.tree import lineage
 
@@ -84,7 +84,7 @@ class Room:
                 return pool, cells, milli
         return None
 
-    def take(self, seat: Seat) -> bool:
+    def take(self, seat: GuaranteedAdmission) -> bool:
         """Subtract a job's seat from the cells that it occupies.
 
         Returns:
@@ -99,7 +99,7 @@ class Room:
             free[cell] -= seat.milli
         return True
 
-    def give_back(self, seat: Seat) -> None:
+    def give_back(self, seat: GuaranteedAdmission) -> None:
         """Return a job's seat to the cells that it occupied."""
         for cell in seat.cells:
             self._free[seat.queue, seat.pool][cell] += seat.milli
@@ -150,11 +150,11 @@ class Held:
     """
 
     leaf: str
-    seat: Seat
+    seat: GuaranteedAdmission
     ask: Ask
 
 
-def kept(cells: Cells, held: Iterable[Held]) -> tuple[Room, dict[JobId, Seat | None]]:
+def kept(cells: Cells, held: Iterable[Held]) -> tuple[Room, dict[JobId, GuaranteedAdmission | None]]:
     """Subtract the seats of running jobs from the free cells, and move or drop those that do not fit any more.
 
     Where a new document has fewer or other cells, the oldest seats are kept, in other cells if necessary, and the
@@ -168,7 +168,7 @@ def kept(cells: Cells, held: Iterable[Held]) -> tuple[Room, dict[JobId, Seat | N
     room = Room(cells)
     if all(_is_valid(job) and room.take(job.seat) for job in ordered):
         return room, _resized(room, ordered)
-    room, changed = Room(cells), dict[JobId, Seat | None]()
+    room, changed = Room(cells), dict[JobId, GuaranteedAdmission | None]()
     for job in ordered:
         seat = _as_now(job)
         if seat is None or not room.take(seat):
@@ -178,9 +178,9 @@ def kept(cells: Cells, held: Iterable[Held]) -> tuple[Room, dict[JobId, Seat | N
     return room, changed
 
 
-def _resized(room: Room, held: Iterable[Held]) -> dict[JobId, Seat | None]:
+def _resized(room: Room, held: Iterable[Held]) -> dict[JobId, GuaranteedAdmission | None]:
     """Return the changed seats of jobs whose tasks take more or less than before."""
-    changed: dict[JobId, Seat | None] = {}
+    changed: dict[JobId, GuaranteedAdmission | None] = {}
     for job in held:
         seat = _as_now(job)
         if seat == job.seat:
@@ -200,7 +200,7 @@ def _is_valid(held: Held) -> bool:
     return held.seat.queue in lineage(held.leaf) and len(held.seat.cells) == held.ask.tasks
 
 
-def _as_now(held: Held) -> Seat | None:
+def _as_now(held: Held) -> GuaranteedAdmission | None:
     """Return the seat with the amount that the job takes now; None if the job has left its queue or pool."""
     seat = held.seat
     milli = next((milli for pool, milli in held.ask.wants if pool == seat.pool), None)
@@ -209,7 +209,7 @@ def _as_now(held: Held) -> Seat | None:
     return seat if milli == seat.milli else replace(seat, milli=milli)
 
 
-def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> Seat | None:
+def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> GuaranteedAdmission | None:
     """Give a job a seat in the guarantee of its leaf, or of the nearest ancestor with room; return None without room.
 
     Args:
@@ -221,13 +221,13 @@ def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> Seat | None:
     return next(filter(None, (_take(room, path, ask, since) for path in lineage(leaf))), None)
 
 
-def _take(room: Room, path: str, ask: Ask, since: float) -> Seat | None:
+def _take(room: Room, path: str, ask: Ask, since: float) -> GuaranteedAdmission | None:
     """Give a job a seat in the guarantee of one queue; return None if it has no room."""
     places = room.find(path, ask)
     if places is None:
         return None
     pool, cells, milli = places
-    seat = Seat(path, pool, cells, milli, since)
+    seat = GuaranteedAdmission(path, pool, cells, milli, since)
     taken = room.take(seat)
     assert taken, f"no room for {seat}, although cells were found"
     return seat
@@ -239,7 +239,7 @@ def give(
     weights: Mapping[str, int],
     now: float,
     taken: Iterable[Held] = (),
-) -> dict[JobId, Seat]:
+) -> dict[JobId, GuaranteedAdmission]:
     """Give free cells of guarantees to jobs that have no seat.
 
     Args:
@@ -252,7 +252,7 @@ def give(
     Returns:
         New seats, by job.
     """
-    given: dict[JobId, Seat] = {}
+    given: dict[JobId, GuaranteedAdmission] = {}
     for leaf in sorted(lines):
         if not room.is_full(leaf):
             _serve(room, leaf, lines[leaf], now, given)
@@ -264,7 +264,9 @@ def give(
     return given
 
 
-def _serve(room: Room, path: str, line: Iterable[Ask], now: float, given: dict[JobId, Seat]) -> None:
+def _serve(
+    room: Room, path: str, line: Iterable[Ask], now: float, given: dict[JobId, GuaranteedAdmission]
+) -> None:
     """Give seats in a queue's own cells to jobs in their order, and reserve cells for starving jobs without room."""
     refused: set[Hashable] = set()
     for ask in line:
@@ -301,7 +303,7 @@ class _Surplus:
         lines: Mapping[str, Iterable[Ask]],
         weights: Mapping[str, int],
         now: float,
-        given: dict[JobId, Seat],
+        given: dict[JobId, GuaranteedAdmission],
         held: Iterable[Held],
     ) -> None:
         self._room, self._path, self._now, self._given, self._weights = room, path, now, given, weights

@@ -10,14 +10,14 @@ from mesos_gpu.model.tenancy import (
     DEFAULT_POOL,
     MAX_S,
     ROOT,
+    InheritedValues,
     OnEmpty,
     QueueDocument,
     QueueSpec,
-    Resolved,
     Stop,
 )
 
-_INHERITED = tuple(setting.name for setting in fields(Resolved))
+_INHERITED = tuple(setting.name for setting in fields(InheritedValues))
 _FLAT_SPEC: Final = QueueSpec(starve_after_s=MAX_S)  # priority alone decides
 
 
@@ -58,7 +58,7 @@ class Queue:
 
     path: str
     spec: QueueSpec
-    resolved: Resolved
+    resolved: InheritedValues
     stop: Stop  # the strictest of the queue's own setting and those of its ancestors
     fence: str  # path of the nearest fenced queue among this one and its ancestors; "" without any
     children: tuple[str, ...]
@@ -119,7 +119,7 @@ class Tree:
         for path in sorted(self.specs):
             below.setdefault(parent_of(path), []).append(path)
         queues: dict[str, Queue] = {}
-        pending = [(path, Resolved(), Stop.NONE, "") for path in below.get(ROOT, ())]
+        pending = [(path, InheritedValues(), Stop.NONE, "") for path in below.get(ROOT, ())]
         while pending:
             path, above, stop, fence = pending.pop()
             spec = self.specs[path]

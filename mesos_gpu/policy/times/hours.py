@@ -36,7 +36,7 @@ class Span:
     document: QueueDocument
 
 
-class Spans:
+class DocumentVariants:
     """All spans of a document. Results are cached, as most days of a year are alike.
 
     Args:
@@ -146,13 +146,13 @@ class Spans:
 
 
 def span_at(document: QueueDocument, moment: float) -> Span:
-    """Return the span that contains a time, as `Spans.at` does."""
-    return Spans(document).at(moment)
+    """Return the span that contains a time, as `DocumentVariants.at` does."""
+    return DocumentVariants(document).at(moment)
 
 
 def spans_of_year(document: QueueDocument, moment: float) -> Iterator[tuple[float, QueueDocument]]:
-    """Yield each variant of the document in the year that follows, as `Spans.of_year` does."""
-    return Spans(document).of_year(moment)
+    """Yield each variant of the document in the year that follows, as `DocumentVariants.of_year` does."""
+    return DocumentVariants(document).of_year(moment)
 
 
 def changed(before: QueueDocument, after: QueueDocument) -> Mapping[str, Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mesos_gpu.adapters.replicated import place as at
 from mesos_gpu.adapters.replicated.election import Election
-from mesos_gpu.adapters.replicated.log import MAX_KEPT, Deposed, Log
+from mesos_gpu.adapters.replicated.log import MAX_KEPT, Log, NotLeader
 from mesos_gpu.adapters.replicated.place import Place
 from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore, since_boot
 from mesos_gpu.adapters.sqlite_store import SqliteStore
@@ -150,7 +150,7 @@ class Member:
                 self.leads, self.leader = True, Leader(self.url, self.election.run)
                 self._store = ReplicatedStore(self.local, self.log, self._term)
                 return self._store
-            except Deposed:
+            except NotLeader:
                 return None
             except (NoRoom, Unavailable) as error:
                 self._unanswered(error)
@@ -174,7 +174,7 @@ class Member:
                     self._note()
                     self._cut()
                 self._answered()
-            except Deposed as error:
+            except NotLeader as error:
                 self._end(error.what)
             except (NoRoom, Unavailable) as error:
                 self._unanswered(error)
@@ -233,7 +233,7 @@ class Member:
         try:
             if not self.is_over:
                 self.log.confirm(self._term)
-        except Deposed as error:
+        except NotLeader as error:
             self._end(error.what)
         except NoRoom as error:
             self._unanswered(error)

@@ -13,20 +13,20 @@ from typing import Final, cast
 
 from starlette.middleware import Middleware
 
-from mesos_gpu.adapters.replicated.log import Deposed
+from mesos_gpu.adapters.replicated.log import NotLeader
 from mesos_gpu.adapters.replicated.store import since_boot
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server
-from mesos_gpu.api.http.standing import Leaving
+from mesos_gpu.api.http.standing import ShutdownAnswers
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.standby import standby
-from mesos_gpu.api.standby.heard import Heard
+from mesos_gpu.api.standby.heard import ForwardedRequests
 from mesos_gpu.api.standby.led import Led
 from mesos_gpu.api.standby.lines import Lines
-from mesos_gpu.api.standby.passing import Passing
+from mesos_gpu.api.standby.passing import Forwarder
 from mesos_gpu.api.standby.word import Signer, Verifier
 from mesos_gpu.api.v1.files.uploads import needed_archives
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
@@ -84,7 +84,7 @@ def run(
                 continue
             logger.warning("this scheduler was elected leader")
             key = store.key()
-            heard = Middleware(Heard, verifier=Verifier(key, member.election.run))
+            heard = Middleware(ForwardedRequests, verifier=Verifier(key, member.election.run))
             led = Middleware(Led, unsure_s=member.unsure_s, clock=since_boot)
             part = Part(store, key, member, url, [led, heard], lambda: member.is_over)
             with _tended(member):
@@ -104,7 +104,7 @@ def exit_code(member: Member, lead: Callable[[], int]) -> int:
     try:
         code = lead()
     except Exception as error:
-        if not (isinstance(error, Deposed) or member.was_deposed()):
+        if not (isinstance(error, NotLeader) or member.was_deposed()):
             raise
         logger.warning(
             "another scheduler leads now, so this one exits: %s",
@@ -140,7 +140,7 @@ def _serving(
     served = tls()
     context = options.cluster.context(options.tls.tls_cert, options.tls.tls_key) if served else None
     passing = _standby(options, member, copy, who, given, context)
-    app = create_app(api, given, [Middleware(Leaving), passing])  # without an audit log of its own
+    app = create_app(api, given, [Middleware(ShutdownAnswers), passing])  # without an audit log of its own
     if served:
         signal.signal(signal.SIGHUP, lambda *_: served.wake())
     archives = Archives(
@@ -173,7 +173,7 @@ def _standby(
     proved_by = [header for header in (proof.proxy_user_header, proof.proxy_groups_header) if header]
     return Middleware(
         standby.Standby,
-        passing=Passing(lambda: member.leader, Signer(lambda: member.key), who, context, proved_by),
+        passing=Forwarder(lambda: member.leader, Signer(lambda: member.key), who, context, proved_by),
         lines=Lines(lambda: member.leader, given.host_names, context),
         copy=standby.Copy(copy.age_s, copy.knows),
         leader=lambda: member.leader,

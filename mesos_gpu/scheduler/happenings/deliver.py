@@ -15,7 +15,7 @@ from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.hook import Delivery, Sent, is_url, targets_of
-from mesos_gpu.scheduler.happenings.handing_over import HandedOver
+from mesos_gpu.scheduler.happenings.handing_over import DeliveryProgress
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.wire.export.webhook import hook_body
 
@@ -49,7 +49,7 @@ class Deliveries:
         log: EventLog,
         clock: Callable[[], float] = time.time,
         wait_s: Callable[[int], float] | None = None,
-        handed_over: HandedOver | None = None,
+        handed_over: DeliveryProgress | None = None,
     ) -> None:
         self._handed_over = handed_over
         self._store, self._sender, self._log, self._clock = store, sender, log, clock

@@ -32,7 +32,7 @@ _OF_STATE: Final = {
 _MS: Final = 1000
 
 
-class Happenings:
+class EventSource:
     """Source of event log entries that remembers the last reported state. Only for the engine's thread.
 
     Args:
@@ -272,16 +272,16 @@ def _words(drain: Drain) -> tuple[str, float | None]:
     return drain.words, drain.deadline_at
 
 
-_OF_EFFECT: Final[dict[type, Callable[[Happenings, Any], list[LogEvent]]]] = {
-    saves.SaveJob: Happenings._job,
-    saves.SaveArray: Happenings._array,
-    saves.ForgetArray: Happenings._forget_array,
-    saves.ForgetJob: Happenings._forget_job,
-    saves.SaveNode: Happenings._node,
-    saves.ForgetNode: Happenings._forget_node,
-    saves.SaveBooking: Happenings._booking,
-    saves.SaveDrain: Happenings._drain,
-    saves.ForgetDrain: Happenings._undrain,
-    saves.SaveDeployment: Happenings._deployment,
-    saves.ForgetDeployment: Happenings._deployed_at_last,
+_OF_EFFECT: Final[dict[type, Callable[[EventSource, Any], list[LogEvent]]]] = {
+    saves.SaveJob: EventSource._job,
+    saves.SaveArray: EventSource._array,
+    saves.ForgetArray: EventSource._forget_array,
+    saves.ForgetJob: EventSource._forget_job,
+    saves.SaveNode: EventSource._node,
+    saves.ForgetNode: EventSource._forget_node,
+    saves.SaveBooking: EventSource._booking,
+    saves.SaveDrain: EventSource._drain,
+    saves.ForgetDrain: EventSource._undrain,
+    saves.SaveDeployment: EventSource._deployment,
+    saves.ForgetDeployment: EventSource._deployed_at_last,
 }

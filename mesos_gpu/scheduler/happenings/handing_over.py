@@ -15,7 +15,7 @@ Keep = Callable[..., Future[None]]  # saves records with the engine's next batch
 ALONE = ""  # name of a scheduler without standbys
 
 
-class HandedOver:
+class DeliveryProgress:
     """Webhooks and delivery progress found in the state, and their updates.
 
     `tell` is for one thread, other methods for any.

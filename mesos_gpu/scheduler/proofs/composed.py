@@ -14,7 +14,7 @@ from mesos_gpu.adapters.proofs.passwords import Passwords
 from mesos_gpu.adapters.proofs.prover import Prover
 from mesos_gpu.adapters.proofs.proxies import ProxyHeaders
 from mesos_gpu.adapters.proofs.tokens import Tokens
-from mesos_gpu.api.http.bounds import Crowd, connections
+from mesos_gpu.api.http.bounds import ConnectionLimits, connections
 from mesos_gpu.api.http.sockets import NAME, LocalSocket
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.scheduler_api import SchedulerApi
@@ -62,10 +62,10 @@ def who_asks(options: Options, scheduler: SchedulerApi) -> Who | None:
     return Who(provers, order, guesses=guesses, proxies=proxies, open_routes=given.open_routes)
 
 
-def crowd_of(options: Options) -> Crowd:
+def crowd_of(options: Options) -> ConnectionLimits:
     """Return the limits of connections to the REST interface."""
     proxies = options.authentication.trusted_proxies
-    return Crowd(connections(), options.limits.connections, proxies)
+    return ConnectionLimits(connections(), options.limits.connections, proxies)
 
 
 def local_socket(options: Options) -> LocalSocket | None:

@@ -1,4 +1,4 @@
-"""JSON of `Resize`, a MESSAGE to an executor, and of `Resized`, the data of a TASK_RUNNING; pure functions.
+"""JSON of `Resize`, a MESSAGE to an executor, and of `ResizeAnswer`, the data of a TASK_RUNNING; pure functions.
 
 The host side imports this module, so it uses only the standard library's json.
 """
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer
 from mesos_gpu.wire.body import MAX_AMOUNT, parsed
 
 _AMOUNTS = ("number", "memory_mib", "memory_max_mib", "compute_milli")
@@ -29,12 +29,12 @@ def decode_request(data: bytes) -> Resize | None:
     return None if value is None or "resize" not in value else Resize(**_amounts(value["resize"]))
 
 
-def encode_answer(resized: Resized) -> bytes:
+def encode_answer(resized: ResizeAnswer) -> bytes:
     """Encode the answer to a resize request as status data."""
     return json.dumps({"resized": asdict(resized)}, separators=(",", ":")).encode()
 
 
-def decode_answer(data: bytes) -> Resized | None:
+def decode_answer(data: bytes) -> ResizeAnswer | None:
     """Decode the answer to a resize request; None for other data.
 
     Raises:
@@ -46,7 +46,7 @@ def decode_answer(data: bytes) -> Resized | None:
     answer = value["resized"]
     amounts = _amounts(answer)
     used_mib = answer.get("used_mib")
-    return Resized(
+    return ResizeAnswer(
         **amounts,
         refused=str(answer.get("refused", "")),
         used_mib=None if used_mib is None else _amount("used_mib", used_mib),

@@ -8,7 +8,7 @@ from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tenancy import LineOrder, Stop
+from mesos_gpu.model.tenancy import QueueOrder, Stop
 from tests.chaos.account import Account
 from tests.chaos.rules import bookings, stops, tree
 from tests.chaos.violation import Violation
@@ -145,6 +145,6 @@ def _is_behind(account: Account, job: Job, gang: Job) -> bool:
     if document.version and not same:
         lends = any(spec.lend_limit_gpus for spec in document.queues.values())
         return job.seat is None and not lends
-    if tree.inherited(document, job.spec.queue, "order") is LineOrder.LAS:
+    if tree.inherited(document, job.spec.queue, "order") is QueueOrder.LAS:
         return False
     return tree.comes_after(job, gang)

@@ -9,7 +9,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.model.tenancy import NO_LIMITS, LineOrder, OnEmpty, Stop
+from mesos_gpu.model.tenancy import NO_LIMITS, OnEmpty, QueueOrder, Stop
 from tests.chaos.account import Account, launch_of
 from tests.chaos.rules import bookings, stops, tree
 from tests.chaos.violation import Violation
@@ -259,7 +259,7 @@ def _is_plain(account: Account, job: Job, now: float) -> bool:
     above = tree.specs_of(document, spec.queue)
     if any(each.stop is not Stop.NONE or each.limits != NO_LIMITS or each.users for each in above):
         return False
-    is_ordered = tree.inherited(document, spec.queue, "order") is LineOrder.LAS
+    is_ordered = tree.inherited(document, spec.queue, "order") is QueueOrder.LAS
     if is_ordered or tree.order_of(document, spec.queue) or (not document.is_empty and not above):
         return False
     return spec.preemptible or not any(each.guarantee_gpus for each in document.queues.values())

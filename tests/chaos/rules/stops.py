@@ -12,7 +12,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.model.tenancy import LineOrder, OnEmpty, Reclaim, Stop
+from mesos_gpu.model.tenancy import OnEmpty, QueueOrder, Reclaim, Stop
 from mesos_gpu.policy.tenancy.las import rank_of
 from tests.chaos.account import Account, launch_of
 from tests.chaos.rules import bookings, idle, tree
@@ -75,7 +75,7 @@ def _is_owed_then(account: Account, job: Job) -> None:
 
 def _las(account: Account, job: Job, other: Job, now: float) -> bool:
     """Return whether a queue orders two jobs by attained service, and the waiting one comes first."""
-    if tree.inherited(account.queues, job.spec.queue, "order") is not LineOrder.LAS:
+    if tree.inherited(account.queues, job.spec.queue, "order") is not QueueOrder.LAS:
         return False
     members, others = ([account.disk.tasks[i] for i in account.latest(each.id)] for each in (job, other))
     return rank_of(other, () if other.state is JobState.PENDING else others, now) < rank_of(job, members, now)

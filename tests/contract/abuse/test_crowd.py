@@ -13,7 +13,7 @@ import pytest
 from mesos_gpu.adapters.proofs.peers import LocalPeer
 from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.http import bounds
-from mesos_gpu.api.http.bounds import Bounded, Crowd, Turns
+from mesos_gpu.api.http.bounds import Bounded, ConnectionLimits, Turns
 from mesos_gpu.api.http.server import Server, listen
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
@@ -32,7 +32,7 @@ def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def served(crowd: Crowd | None = None) -> Iterator[Rig]:
+def served(crowd: ConnectionLimits | None = None) -> Iterator[Rig]:
     rig = Rig()
     rig.server.stop()
     rig.server = Server(rig.app, listen("127.0.0.1", 0), crowd=crowd)
@@ -87,7 +87,7 @@ def test_a_new_connection_looks_at_few_others_however_many_there_are(monkeypatch
     "said", [b"", HALF, SLOW_BODY, IDLE], ids=["nothing", "half a head", "half a body", "idle"]
 )
 def test_an_address_with_too_many_connections_loses_its_oldest(said: bytes) -> None:
-    with served(Crowd(most_of_address=5)) as rig, ExitStack() as held:
+    with served(ConnectionLimits(most_of_address=5)) as rig, ExitStack() as held:
         other = held.enter_context(opened(rig.server.port, "127.0.0.3", HALF))
         clients = [held.enter_context(opened(rig.server.port, "127.0.0.2", said)) for _ in range(8)]
         wait_until("the first three are ended", lambda: not any(map(is_open, clients[:3])), 30)
@@ -96,14 +96,14 @@ def test_an_address_with_too_many_connections_loses_its_oldest(said: bytes) -> N
 
 def test_connections_of_a_trusted_proxy_are_not_counted_by_its_address() -> None:
     proxies = Proxies((ip_network("127.0.0.2/32"),))
-    with served(Crowd(most_of_address=5, proxies=proxies)) as rig, ExitStack() as held:
+    with served(ConnectionLimits(most_of_address=5, proxies=proxies)) as rig, ExitStack() as held:
         clients = [held.enter_context(opened(rig.server.port, "127.0.0.2", HALF)) for _ in range(20)]
         wait_until("all are taken", lambda: rig.server.connections == 20, 30)
         assert all(map(is_open, clients))
 
 
 def test_connections_are_counted_by_networks_of_ipv6_and_users_of_this_host() -> None:
-    crowd = Crowd(proxies=Proxies((ip_network("10.0.0.0/8"),), (33,)))
+    crowd = ConnectionLimits(proxies=Proxies((ip_network("10.0.0.0/8"),), (33,)))
     assert crowd.key_of("2001:db8::1") == crowd.key_of("2001:db8::2") != crowd.key_of("2001:db8:0:1::1")
     assert crowd.key_of("::ffff:192.0.2.1") == crowd.key_of("192.0.2.1") == "192.0.2.1"
     assert crowd.key_of("10.1.2.3") != crowd.key_of("10.1.2.3"), "a proxy brings many clients"

@@ -11,7 +11,7 @@ import requests
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.model.tasks.resize import Resized, Resizing
+from mesos_gpu.model.tasks.resize import ResizeAnswer, Resizing
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.mesos.resize import decode_request, encode_answer
 from tests.conftest import wait_until
@@ -64,7 +64,7 @@ def answered(rig: Rig, verb: str = "PATCH", path: str = "j", **fields: Any) -> r
         "number": asked.number, "memory_mib": asked.memory_mib, "memory_max_mib": asked.memory_max_mib,
         "compute_milli": asked.compute_milli,
     }  # fmt: skip
-    rig.status("j.1", "TASK_RUNNING", data=encode_answer(Resized(**{**answer, **fields})))
+    rig.status("j.1", "TASK_RUNNING", data=encode_answer(ResizeAnswer(**{**answer, **fields})))
     asker.join(60)
     return got[0]
 

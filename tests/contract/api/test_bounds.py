@@ -14,7 +14,7 @@ import requests
 
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http import bounds, door
-from mesos_gpu.api.http.bounds import Crowd
+from mesos_gpu.api.http.bounds import ConnectionLimits
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
@@ -84,7 +84,7 @@ def test_a_head_without_end_is_refused(rig: Rig) -> None:
 def test_connections_are_counted_and_come_free_again(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     rig.server.stop()
-    rig.server = Server(rig.app, listen("127.0.0.1", 0), crowd=Crowd(5))
+    rig.server = Server(rig.app, listen("127.0.0.1", 0), crowd=ConnectionLimits(5))
     rig.url = rig.server.url
     held = [listening(rig) for _ in range(5)]
     assert requests.get(f"{rig.url}/v1/health", timeout=20).status_code == 503
@@ -116,7 +116,7 @@ def listening(rig: Rig) -> socket.socket:
 def test_connection_that_the_server_waits_for_gives_way_to_a_new_one(said: bytes) -> None:
     rig = Rig()
     rig.server.stop()
-    rig.server = Server(rig.app, listen("127.0.0.1", 0), crowd=Crowd(5))
+    rig.server = Server(rig.app, listen("127.0.0.1", 0), crowd=ConnectionLimits(5))
     rig.url, before = rig.server.url, REFUSED.read()[Reason.CONNECTIONS]
     held = []
     for _ in range(5):

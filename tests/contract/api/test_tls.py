@@ -25,7 +25,7 @@ from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http import bounds, tls_listener
 from mesos_gpu.api.http import server as served
-from mesos_gpu.api.http.bounds import Crowd
+from mesos_gpu.api.http.bounds import ConnectionLimits
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
 from tests.certificates import DAY, Authority, Made
@@ -39,7 +39,9 @@ REFUSED = (ssl.SSLError, ConnectionError)  # what a client sees whose certificat
 class TlsRig(Rig):
     """`Rig` under TLS. The files are looked at every 50 ms."""
 
-    def __init__(self, files: TlsFiles, crowd: Crowd | None = None, *, open_to_all: bool = False) -> None:
+    def __init__(
+        self, files: TlsFiles, crowd: ConnectionLimits | None = None, *, open_to_all: bool = False
+    ) -> None:
         super().__init__()
         self.server.stop()
         self.peers: list[Peer | None] = []
@@ -243,7 +245,7 @@ def test_slow_handshakes_do_not_keep_other_clients_out(
     """More than there are places for, and more than may shake hands at once: others are served."""
     monkeypatch.setattr(tls_listener, "MAX_HANDSHAKES", 20)
     own = ca.server()
-    rig = start(TlsFiles(own.cert, own.key), crowd=Crowd(5))
+    rig = start(TlsFiles(own.cert, own.key), crowd=ConnectionLimits(5))
     held = [socket.create_connection(("127.0.0.1", rig.server.port), PATIENCE_S) for _ in range(30)]
     try:
         for _ in range(5):
@@ -259,7 +261,7 @@ def test_slow_handshakes_of_one_address_end_none_of_another(
     ca: Authority, start: Callable[..., TlsRig]
 ) -> None:
     own = ca.server()
-    rig = start(TlsFiles(own.cert, own.key), crowd=Crowd(most_of_address=5))
+    rig = start(TlsFiles(own.cert, own.key), crowd=ConnectionLimits(most_of_address=5))
     place = ("127.0.0.1", rig.server.port)
     other = socket.create_connection(place, PATIENCE_S, source_address=("127.0.0.3", 0))
     held = [socket.create_connection(place, PATIENCE_S, source_address=("127.0.0.2", 0)) for _ in range(8)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.adapters.replicated.log import Deposed
+from mesos_gpu.adapters.replicated.log import NotLeader
 from mesos_gpu.adapters.replicated.place import parsed
 from mesos_gpu.adapters.replicated.store import ReplicatedStore
 from mesos_gpu.engine import effects as fx
@@ -83,7 +83,7 @@ def test_booking_is_the_same_under_each_leader(
     chosen = second.booking()
     assert chosen == first.booking()
     assert second.state.work.round_of(second.job("young")) == [told]
-    with pytest.raises(Deposed):
+    with pytest.raises(NotLeader):
         first.feed(ev.BookingCancelled("exam"))
     second.go(told.notice.until - second.now - 1)
     assert second.on("young"), "it has all of its notice"

@@ -10,7 +10,7 @@ import pytest
 from mesos_gpu.adapters.usage.reader import SqliteRecords
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import FoldRecords, ForgetJob, KeepRecord
-from mesos_gpu.model.usage import Closed, Did, Part, Span, SpanEnd
+from mesos_gpu.model.usage import Closed, MeasuredWork, Part, Span, SpanEnd
 from tests.contract.cli.cli_rig import call
 from tests.contract.events.kept import Kept
 
@@ -56,7 +56,14 @@ def test_a_job_stays_in_the_history_when_it_is_forgotten_until_records_are_folde
     written(
         kept,
         KeepRecord(
-            Closed(span(job, "A100", 0), HOUR_MS, 1000, 0, SpanEnd.LOST, (Did(0, "A100", idle=4_000_000),))
+            Closed(
+                span(job, "A100", 0),
+                HOUR_MS,
+                1000,
+                0,
+                SpanEnd.LOST,
+                (MeasuredWork(0, "A100", idle=4_000_000),),
+            )
         ),
         KeepRecord(Closed(span(job, "T4", HOUR_MS), 2 * HOUR_MS, 0, 0, SpanEnd.KILLED)),
         ForgetJob(JobId(job)),

@@ -30,7 +30,7 @@ from mesos_gpu.model.tasks.hook import Hook, HookVersion
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.happenings import deliver
 from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MAX_TRIES, Deliveries
-from mesos_gpu.scheduler.happenings.handing_over import ALONE, HandedOver
+from mesos_gpu.scheduler.happenings.handing_over import ALONE, DeliveryProgress
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.wire.mesos.report import encode
 from tests.conftest import wait_until
@@ -54,7 +54,7 @@ class Hooked(Kept):
 
     def start(self) -> None:
         super().start()
-        over = HandedOver(self.hooks, self.saved, self._by)
+        over = DeliveryProgress(self.hooks, self.saved, self._by)
         self.deliveries = Deliveries(
             self.hooks, self.sender, self.daemon.happened, wait_s=self.pause_s, handed_over=over
         )

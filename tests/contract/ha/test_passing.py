@@ -19,12 +19,12 @@ from starlette.routing import Route
 from starlette.websockets import WebSocket
 
 from mesos_gpu.access.rate import Limits
-from mesos_gpu.api.http.rate import Unnamed
+from mesos_gpu.api.http.rate import UnauthenticatedLimit
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.login.vouched import vouched_in
-from mesos_gpu.api.standby.heard import Heard, target_of
+from mesos_gpu.api.standby.heard import ForwardedRequests, target_of
 from mesos_gpu.api.standby.lines import Lines
-from mesos_gpu.api.standby.passing import Leader, Passing
+from mesos_gpu.api.standby.passing import Forwarder, Leader
 from mesos_gpu.api.standby.standby import MAX_AGE_S, Copy, Standby
 from mesos_gpu.api.standby.word import HEADER, Signer, Verifier
 from mesos_gpu.model.access.caller import Caller, Proof
@@ -116,7 +116,7 @@ class Both:
 
 def served(app: Starlette) -> Server:
     app.state.changes = app.state.events = SimpleNamespace(close=lambda: None)
-    app.state.unnamed = Unnamed(Limits(), [], lambda _scope: False)
+    app.state.unnamed = UnauthenticatedLimit(Limits(), [], lambda _scope: False)
     return Server(app, listen("127.0.0.1", 0))
 
 
@@ -130,7 +130,9 @@ def both() -> Iterator[Both]:
         Route("/stream", leading.stream),
         Route("/{path:path}", leading.told, methods=METHODS),
     ]
-    leader = served(Starlette(routes=routes, middleware=[Middleware(Heard, verifier=Verifier(KEY, RUN))]))
+    leader = served(
+        Starlette(routes=routes, middleware=[Middleware(ForwardedRequests, verifier=Verifier(KEY, RUN))])
+    )
     known[0] = Leader(leader.url, RUN)
 
     async def local(_request: Request) -> Response:
@@ -138,7 +140,7 @@ def both() -> Iterator[Both]:
 
     standby = Middleware(
         Standby,
-        passing=Passing(lambda: known[0], Signer(lambda: KEY), who, None, ["X-Forwarded-User"]),  # type: ignore[arg-type]
+        passing=Forwarder(lambda: known[0], Signer(lambda: KEY), who, None, ["X-Forwarded-User"]),  # type: ignore[arg-type]
         lines=Lines(lambda: known[0], ()),
         copy=Copy(lambda: age_s[0], lambda id: id == "0" * 12),
         leader=lambda: known[0],

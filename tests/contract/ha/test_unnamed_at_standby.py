@@ -10,10 +10,10 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from mesos_gpu.access.rate import Limits
-from mesos_gpu.api.http.standing import Leaving
-from mesos_gpu.api.standby.heard import Heard
+from mesos_gpu.api.http.standing import ShutdownAnswers
+from mesos_gpu.api.standby.heard import ForwardedRequests
 from mesos_gpu.api.standby.lines import Lines
-from mesos_gpu.api.standby.passing import Leader, Passing
+from mesos_gpu.api.standby.passing import Forwarder, Leader
 from mesos_gpu.api.standby.standby import Copy, Standby
 from mesos_gpu.api.standby.word import Signer, Verifier
 from mesos_gpu.api.v1.files.uploads import PASS, TASK
@@ -32,17 +32,19 @@ def standing_by() -> Iterator[tuple[LoginRig, TokenStore, Leading]]:
     """A standby that asks for names, and a leader that answers whatever comes."""
     leading, store = Leading(), TokenStore()
     route = Route("/{path:path}", leading.told, methods=METHODS)
-    leader = served(Starlette(routes=[route], middleware=[Middleware(Heard, verifier=Verifier(KEY, RUN))]))
+    leader = served(
+        Starlette(routes=[route], middleware=[Middleware(ForwardedRequests, verifier=Verifier(KEY, RUN))])
+    )
     known = Leader(leader.url, RUN)
     rig = LoginRig(
         [store.prover()],
         limits=FEW,
         task_key=lambda: KEY,
         outer=lambda who: [
-            Middleware(Leaving),
+            Middleware(ShutdownAnswers),
             Middleware(
                 Standby,
-                passing=Passing(lambda: known, Signer(lambda: KEY), who),
+                passing=Forwarder(lambda: known, Signer(lambda: KEY), who),
                 lines=Lines(lambda: known, ()),
                 copy=Copy(lambda: 1.0, store.kept.__contains__),
                 leader=lambda: known,

@@ -12,7 +12,7 @@ from mesos_gpu.adapters.usage.reader import SqliteRecords
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveSpan, SaveSpanWork
-from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Closed, Did, Part, Span, SpanEnd, SpanWork
+from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Closed, MeasuredWork, Part, Span, SpanEnd, SpanWork
 from mesos_gpu.policy.accounts.sums import GROUPS, Figures, figures, grouped
 from tests.doubles.memory_store import MemoryStore
 
@@ -35,7 +35,7 @@ def closed(draw: st.DrawFn) -> Closed:
     )  # fmt: skip
     lost, refunded = (draw(st.integers(0, length)) for _ in range(2))
     did = tuple(
-        Did(day, part.model, *(draw(st.integers(0, part.gpu_milli * DAY_MS)) for _ in range(3)))
+        MeasuredWork(day, part.model, *(draw(st.integers(0, part.gpu_milli * DAY_MS)) for _ in range(3)))
         for day in sorted(
             draw(
                 st.sets(st.integers(begins // DAY_MS, max(begins + length - 1, begins) // DAY_MS), max_size=3)

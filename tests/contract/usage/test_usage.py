@@ -16,7 +16,7 @@ from mesos_gpu.cli.records.plot import bars
 from mesos_gpu.model.access.caller import ANYBODY, Caller
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import KeepRecord, SaveSpan
-from mesos_gpu.model.usage import DAY_MS, Closed, Did, Part, Span, SpanEnd
+from mesos_gpu.model.usage import DAY_MS, Closed, MeasuredWork, Part, Span, SpanEnd
 from tests.contract.access.rig import AccessRig
 from tests.contract.cli.cli_rig import call
 from tests.doubles.memory_store import MemoryStore
@@ -29,7 +29,10 @@ SPAN = Span(
     600_000, 8000,
 )  # fmt: skip
 HOURS = 1000 * HOUR_MS
-DID = (Did(DAY, "A100", 96 * HOURS, 12 * HOURS, 4 * HOURS), Did(DAY + 1, "A100", 4 * HOURS, 4 * HOURS))
+DID = (
+    MeasuredWork(DAY, "A100", 96 * HOURS, 12 * HOURS, 4 * HOURS),
+    MeasuredWork(DAY + 1, "A100", 4 * HOURS, 4 * HOURS),
+)
 OTHER = replace(SPAN, task_id=TaskId("=x.1"), job_id=JobId("=x"), owner="carl", queue="other", borrowed=False)
 ASKED = {"since": DAY * 86400, "until": (DAY + 2) * 86400}
 

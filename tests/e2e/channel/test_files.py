@@ -49,7 +49,7 @@ def test_cp_carries_a_directory_unchanged_both_ways(stack: Stack, job: str, tmp_
     assert stat.S_IMODE((tmp_path / "runs/1/params").stat().st_mode) == 0o640
     assert os.readlink(tmp_path / "runs/latest") == "1"
     assert sorted(os.listdir(tmp_path / "runs")) == ["1", "latest"]
-    assert b"left out: " in came.stderr
+    assert b"skipped: " in came.stderr
     assert f"{job}:runs/shadow: it is a link to /etc/shadow, elsewhere".encode() in came.stderr
     assert b"runs/pipe: it is neither a file nor a directory" in came.stderr
 

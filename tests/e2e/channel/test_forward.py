@@ -82,7 +82,7 @@ class Server:
             try:
                 assert ran.stderr is not None
                 lines = [ran.stderr.readline() for _ in ports]
-                matches = [re.search(r"127\.0\.0\.1:(\d+) leads to port", line) for line in lines]
+                matches = [re.search(r"127\.0\.0\.1:(\d+) forwards to port", line) for line in lines]
                 assert all(matches), lines
                 yield [int(each[1]) for each in matches if each], ran
                 ran.send_signal(signal.SIGINT)

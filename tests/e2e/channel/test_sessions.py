@@ -70,7 +70,7 @@ def test_run_with_a_terminal_ends_with_its_shell(stack: Stack) -> None:
     argv = words(stack, "run", "--name", "shell", "--gpus", "1", *SMALL, "-it", "--", "sh")
     with terminal(argv) as (keys, ran):
         seen = until(keys, b"$ ")
-        assert b"what it writes comes here, and is not in its logs" in seen
+        assert b"its output is shown here, not stored in its logs" in seen
         assert seen.endswith((b"\n$ ", b"\r\x1b[K$ ")), "the prompt begins in the first column"
         os.write(
             keys,
@@ -171,7 +171,7 @@ def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack, tmp_path
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("-d", "-i"), "leave one of them out"),
+        (("-d", "-i"), "-d excludes -i and -t"),
         (("-i", "--tasks", "2"), "--rank N -it"),
         (("-it",), "-t needs a terminal"),
     ],

@@ -95,7 +95,10 @@ def test_a_forged_end_is_not_believed_and_the_card_stays_held(stack: Stack, clie
     before = disbelieved(stack)
     forge(stack, task_id, "TASK_FINISHED")
     wait_until("it was heard", lambda: disbelieved(stack) == before + 1, 60)
-    assert f"TASK_FINISHED of {task_id} was not believed" in stack.scheduler.log.read_text()
+    assert (
+        f"TASK_FINISHED of task {task_id} is ignored because it cannot be trusted"
+        in stack.scheduler.log.read_text()
+    )
     assert (client.job(job_id)["state"], held_by(client)) == ("running", [task_id])
     # Mesos knows its task no longer: only the end of its executor ends it.
     client.kill(job_id)

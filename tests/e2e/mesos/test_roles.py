@@ -151,7 +151,7 @@ def test_doctor_compares_limits_of_roles_with_the_tree_of_queues(stack: Stack, c
     master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [limited]}})
     master.call(update_weights({"gpu/sub": 2.0}))
     said = doctor(stack)
-    assert "role gpu is limited to 2 GPUs, less than queues may have" in said
+    assert "role gpu is limited to 2 GPUs, fewer than its queues may use" in said
     assert "the limit of role gpu does not hold for gpu/sub" in said
     mesos(stack, "quota", "apply", "--yes")
     assert "role gpu is limited" not in doctor(stack)
@@ -222,7 +222,7 @@ def test_quota_of_a_role_is_not_taken_for_the_size_of_a_node(stack: Stack, clien
 
 def test_reservation_and_quota_refuse_unknown_names(stack: Stack, client: Client) -> None:
     unknown = tried(stack, "reserve", "plan", "a100")
-    assert (unknown.exit_code, "there are: default" in unknown.stderr) == (66, True), unknown.stderr
+    assert (unknown.exit_code, "choose one of: default" in unknown.stderr) == (66, True), unknown.stderr
     other = tried(stack, "reserve", "plan", "default", "--role", "spark")
     assert (other.exit_code, "has not the role spark" in other.stderr) == (78, True), other.stderr
     queue = tried(stack, "quota", "plan", "--role-of", "research=r")
@@ -263,7 +263,7 @@ def test_role_of_a_queue_holds_from_the_next_start_on(
     master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
     limited = {"role": "gpu-prod", "limits": {"gpus": {"value": 2}}}
     master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [limited]}})
-    assert "role gpu-prod is limited to 2 GPUs, less than queues may have" in doctor(stack)
+    assert "role gpu-prod is limited to 2 GPUs, fewer than its queues may use" in doctor(stack)
 
 
 def _state(client: Client, job_id: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from isolator.agent.docker_engine import ContainerWish, DockerEngine
+from isolator.agent.docker_engine import ContainerSettings, DockerEngine
 from isolator.confinement.listeners import Listeners
 from isolator.executor.checks import Checker
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
@@ -32,7 +32,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerEngine]:
 
 def test_a_check_is_in_the_container_and_has_no_more_rights_than_it(engine: DockerEngine) -> None:
     name, task = f"task.{os.getpid()}", f"job-1.{os.getpid()}"
-    wish = ContainerWish("busy", "65534:65534", command="exec sleep 60", env={"MESOS_TASK_ID": task})
+    wish = ContainerSettings("busy", "65534:65534", command="exec sleep 60", env={"MESOS_TASK_ID": task})
     engine.create(name, wish)
     try:
         pid = engine.start(name)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator.agent.docker_engine import ContainerWish, DockerEngine, Ended
+from isolator.agent.docker_engine import ContainerSettings, DockerEngine, Ended
 from isolator.devices.docker_devices import verify
 from isolator.runs.memory import Witness
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
@@ -87,7 +87,7 @@ class Tasks:
     def name(self) -> str:
         return f"task.{os.getpid()}.{next(_numbers)}"
 
-    def start(self, name: str, wish: ContainerWish) -> tuple[int, threading.Thread]:
+    def start(self, name: str, wish: ContainerSettings) -> tuple[int, threading.Thread]:
         self.engine.create(name, wish)
         output = self.engine.attach(name)
         try:
@@ -104,7 +104,7 @@ class Tasks:
         thread.start()
         return pid, thread
 
-    def run(self, wish: ContainerWish) -> tuple[Ended, str, str]:
+    def run(self, wish: ContainerSettings) -> tuple[Ended, str, str]:
         name = self.name()
         try:
             _, thread = self.start(name, wish)
@@ -132,8 +132,8 @@ def tasks(engine: DockerEngine, tmp_path: Path) -> Tasks:
     return Tasks(engine, tmp_path)
 
 
-def wish(command: str | None, **changes: object) -> ContainerWish:
-    return replace(ContainerWish("busy", NOBODY, command), **changes)  # type: ignore[arg-type]
+def wish(command: str | None, **changes: object) -> ContainerSettings:
+    return replace(ContainerSettings("busy", NOBODY, command), **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_signals_reach_the_first_process(tasks: Tasks) -> None:
         assert tasks.engine.wait(name).exit_status == 9
         tasks.engine.signal(name, signal.SIGTERM)  # it has ended: nothing happens
         tasks.start(name, wish("sleep 600"))  # the dead one makes room
-        with pytest.raises(Conflict, match="runs"):
+        with pytest.raises(Conflict, match="is running"):
             tasks.engine.create(name, wish("true"))
         tasks.engine.signal(name, signal.SIGKILL)
         assert tasks.engine.wait(name) == Ended(137, False)

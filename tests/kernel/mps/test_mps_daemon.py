@@ -26,7 +26,7 @@ from isolator.shares.mps.compute_mode_child import EXCLUSIVE_PROCESS
 from isolator.shares.mps.daemon import Domain, Host, join
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps3 import namespace_of
-from mesos_gpu.adapters.mps_control import MAX_PATH, Disobeyed, Limits
+from mesos_gpu.adapters.mps_control import MAX_PATH, Limits, SettingsRejected
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -253,7 +253,7 @@ def test_the_most_of_all_shares_is_the_daemons_and_each_its_own(host: Host, doma
 def test_settings_that_the_daemon_does_not_take_are_found(host: Host, domain: Domain, limits: Limits) -> None:
     """The daemon says nothing then, and its exit code is 0."""
     join(host, domain, "t1", QUARTER, {})
-    with pytest.raises(Disobeyed, match="are not as set"):
+    with pytest.raises(SettingsRejected, match="are not as set"):
         join(host, domain, "t2", limits, {})
 
 
@@ -263,7 +263,7 @@ def test_settings_that_a_client_changed_are_found_and_set_again(host: Host, doma
     daemon = host.mps(domain)
     daemon.holds({"t1": QUARTER}, QUARTER)
     assert asked(host, domain, "set_default_active_thread_percentage 77") == ["77.0"]
-    with pytest.raises(Disobeyed, match=r"its defaults are 77\.0 and 20G, not 25\.0 and 20G"):
+    with pytest.raises(SettingsRejected, match=r"its defaults are 77\.0 and 20G, not 25\.0 and 20G"):
         daemon.holds({"t1": QUARTER}, QUARTER)
     daemon.open(domain.gpu, domain.uid, QUARTER)
     daemon.holds({"t1": QUARTER}, QUARTER)

@@ -184,7 +184,7 @@ def test_a_process_without_a_cgroup_of_its_own_has_no_proof(start: Start) -> Non
             off = listeners_of(task.pid, env)
             off.prove(line, task.port)
             assert off.proved([task.port]) == ((task.port,), "")
-        with pytest.raises(NotOfTask, match="cannot be seen"):
+        with pytest.raises(NotOfTask, match="is not visible"):
             listeners_of(None, {}).prove(line, task.port)
     with pytest.raises(BadConfiguration, match="MESOS_GPU_PORT_PROOF is 'of'"):
         listeners_of(task.pid, {"MESOS_GPU_PORT_PROOF": "of"})

@@ -7,7 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.apps.app import App, Group, KillSelection, UnreachableStrategy, UpgradeStrategy
-from mesos_gpu.model.apps.rollout import ActionKind, Instance, InstanceState, Moves, Target
+from mesos_gpu.model.apps.rollout import ActionKind, Instance, InstanceState, NextOperations, Target
 from mesos_gpu.policy.apps.rollout.moves import bounds, next_moves, serves
 from mesos_gpu.policy.apps.rollout.pace import Fate, fate
 from mesos_gpu.policy.apps.rollout.plan import plan, rollback
@@ -87,7 +87,7 @@ class World:
             for each in self.instances.values()
         )
 
-    def act(self) -> Moves:
+    def act(self) -> NextOperations:
         """Do what is asked, and check that it keeps to the bounds."""
         limits = bounds(self.target)
         moves = next_moves(self.target, self.instances.values(), now=self.now)

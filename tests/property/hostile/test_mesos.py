@@ -22,7 +22,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Transition
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.card import Ability, MigInstance, MigProfile, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.model.tasks.resize import Resized
+from mesos_gpu.model.tasks.resize import ResizeAnswer
 from mesos_gpu.scheduler.__main__ import Sink, translate
 from mesos_gpu.wire.journal import decode_batch
 from mesos_gpu.wire.mesos import assignment, labels, report, resize
@@ -68,7 +68,7 @@ REPORT: Final = json.loads(
 OUTCOME: Final = json.loads(
     assignment.encode(Outcome(1, None, refused_gpus=(GpuId("GPU-0"),), min_driver="550"))
 )
-RESIZED: Final = json.loads(resize.encode_answer(Resized(1, 1000, 1000, 250, used_mib=3)))
+RESIZED: Final = json.loads(resize.encode_answer(ResizeAnswer(1, 1000, 1000, 250, used_mib=3)))
 STATES: Final = (
     "TASK_STARTING",
     "TASK_RUNNING",

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.access.floods import FIRST, FIRST_OF_ALL, MAX_ORIGINS, Floods, origin_of
+from mesos_gpu.access.floods import FIRST, FIRST_OF_ALL, MAX_ORIGINS, RefusalLimiter, origin_of
 from mesos_gpu.model.access.record import AuditRecord, Result
 
 
@@ -20,7 +20,7 @@ def refusal(at: float = 0.0, address: str = "192.0.2.1:5", status: int = 401, wh
     )
 
 
-def taken(floods: Floods, record: AuditRecord) -> list[AuditRecord]:
+def taken(floods: RefusalLimiter, record: AuditRecord) -> list[AuditRecord]:
     """Return the records written for a refusal: counts so far, and the refusal if it is written whole."""
     return [*floods.over(record.at), *([record] if floods.take(record) else [])]
 
@@ -30,7 +30,7 @@ def taken(floods: Floods, record: AuditRecord) -> list[AuditRecord]:
     st.lists(st.tuples(st.floats(0, 600), st.integers(0, 3), st.sampled_from([401, 403, 429]), st.booleans()))
 )
 def test_refusals_are_each_written_or_counted_once(asked: list[tuple[float, int, int, bool]]) -> None:
-    floods, written = Floods(), list[AuditRecord]()
+    floods, written = RefusalLimiter(), list[AuditRecord]()
     for at, host, status, proved in sorted(asked):
         written += taken(floods, refusal(at, f"192.0.2.{host}:1", status, who="ann" if proved else ""))
     written += floods.over(601.0, at_once=True)
@@ -38,7 +38,7 @@ def test_refusals_are_each_written_or_counted_once(asked: list[tuple[float, int,
 
 
 def test_refusals_first_in_a_minute_are_written_whole() -> None:
-    floods = Floods()
+    floods = RefusalLimiter()
     whole = [floods.take(refusal()) for _ in range(100) if not list(floods.over(1.0))]
     assert whole == [True] * FIRST + [False] * (100 - FIRST)
     (summary,) = floods.over(62.0)
@@ -47,7 +47,7 @@ def test_refusals_first_in_a_minute_are_written_whole() -> None:
 
 
 def test_refusal_origins_are_bounded_and_leave_proved_names_their_records() -> None:
-    floods = Floods()
+    floods = RefusalLimiter()
     assert not list(floods.over(1.0))
     count = 4 * MAX_ORIGINS
     whole = sum(floods.take(refusal(1.0, f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}:1")) for i in range(count))
@@ -59,7 +59,7 @@ def test_refusal_origins_are_bounded_and_leave_proved_names_their_records() -> N
 
 
 def test_refusal_reasons_are_bounded() -> None:
-    floods = Floods()
+    floods = RefusalLimiter()
     for status in range(1000):
         floods.take(refusal(status=status))
     summaries = list(floods.over(61.0))
@@ -68,7 +68,7 @@ def test_refusal_reasons_are_bounded() -> None:
 
 
 def test_refusal_count_goes_on_when_the_clock_is_set_back() -> None:
-    floods = Floods()
+    floods = RefusalLimiter()
     assert not list(floods.over(1e9))
     for _ in range(FIRST + 1):
         floods.take(refusal(1e9))

@@ -14,7 +14,7 @@ from starlette.types import Message
 from mesos_gpu.access.decide import Rights
 from mesos_gpu.api.channel import kept
 from mesos_gpu.api.channel.kept import KeptFiles, path_of
-from mesos_gpu.api.channel.within import Within
+from mesos_gpu.api.channel.within import LocalLine
 from mesos_gpu.api.http import rights
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.errors import Unavailable
@@ -137,4 +137,4 @@ def test_copies_of_one_caller_from_one_host_take_turns(monkeypatch: pytest.Monke
 def test_kept_file_of_a_silent_host_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "FIRST_S", 0.1)
     with pytest.raises(Unavailable, match="sent nothing in"):
-        asyncio.run(kept._first(Within().output(), JobId("j")))
+        asyncio.run(kept._first(LocalLine().output(), JobId("j")))

@@ -11,12 +11,12 @@ import pytest
 
 from mesos_gpu.model.bookings.booking import BookingSpec, Repeat
 from mesos_gpu.policy.calendar.book import (
-    Bin,
+    BookingConflict,
     Chosen,
-    Clash,
     Ground,
     Guaranteed,
     Item,
+    NodeGpus,
     clash,
     horizon,
     items_of,
@@ -47,13 +47,13 @@ def item(
     return Item(name, spec, at, at + lasts_s, **more)  # type: ignore[arg-type]
 
 
-def world(random: Random) -> tuple[list[Bin], list[Item]]:
+def world(random: Random) -> tuple[list[NodeGpus], list[Item]]:
     """Up to three nodes, one of them with two models, and up to four bookings."""
     bins = [
-        Bin(f"n{n}", random.choice(MODELS), "default", random.choice((2, 4)), random.choice((1, 3)))
+        NodeGpus(f"n{n}", random.choice(MODELS), "default", random.choice((2, 4)), random.choice((1, 3)))
         for n in range(random.randint(1, 3))
     ]
-    bins.append(Bin("n0", "V100", "default", 2))
+    bins.append(NodeGpus("n0", "V100", "default", 2))
     items = [
         item(
             f"b{n}", random.randint(1, 4), random.randint(0, 5), random.randint(1, 4), random.choice((1, 1, 2)),
@@ -69,7 +69,7 @@ def world(random: Random) -> tuple[list[Bin], list[Item]]:
     return bins, items
 
 
-def ways(bins: Sequence[Bin], item: Item) -> Iterator[tuple[Chosen, ...]]:
+def ways(bins: Sequence[NodeGpus], item: Item) -> Iterator[tuple[Chosen, ...]]:
     if item.chosen:
         yield item.chosen
         return
@@ -79,7 +79,7 @@ def ways(bins: Sequence[Bin], item: Item) -> Iterator[tuple[Chosen, ...]]:
             yield tuple(Chosen(each.node, each.model, item.spec.gpus) for each in nodes)
 
 
-def fits(bins: Sequence[Bin], items: Sequence[Item], places: Sequence[tuple[Chosen, ...]]) -> bool:
+def fits(bins: Sequence[NodeGpus], items: Sequence[Item], places: Sequence[tuple[Chosen, ...]]) -> bool:
     for at in {each.begins for each in items}:
         for each in bins:
             used = sum(
@@ -130,7 +130,7 @@ class Shifts:
 def test_sums_of_bookings_stay_within_guarantees_at_each_hour(seed: int) -> None:
     random = Random(seed)
     shifts = Shifts(random)
-    ground = Ground([Bin("n0", "A100", "default", 99, 2)], shifts)
+    ground = Ground([NodeGpus("n0", "A100", "default", 99, 2)], shifts)
     items = [
         item(f"b{n}", 1, random.randint(0, 8), random.randint(1, 3), owner=random.choice(("", "q", "r")))
         for n in range(random.randint(1, 4))
@@ -151,7 +151,7 @@ def test_sums_of_bookings_stay_within_guarantees_at_each_hour(seed: int) -> None
 def test_nearest_moments_are_the_first_on_each_side_that_fit(seed: int) -> None:
     random = Random(seed)
     shifts = Shifts(random)
-    ground = Ground([Bin("n0", "A100", "default", 4, 1)], shifts)
+    ground = Ground([NodeGpus("n0", "A100", "default", 4, 1)], shifts)
     others: list[Item] = []
     for n in range(4):
         other = item(f"b{n}", random.randint(1, 4), random.randint(0, 8) / 2, random.randint(1, 4) / 2)
@@ -180,21 +180,21 @@ def test_nearest_moments_are_the_first_on_each_side_that_fit(seed: int) -> None:
     [
         (
             [item("a", 3, 0, 2), item("b", 3, 1, 2)],
-            Clash("no nodes are left for it beside 1 booking (6 GPUs in all)", NOW + HOUR),
+            BookingConflict("no nodes are left for it beside 1 booking (6 GPUs in all)", NOW + HOUR),
         ),
         (
             [item("a", 1, 0, 4), item("b", 2, 1, 2), item("c", 2, 1, 2), item("d", 4, 3, 2)],
-            Clash("no nodes are left for it beside 2 bookings (5 GPUs in all)", NOW + HOUR),
+            BookingConflict("no nodes are left for it beside 2 bookings (5 GPUs in all)", NOW + HOUR),
         ),
         (
             [item("a", 1, 0, 2), item("a", 1, 1, 2)],
-            Clash("it overlaps its own next occurrence", NOW + HOUR),
+            BookingConflict("it overlaps its own next occurrence", NOW + HOUR),
         ),
         ([item("a", 4, 0, 2), item("a", 4, 2, 2)], None),
     ],
 )
-def test_clash_says_what_is_there_at_its_peak(items: list[Item], wanted: Clash | None) -> None:
-    assert clash(Ground([Bin("n0", "A100", "default", 4)]), items) == wanted
+def test_clash_says_what_is_there_at_its_peak(items: list[Item], wanted: BookingConflict | None) -> None:
+    assert clash(Ground([NodeGpus("n0", "A100", "default", 4)]), items) == wanted
 
 
 OWED = {
@@ -223,7 +223,7 @@ def test_clash_of_sums_names_who_is_guaranteed_most(
 ) -> None:
     asked = item("a", 2, 0, 1, owner=owner)
     asked = replace(asked, spec=replace(asked.spec, pool=pool))
-    ground = Ground([Bin("n0", "A100", pool, 8)], lambda _: Guaranteed({pool: 1500}, owed))
+    ground = Ground([NodeGpus("n0", "A100", pool, 8)], lambda _: Guaranteed({pool: 1500}, owed))
     misfit = clash(ground, [asked])
     assert misfit is not None
     assert (_shortened(misfit.why), misfit.at) == (why, NOW)
@@ -235,7 +235,7 @@ def _shortened(why: str) -> str:
 
 def test_three_holders_are_all_named() -> None:
     owed = {(name, "default"): 1000 for name in "cab"}
-    ground = Ground([Bin("n0", "A100", "default", 8)], lambda _: Guaranteed({"default": 0}, owed))
+    ground = Ground([NodeGpus("n0", "A100", "default", 8)], lambda _: Guaranteed({"default": 0}, owed))
     misfit = clash(ground, [item("a", 2, 0, 1)])
     assert misfit is not None
     named = ", ".join(f"queue {name} is guaranteed 1" for name in "abc")
@@ -243,7 +243,11 @@ def test_three_holders_are_all_named() -> None:
 
 
 def test_cost_of_a_booking_is_that_of_its_nodes_or_of_the_dearest_that_may_be() -> None:
-    bins = [Bin("n0", "A100", "default", 8, 4), Bin("n1", "T4", "default", 8), Bin("n2", "H100", "big", 8, 9)]
+    bins = [
+        NodeGpus("n0", "A100", "default", 8, 4),
+        NodeGpus("n1", "T4", "default", 8),
+        NodeGpus("n2", "H100", "big", 8, 9),
+    ]
     ground = Ground(bins)
     assert ground.milli(item("a", 2, 0, 1, nodes=2)) == 4 * 4000
     assert ground.milli(item("a", 2, 0, 1, models=("T4", "H100"))) == 2000
@@ -280,7 +284,7 @@ def _at_nine(day: int) -> int:
     ],
 )
 def test_booking_that_never_fits_says_why(free: int, nodes: int, gpus: int, words: str) -> None:
-    bins = [Bin("n0", "A100", "default", 8), Bin("n1", "A100", "default", 4)]
+    bins = [NodeGpus("n0", "A100", "default", 8), NodeGpus("n1", "A100", "default", 4)]
     ground = Ground(bins, lambda _: Guaranteed({"default": free}))
     assert _shortened(never(ground, item("a", gpus, 0, 1, nodes=nodes), NOW)) == words
 
@@ -291,20 +295,20 @@ def test_booking_that_fits_when_hours_of_guarantees_end_is_not_never() -> None:
     def guaranteed(at: float) -> Guaranteed:
         return Guaranteed({"default": 0}, {}, border) if at < border else Guaranteed({"default": 8000})
 
-    ground = Ground([Bin("n0", "A100", "default", 8)], guaranteed)
+    ground = Ground([NodeGpus("n0", "A100", "default", 8)], guaranteed)
     asked = item("a", 8, 0, 1)
     assert never(ground, asked, NOW) == ""
     assert nearest(ground, (), asked, NOW) == (border,)
 
 
 def test_booking_that_does_not_fit_before_the_horizon_has_no_other_moment() -> None:
-    ground = Ground([Bin("n0", "A100", "default", 8)])
+    ground = Ground([NodeGpus("n0", "A100", "default", 8)])
     taken = replace(item("b", 8, 0, 1), ends=int(horizon(NOW)) + HOUR)
     assert nearest(ground, [taken], item("a", 8, 1, 1), NOW) == ()
 
 
 def test_refusal_of_a_booking_names_moments_in_its_zone() -> None:
-    misfit = Clash("it is full", NOW)
+    misfit = BookingConflict("it is full", NOW)
     what, fewer = refusal(misfit, "Europe/Vienna", [])
     assert what == f"at {_shown(NOW)} it is full"
     assert fewer == "book fewer GPUs, or for a shorter time: no other begin within 366 days was found"
@@ -338,6 +342,6 @@ def test_booking_fits_beside_what_its_node_holds_at_each_moment(
     held: list[Item], asked: Item, fit: bool
 ) -> None:
     """The other node is held all the time, so that all of them are looked at together."""
-    bins = [Bin("n0", "A100", "default", 4), Bin("n1", "A100", "default", 4)]
+    bins = [NodeGpus("n0", "A100", "default", 4), NodeGpus("n1", "A100", "default", 4)]
     places = laid_out(Ground(bins), [*held, on("n1", "z", 4, 0, 9), asked])
     assert (places is not None) is fit

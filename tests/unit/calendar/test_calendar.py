@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from mesos_gpu.model.bookings.booking import BookingSpec, Repeat
 from mesos_gpu.policy.calendar.book import (
-    Bin,
     Chosen,
     Ground,
     Guaranteed,
     Item,
+    NodeGpus,
     clash,
     horizon,
     items_of,
@@ -29,8 +29,8 @@ HOUR = 3600
 _hours = st.integers(0, 12)
 
 
-def bins(*gpus: int) -> list[Bin]:
-    return [Bin(f"n{i}", "A100", "default", count) for i, count in enumerate(gpus)]
+def bins(*gpus: int) -> list[NodeGpus]:
+    return [NodeGpus(f"n{i}", "A100", "default", count) for i, count in enumerate(gpus)]
 
 
 def item(name: str, gpus: int, begins: int, hours: int, nodes: int = 1, **more: object) -> Item:
@@ -40,7 +40,7 @@ def item(name: str, gpus: int, begins: int, hours: int, nodes: int = 1, **more: 
 
 
 @st.composite
-def books(draw: st.DrawFn) -> tuple[list[Bin], list[Item]]:
+def books(draw: st.DrawFn) -> tuple[list[NodeGpus], list[Item]]:
     """Nodes, and times of bookings of which each alone would fit."""
     ground = bins(*draw(st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=3)))
     most = max(each.gpus for each in ground)
@@ -62,7 +62,7 @@ def books(draw: st.DrawFn) -> tuple[list[Bin], list[Item]]:
 def test_booking_day_equal_to_one_that_fits_is_judged_alone(count: int) -> None:
     @settings(max_examples=count)
     @given(books(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=5))
-    def check(made: tuple[list[Bin], list[Item]], days: list[tuple[int, int]]) -> None:
+    def check(made: tuple[list[NodeGpus], list[Item]], days: list[tuple[int, int]]) -> None:
         ground, items = made
         each_day = [
             [replace(each, begins=each.begins + at, ends=each.ends + at + longer * HOUR) for each in items]
@@ -81,7 +81,7 @@ def test_bookings_that_fit_are_never_more_than_there_is(count: int) -> None:
     @settings(max_examples=count)
     @given(books())
     @example((bins(8), [item("b0", 8, 0, 2), item("b1", 8, 2, 2)]))
-    def check(made: tuple[list[Bin], list[Item]]) -> None:
+    def check(made: tuple[list[NodeGpus], list[Item]]) -> None:
         ground, items = made
         places = laid_out(Ground(ground), items)
         assert (clash(Ground(ground), items) is None) == (places is not None)
@@ -107,7 +107,7 @@ def test_booking_placed_first_leaves_room_for_the_rest(count: int) -> None:
 
     @settings(max_examples=count)
     @given(books())
-    def check(made: tuple[list[Bin], list[Item]]) -> None:
+    def check(made: tuple[list[NodeGpus], list[Item]]) -> None:
         ground, items = Ground(made[0]), sorted(made[1], key=lambda each: (each.begins, each.booking))
         places = laid_out(ground, items)
         assume(places is not None)
@@ -127,7 +127,7 @@ def test_booking_refusal_names_nearest_times_that_are_feasible(count: int) -> No
     @settings(max_examples=count)
     @given(books(), st.integers(0, 5), st.integers(1, 6), st.sampled_from([Repeat.NONE, Repeat.DAILY]))
     @example((bins(8), [item("b0", 8, 1, 2)]), 0, 2, Repeat.NONE)
-    def check(made: tuple[list[Bin], list[Item]], late: int, hours: int, repeat: Repeat) -> None:
+    def check(made: tuple[list[NodeGpus], list[Item]], late: int, hours: int, repeat: Repeat) -> None:
         ground, others = Ground(made[0]), list[Item]()
         for each in made[1]:
             if clash(ground, [*others, each]) is None:
@@ -186,7 +186,7 @@ def test_guarantee_of_a_queue_is_booked_only_from_it() -> None:
 
 def test_booking_counts_the_dearest_model_until_one_is_chosen() -> None:
     ground = Ground(
-        [Bin("n0", "A100", "default", 8, 4), Bin("n1", "T4", "default", 8, 1)],
+        [NodeGpus("n0", "A100", "default", 8, 4), NodeGpus("n1", "T4", "default", 8, 1)],
         lambda _: Guaranteed({"default": 8000}),
     )
     assert clash(ground, [item("a", 2, 0, 1)]) is None

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.model.bookings.booking import BookingSpec
-from mesos_gpu.policy.calendar.book import Bin, Ground, Item, nearest
+from mesos_gpu.policy.calendar.book import Ground, Item, NodeGpus, nearest
 from mesos_gpu.policy.calendar.local_times import moved
 
 NOW = 1_796_000_400 // 3600 * 3600
 HOUR = 3600
-GROUND = Ground([Bin("n1", "A100", "default", 4)])
+GROUND = Ground([NodeGpus("n1", "A100", "default", 4)])
 
 
 def item(name: str, begins: float, hours: float = 1) -> Item:

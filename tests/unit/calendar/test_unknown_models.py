@@ -3,9 +3,13 @@
 import pytest
 
 from mesos_gpu.model.bookings.booking import BookingSpec
-from mesos_gpu.policy.calendar.book import Bin, Ground, unknown_models
+from mesos_gpu.policy.calendar.book import Ground, NodeGpus, unknown_models
 
-BINS = [Bin("n1", "A100", "default", 4), Bin("n2", "T4", "default", 4), Bin("n3", "H100", "fast", 8)]
+BINS = [
+    NodeGpus("n1", "A100", "default", 4),
+    NodeGpus("n2", "T4", "default", 4),
+    NodeGpus("n3", "H100", "fast", 8),
+]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine.indexes.agents import Agents, agents_of
-from mesos_gpu.engine.indexes.restless import Restless
+from mesos_gpu.engine.indexes.restless import LiveTaskIndex
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job
@@ -175,7 +175,7 @@ def test_restored_state_reads_the_first_report_anew(monkeypatch: pytest.MonkeyPa
 def test_index_of_live_tasks_has_those_that_are_looked_at(
     task: Task, job: Job | None, *, is_so: bool
 ) -> None:
-    known = Restless()
+    known = LiveTaskIndex()
     known.enter(task, job)
     assert (task.id in known.tasks) is is_so
     known.enter(RUNS, JOB)
@@ -186,7 +186,7 @@ def test_index_of_live_tasks_has_those_that_are_looked_at(
 
 
 def test_live_tasks_are_in_the_order_of_their_launches_whatever_becomes_of_them() -> None:
-    known = Restless()
+    known = LiveTaskIndex()
     names = [TaskId(f"t{number}") for number in (7, 3, 9, 1)]
     for name in names:
         known.enter(replace(RUNS, id=name), JOB)
@@ -198,7 +198,7 @@ def test_live_tasks_are_in_the_order_of_their_launches_whatever_becomes_of_them(
 
 
 def test_index_of_tasks_by_agent_follows_each_task() -> None:
-    known = Restless()
+    known = LiveTaskIndex()
     names = [TaskId("t1"), TaskId("t2")]
     for name in names:
         known.enter(replace(RUNS, id=name), JOB)
@@ -211,7 +211,7 @@ def test_index_of_tasks_by_agent_follows_each_task() -> None:
 
 
 def test_index_of_tasks_that_may_be_ended_follows_their_jobs() -> None:
-    known = Restless()
+    known = LiveTaskIndex()
     known.enter(RUNS, replace(JOB, spec=spec(preemptible=True, timeout_s=60)))
     assert (known.preemptible, known.limited) == ({RUNS.id}, {RUNS.id})
     known.enter(RUNS, replace(JOB, spec=spec(preemptible=False)))

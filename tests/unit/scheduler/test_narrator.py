@@ -15,7 +15,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.scheduler.logs import AUDIT, Json, LogFormat, Text, set_up
-from mesos_gpu.scheduler.narrator import Narrator
+from mesos_gpu.scheduler.narrator import EventLogger
 from tests.doubles.builders import World, gpu, offer
 
 
@@ -23,7 +23,7 @@ class Told(World):
     """A world whose effects are told."""
 
     def listen(self) -> None:
-        self.narrator = Narrator(self.state)
+        self.narrator = EventLogger(self.state)
 
     def feed(self, *events: ev.Event) -> list[object]:  # type: ignore[override]
         for event in events:
@@ -155,7 +155,7 @@ def test_narrator_logs_a_shared_card_that_is_not_held_in_mesos_as_an_error_in_ti
 ) -> None:
     caplog.set_level(logging.INFO)
     state = State(started_at=0.0)
-    narrator = Narrator(state)
+    narrator = EventLogger(state)
     state.gpus.sharers = {GpuId("g1"): {TaskId("j1.1"): Share(250, 1024, 1024, Method.SHIM_WINDOWS)}}
     state.gpus.uncovered = {GpuId("g1"): 100.0}
     for now in (100.0, 101.0, 399.0, 400.0, 500.0):

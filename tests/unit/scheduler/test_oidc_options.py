@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from mesos_gpu.access.claims import NameClaim, Rules
 from mesos_gpu.access.jws import ALGORITHMS
-from mesos_gpu.adapters.oidc.client import Client, Shows
+from mesos_gpu.adapters.oidc.client import Client, TokenKind
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import BadConfiguration
@@ -72,7 +72,7 @@ def test_oidc_options_arrive_in_the_settings(tmp_path: Path) -> None:
         5,
         600,
     )
-    assert prover.client == Client("web", "s3cret", "cli", ("openid", "offline_access"), Shows.ACCESS)
+    assert prover.client == Client("web", "s3cret", "cli", ("openid", "offline_access"), TokenKind.ACCESS)
     assert "s3cret" not in repr(prover.client)
 
 

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.engine.gpus import covers
-from mesos_gpu.engine.indexes.restless import Restless
+from mesos_gpu.engine.indexes.restless import LiveTaskIndex
 from mesos_gpu.engine.match import covering, matching
 from mesos_gpu.engine.match.ledger import Book, Ledger
-from mesos_gpu.engine.match.remains import Launches, Remains
+from mesos_gpu.engine.match.remains import FreeOffers, Launches
 from mesos_gpu.engine.match.table import Index
 from mesos_gpu.engine.parts.cluster import ClusterPart
 from mesos_gpu.engine.parts.work import WorkPart
@@ -255,12 +255,12 @@ def _members_start_when_they_like(patch: pytest.MonkeyPatch) -> None:
 
 def _anybody_makes_room(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(preempting, "may_be_ended", lambda job: True)
-    real = Restless.in_order
+    real = LiveTaskIndex.in_order
 
-    def in_order(index: Restless, tasks: Iterable[TaskId]) -> list[TaskId]:
+    def in_order(index: LiveTaskIndex, tasks: Iterable[TaskId]) -> list[TaskId]:
         return real(index, index.numbers if tasks is index.preemptible else tasks)
 
-    patch.setattr(Restless, "in_order", in_order)
+    patch.setattr(LiveTaskIndex, "in_order", in_order)
 
 
 def _members_do_not_see_each_other(patch: pytest.MonkeyPatch) -> None:
@@ -373,7 +373,7 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
         {"no queue is over its limit"},
     ),
     "a book of the ledger is not told: the index": (_is_not_told(Index), {"the engine never fails"}),
-    "a book of the ledger is not told: what is left": (_is_not_told(Remains), {"the engine never fails"}),
+    "a book of the ledger is not told: what is left": (_is_not_told(FreeOffers), {"the engine never fails"}),
     "a book of the ledger is not told: launches": (_is_not_told(Launches), {"the engine never fails"}),
 }
 

@@ -5,18 +5,18 @@ from collections.abc import Callable
 import pytest
 
 from mesos_gpu.engine.queue import backlog
-from mesos_gpu.engine.queue.barriers import Barriers
+from mesos_gpu.engine.queue.barriers import AdmissionLimits
 from tests.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 
 def _limits_are_missing_in_plans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Barriers, "shortages", lambda barriers, job: {})
+    patch.setattr(AdmissionLimits, "shortages", lambda barriers, job: {})
 
 
 def _lend_limits_hold_at_starts_alone(patch: pytest.MonkeyPatch) -> None:
     """A share that grows is not asked what other queues keep."""
-    patch.setattr(Barriers, "wait_of_lenders", lambda barriers, job, pool, milli: None)
+    patch.setattr(AdmissionLimits, "wait_of_lenders", lambda barriers, job, pool, milli: None)
 
 
 def _room_of_gangs_is_given_away(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from mesos_gpu.engine.preemption import preempting
 from mesos_gpu.engine.preemption.balance import Balance
 from mesos_gpu.engine.preemption.planner import Plan, Planner
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.queue.barriers import Barriers
+from mesos_gpu.engine.queue.barriers import AdmissionLimits
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import budgets, notices
 from mesos_gpu.model.ids import JobId
@@ -24,7 +24,7 @@ from mesos_gpu.policy.tenancy.usage import MICRO, Usage
 from tests.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
-REAL_WAIT_OF = Barriers.wait_of
+REAL_WAIT_OF = AdmissionLimits.wait_of
 REAL_BLOCK = Backlog.block
 REAL_STOPPABLE = preempting.stoppable
 
@@ -71,10 +71,10 @@ def _fences_are_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def _limits_above_do_not_hold(patch: pytest.MonkeyPatch) -> None:
-    def wait_of(barriers: Barriers, job: Job) -> Wait | None:
+    def wait_of(barriers: AdmissionLimits, job: Job) -> Wait | None:
         return None if "/" in job.spec.queue else REAL_WAIT_OF(barriers, job)
 
-    patch.setattr(Barriers, "wait_of", wait_of)
+    patch.setattr(AdmissionLimits, "wait_of", wait_of)
 
 
 def _freed_room_is_given_away(patch: pytest.MonkeyPatch) -> None:

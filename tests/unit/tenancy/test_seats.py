@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
 from mesos_gpu.policy.tenancy.cells import Cells, cells_of, shrunk, sizes_of, without
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept
@@ -67,19 +67,21 @@ def test_guarantees_that_are_more_than_there_is_are_scaled() -> None:
 def test_seat_goes_to_the_first_in_the_line_running_or_waiting() -> None:
     room = Room(cells_of(tree(b=nodes(2, 8))))
     seats = give(room, {"b": [ask("gang", 8, 2), ask("runs", 4), ask("waits", 1)]}, {}, 5.0)
-    assert seats == {JobId("gang"): Seat("b", "p", (0, 1), 8000, 5.0)}
+    assert seats == {JobId("gang"): GuaranteedAdmission("b", "p", (0, 1), 8000, 5.0)}
 
 
 def test_later_job_that_has_room_has_a_seat_though_a_gang_before_it_has_none() -> None:
     room = Room(cells_of(tree(b=nodes(2, 8))))
-    assert room.take(Seat("b", "p", (0,), 2000, 1.0))
+    assert room.take(GuaranteedAdmission("b", "p", (0,), 2000, 1.0))
     seats = give(room, {"b": [ask("gang", 8, 2), ask("small", 4)]}, {}, 5.0)
-    assert seats == {JobId("small"): Seat("b", "p", (0,), 4000, 5.0)}, "where it leaves a whole cell"
+    assert seats == {JobId("small"): GuaranteedAdmission("b", "p", (0,), 4000, 5.0)}, (
+        "where it leaves a whole cell"
+    )
 
 
 def test_seat_cells_are_kept_for_a_starving_job() -> None:
     room = Room(cells_of(tree(b=nodes(2, 8))))
-    assert room.take(Seat("b", "p", (0,), 2000, 1.0))
+    assert room.take(GuaranteedAdmission("b", "p", (0,), 2000, 1.0))
     assert give(room, {"b": [ask("gang", 8, 2, starving=True), ask("small", 4)]}, {}, 5.0) == {}
 
 
@@ -99,7 +101,7 @@ def test_seats_of_a_parent_are_given_in_turn_by_weight() -> None:
 
 def test_seats_of_a_parent_go_to_children_without_one_first() -> None:
     room = Room(cells_of(tree(a=4, a__x=0, a__y=0)))
-    first = Seat("a", "p", (0,), 2000, 1.0)
+    first = GuaranteedAdmission("a", "p", (0,), 2000, 1.0)
     assert room.take(first)
     lines = {path: [ask(f"{path}{i}", 1) for i in range(2)] for path in ("a/x", "a/y")}
     seats = give(room, lines, {}, 5.0, [Held("a/x", first, ask("old", 2))])
@@ -109,25 +111,29 @@ def test_seats_of_a_parent_go_to_children_without_one_first() -> None:
 def test_seat_is_in_the_first_pool_that_has_room() -> None:
     room = Room({("b", "p"): (1000,), ("b", "q"): (4000,)})
     both = Ask(JobId("any"), (("p", 2000), ("q", 3000)))
-    assert give(room, {"b": [both]}, {}, 5.0) == {JobId("any"): Seat("b", "q", (0,), 3000, 5.0)}
+    assert give(room, {"b": [both]}, {}, 5.0) == {
+        JobId("any"): GuaranteedAdmission("b", "q", (0,), 3000, 5.0)
+    }
 
 
 def test_seats_are_given_up_from_the_newest_with_fewer_cells() -> None:
     held = [
-        Held("b", Seat("b", "p", (1,), 8000, 1.0), ask("old", 8)),
-        Held("b", Seat("b", "p", (0,), 8000, 2.0), ask("new", 8)),
+        Held("b", GuaranteedAdmission("b", "p", (1,), 8000, 1.0), ask("old", 8)),
+        Held("b", GuaranteedAdmission("b", "p", (0,), 8000, 2.0), ask("new", 8)),
     ]
     _, changed = kept(cells_of(tree(b=nodes(1, 8))), held)
-    assert changed == {JobId("old"): Seat("b", "p", (0,), 8000, 1.0), JobId("new"): None}
+    assert changed == {JobId("old"): GuaranteedAdmission("b", "p", (0,), 8000, 1.0), JobId("new"): None}
 
 
 def test_job_that_grows_keeps_its_seat_where_there_is_room_and_nobody_else_loses_one() -> None:
     held = [
-        Held("b", Seat("b", "p", (0,), 2000, 1.0), ask("grows", 6)),
-        Held("b", Seat("b", "p", (0,), 4000, 2.0), ask("stays", 4)),
+        Held("b", GuaranteedAdmission("b", "p", (0,), 2000, 1.0), ask("grows", 6)),
+        Held("b", GuaranteedAdmission("b", "p", (0,), 4000, 2.0), ask("stays", 4)),
     ]
     assert kept({("b", "p"): (8000,)}, held)[1] == {JobId("grows"): None}
-    assert kept({("b", "p"): (10_000,)}, held)[1] == {JobId("grows"): Seat("b", "p", (0,), 6000, 1.0)}
+    assert kept({("b", "p"): (10_000,)}, held)[1] == {
+        JobId("grows"): GuaranteedAdmission("b", "p", (0,), 6000, 1.0)
+    }
 
 
 CELLS = st.dictionaries(
@@ -151,7 +157,7 @@ def lines(draw: st.DrawFn) -> dict[str, list[Ask]]:
     return made
 
 
-def fits(cells: Cells, seats: list[Seat]) -> bool:
+def fits(cells: Cells, seats: list[GuaranteedAdmission]) -> bool:
     used = Counter[tuple[str, str, int]]()
     for seat in seats:
         for cell in seat.cells:
@@ -159,7 +165,7 @@ def fits(cells: Cells, seats: list[Seat]) -> bool:
     return all(milli <= cells[queue, pool][cell] for (queue, pool, cell), milli in used.items())
 
 
-def held_of(asks: dict[str, list[Ask]], seats: dict[JobId, Seat]) -> list[Held]:
+def held_of(asks: dict[str, list[Ask]], seats: dict[JobId, GuaranteedAdmission]) -> list[Held]:
     return [Held(leaf, seats[a.job_id], a) for leaf, line in asks.items() for a in line if a.job_id in seats]
 
 
@@ -223,7 +229,7 @@ def test_seats_of_older_jobs_outlast_newer_ones_under_another_document(count: in
         held = [
             Held(
                 each.leaf,
-                Seat(each.seat.queue, each.seat.pool, each.seat.cells, each.seat.milli, since),
+                GuaranteedAdmission(each.seat.queue, each.seat.pool, each.seat.cells, each.seat.milli, since),
                 each.ask,
             )
             for since, each in enumerate(held_of(asks, seats))
@@ -244,7 +250,7 @@ def test_ten_thousand_jobs_of_five_hundred_queues_are_seated_fast(full: bool) ->
     cells = {(f"q{i}/l", "p"): (8000, 8000) for i in range(500)}
     room = Room(cells)
     for i in range(500 if full else 0):
-        assert room.take(Seat(f"q{i}/l", "p", (0, 1), 8000, 1.0))
+        assert room.take(GuaranteedAdmission(f"q{i}/l", "p", (0, 1), 8000, 1.0))
     asks = {f"q{i}/l": [ask(f"{i}-{n}", 1 + n % 8, rank=(n,)) for n in range(20)] for i in range(500)}
     seats = give(room, asks, {}, 1.0)
     assert bool(seats) is not full

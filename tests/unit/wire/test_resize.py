@@ -5,16 +5,16 @@ import json
 import pytest
 
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer
 from mesos_gpu.wire.mesos import assignment
 from mesos_gpu.wire.mesos.resize import decode_answer, decode_request, encode_answer, encode_request
 from mesos_gpu.wire.mesos.v1 import start_message
 
 ASKED = Resize(3, 20480, 40960, 300)
 ANSWERS = (
-    Resized(3, 20480, 40960, 300),
-    Resized(3, 30000, 30000, 500, "it uses 25000 MiB", used_mib=25000),
-    Resized(3, 30000, 30000, 500, "an MPS percentage is fixed at the start", restart=True),
+    ResizeAnswer(3, 20480, 40960, 300),
+    ResizeAnswer(3, 30000, 30000, 500, "it uses 25000 MiB", used_mib=25000),
+    ResizeAnswer(3, 30000, 30000, 500, "an MPS percentage is fixed at the start", restart=True),
 )
 
 
@@ -23,7 +23,7 @@ def test_resize_request_comes_back() -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_resize_answer_comes_back(answer: Resized) -> None:
+def test_resize_answer_comes_back(answer: ResizeAnswer) -> None:
     assert decode_answer(encode_answer(answer)) == answer
 
 

@@ -21,7 +21,7 @@ from mesos_gpu.wire.checking import Problem, is_number, object_of, show
 _MAX: Final = {"for_s": MAX_S, "until": 1e11}
 
 
-class Keeps:
+class IdleProtectionHandlers:
     """HTTP handlers of jobs' protection from being ended for idle GPUs."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:

@@ -12,7 +12,7 @@ from math import ceil, floor
 from typing import Final
 
 from mesos_gpu.model.apps.app import KillSelection
-from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Target
+from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, NextOperations, Target
 from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.apps.rollout.pace import Fate, fate
@@ -94,7 +94,7 @@ def serves(instance: Instance) -> bool:
     return _condition(instance) is _Condition.SERVING and not instance.ending
 
 
-def next_moves(target: Target, instances: Iterable[Instance], *, now: float) -> Moves:
+def next_moves(target: Target, instances: Iterable[Instance], *, now: float) -> NextOperations:
     """Return which instances to launch and to end now.
 
     Instances of every other version are old. An old one whose health is unknown (yet, or after the scheduler was away)
@@ -111,10 +111,10 @@ def next_moves(target: Target, instances: Iterable[Instance], *, now: float) -> 
     launch = scene.launches(len(surplus))
     kill = (*surplus, *scene.outdated(surplus), *scene.unwanted())
     if launch or kill:
-        return Moves(launch, tuple(instance.id for instance in kill))
+        return NextOperations(launch, tuple(instance.id for instance in kill))
     if scene.done():
-        return Moves(done=True)
-    return Moves(waiting=scene.waiting())
+        return NextOperations(done=True)
+    return NextOperations(waiting=scene.waiting())
 
 
 def progress(target: Target, instances: Iterable[Instance]) -> int:

@@ -10,7 +10,7 @@ import click
 from mesos_gpu.access.claims import MAX_S, SKEW_S, NameClaim, Rules
 from mesos_gpu.access.jws import ALGORITHMS
 from mesos_gpu.adapters.files.private import read_secret
-from mesos_gpu.adapters.oidc.client import SCOPES, Client, Shows
+from mesos_gpu.adapters.oidc.client import SCOPES, Client, TokenKind
 from mesos_gpu.adapters.oidc.fetching import Fetcher
 from mesos_gpu.adapters.oidc.issuer import Issuer
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
@@ -38,7 +38,7 @@ class OidcOptions:
     oidc_clock_skew_s: float = SKEW_S
     oidc_max_lifetime_s: float = MAX_S
     oidc_scopes: tuple[str, ...] = SCOPES
-    oidc_cli_token: str = Shows.ID.value
+    oidc_cli_token: str = TokenKind.ID.value
 
     @property
     def client(self) -> Client:
@@ -53,7 +53,7 @@ class OidcOptions:
             read_secret(secret, "client secret") if secret else "",
             self.oidc_cli_client_id or self.oidc_client_id,
             self.oidc_scopes,
-            Shows(self.oidc_cli_token),
+            TokenKind(self.oidc_cli_token),
         )
 
     def prover(self) -> OidcTokens:
@@ -210,8 +210,8 @@ OIDC: Final = Section(
         ),
         click.option(
             "--oidc-cli-token",
-            type=click.Choice([choice.value for choice in Shows]),
-            default=Shows.ID.value,
+            type=click.Choice([choice.value for choice in TokenKind]),
+            default=TokenKind.ID.value,
             show_default=True,
             help="Token that `mesos-gpu login` stores and sends.",
         ),

@@ -13,7 +13,7 @@ from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Waiting
-from mesos_gpu.model.jobs.why import RoomToCome, Stage, Why
+from mesos_gpu.model.jobs.why import PendingReclaim, Stage, Why
 from mesos_gpu.model.tenancy import MinRuntime
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
@@ -185,7 +185,7 @@ def test_explanation_tells_apart_gpus_of_jobs_that_are_not_stopped(world: Tenant
 class Anew(Coming):
     """Has a rule of its own, and plans anew, for each job."""
 
-    def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
+    def _find(self, backlog: Backlog, job: Job) -> PendingReclaim | None:
         self._asked = None  # of no line
         return super()._find(backlog, job)
 
@@ -250,7 +250,7 @@ def test_forecast_by_one_look_at_the_jobs_before_equals_two(world: Tenants, seed
     lends(world, random.Random(seed), jobs, timeout_s=5000.0)
     world.passes(seed * 40)
     asked = world.state, world.settings, world.now
-    rooms = list[RoomToCome | None]()
+    rooms = list[PendingReclaim | None]()
     for job in Forecast(*asked, standing_of(*asked)).jobs:
         answers = []
         for kind in (Forecast, Thorough):

@@ -14,7 +14,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.roll import Roll
+from mesos_gpu.model.nodes.roll import MonitorReplacement
 from mesos_gpu.model.nodes.wires import WIRE
 from mesos_gpu.model.tasks.task import Task, TaskState
 from tests.doubles.builders import every, gpu
@@ -22,7 +22,7 @@ from tests.doubles.builders import every, gpu
 SETTINGS = Settings.of("executor", "monitor")
 NOW = 1000.0
 A1, OLD, NEW = AgentId("a1"), TaskId("m.1"), TaskId("m.2")
-ROLL = Roll(OLD, NOW - 30, NOW - 5, 7, (GpuId("g0"),))
+ROLL = MonitorReplacement(OLD, NOW - 30, NOW - 5, 7, (GpuId("g0"),))
 
 
 def inventory(*gpus: Gpu, **program: str) -> Inventory:
@@ -37,7 +37,7 @@ def monitor(
 
 
 def state_of(
-    node: dict[str, Any], task: Task | None = None, roll: Roll | None = None, **fields: Any
+    node: dict[str, Any], task: Task | None = None, roll: MonitorReplacement | None = None, **fields: Any
 ) -> State:
     """Return a state of one node with that monitor, which is being replaced if there is a roll."""
     state = State(0.0)
@@ -133,7 +133,7 @@ def test_roll_begins_with_a_monitor_that_runs_well(
         on_tick(turn)
         assert every(turn.effects, fx.Kill) == ([fx.Kill(OLD, A1)] if begins and looks else [])
         assert state.cluster.rolls.under_way == (
-            {A1: Roll(OLD, NOW, NOW, 8, (GpuId("g0"),))} if begins and looks else {}
+            {A1: MonitorReplacement(OLD, NOW, NOW, 8, (GpuId("g0"),))} if begins and looks else {}
         )
         assert state.cluster.rolls.looked_at == (NOW if looks else looked_at)
 

@@ -9,7 +9,7 @@ import pytest
 from mesos_gpu.engine.effects import Launch, LaunchTask
 from mesos_gpu.engine.indexes.table import Table
 from mesos_gpu.engine.match.ledger import Ledger
-from mesos_gpu.engine.match.remains import FEW, Launches, Pace, Remains
+from mesos_gpu.engine.match.remains import FEW, FreeOffers, Launches, Pace
 from mesos_gpu.engine.match.table import table_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -135,7 +135,7 @@ def test_launches_are_sent_by_agent_in_the_order_of_offers() -> None:
     state, settings = paced(), Settings.of("e", "m")
     for name, agent in (("o1", "b1"), ("o2", "a1"), ("o3", "b1")):
         state.cluster.hold_offer(offer(name, agent))
-    launches, remains = Launches(), Remains(state, settings, NOW)
+    launches, remains = Launches(), FreeOffers(state, settings, NOW)
     takes = {name: Take(agent) for name, agent in (("t1", A), ("t2", B), ("t3", B), ("t4", C))}
     for take in takes.values():
         launches.take(take)
@@ -214,7 +214,7 @@ def test_book_cannot_come_under_a_checkpoint() -> None:
 ROLES: Final[dict[str, Any]] = {"role": "gpu", "role_of": {"prod": "gpu-prod"}}
 
 
-def remains_of(*roles: str, monitor: bool = True, **settings: Any) -> Remains:
+def remains_of(*roles: str, monitor: bool = True, **settings: Any) -> FreeOffers:
     """Hold an offer of one agent to each of these roles: the oldest has one processor, the next two, and so on."""
     state = paced()
     state.mesos.framework_id = "fw-1"
@@ -222,7 +222,7 @@ def remains_of(*roles: str, monitor: bool = True, **settings: Any) -> Remains:
     for i, role in enumerate(roles):
         ports = (PortRange(100 * i + 1, 100 * i + 9),)
         state.cluster.hold_offer(replace(offer(f"o{i}", A, cpus=i + 1, mem=0), role=role, ports=ports))
-    return Remains(state, Settings.of("e", "m", **(settings or ROLES)), NOW)
+    return FreeOffers(state, Settings.of("e", "m", **(settings or ROLES)), NOW)
 
 
 @pytest.mark.parametrize(
@@ -265,14 +265,14 @@ def test_reserved_resources_are_kept_apart_until_they_are_given_back() -> None:
     plain = Scalar("cpus", 2.0)
     ours = reserved(Scalar("gpus", 1.0), "gpu", "me", "fw-1")
     state.cluster.hold_offer(replace(offer("o1", A), resources=(plain, ours)))
-    remains = Remains(state, settings, NOW)
+    remains = FreeOffers(state, settings, NOW)
     assert remains.resources(A) == Resources(cpus=2)
     assert remains.for_covers(A) == remains.coming(A) == Resources(cpus=2, gpus=1)
     assert list(remains.reserving) == [A]
     assert remains.reservations(A) == ((), (ours,))
     state.mesos.doubtful = True
-    assert Remains(state, settings, NOW).reservations(A) == ((), ())
-    off = Remains(state, settings.changed(role="*"), NOW)
+    assert FreeOffers(state, settings, NOW).reservations(A) == ((), ())
+    off = FreeOffers(state, settings.changed(role="*"), NOW)
     assert off.resources(A) == Resources(cpus=2, gpus=1)
 
 
@@ -324,7 +324,7 @@ def brought(world: World, seconds: float = 0.0) -> Table:
     """Bring the table up to date after some time."""
     world.now += seconds
     asked = world.state, world.settings, world.now
-    return table_of(*asked, Remains(*asked), Pace(world.state, world.now))
+    return table_of(*asked, FreeOffers(*asked), Pace(world.state, world.now))
 
 
 def test_table_is_kept_until_a_refused_claim_is_forgotten(world: World) -> None:

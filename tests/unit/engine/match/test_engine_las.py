@@ -10,7 +10,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.offer import resources_of
 from mesos_gpu.model.served import Served
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.model.tenancy import LineOrder, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import QueueDocument, QueueOrder, QueueSpec
 from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 HOUR_S = 3600.0
@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 def world() -> World:
     world = World()
     world.register()
-    queues = {"las": QueueSpec(order=LineOrder.LAS), "other": QueueSpec()}
+    queues = {"las": QueueSpec(order=QueueOrder.LAS), "other": QueueSpec()}
     world.feed(ev.QueuesChanged(QueueDocument(queues=queues, by="me"), 0))
     world.node("a1", *(gpu(f"g{i}") for i in range(4)), cpus=32)
     return world

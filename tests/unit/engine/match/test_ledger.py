@@ -19,7 +19,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.match import matching
 from mesos_gpu.engine.match.ledger import Book, Ledger, Trial
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.match.remains import Launches, Pace, Remains
+from mesos_gpu.engine.match.remains import FreeOffers, Launches, Pace
 from mesos_gpu.engine.match.table import Index
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
@@ -34,7 +34,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from tests.doubles.builders import World, gpu, spec
 
-BOOKS = {Remains, Pace, Launches, Index, Placing, Held, Reservations, Neighbours}
+BOOKS = {FreeOffers, Pace, Launches, Index, Placing, Held, Reservations, Neighbours}
 
 
 class Sixth:
@@ -209,7 +209,7 @@ def test_ledger_alone_calls_the_books_of_a_match() -> None:
 def _picture(book: Book) -> Any:
     """Return all that a book knows, but for what it has not read yet."""
     match book:
-        case Remains():
+        case FreeOffers():
             return {a: (book.capacity(a), book.resources(a), book.ports(a)) for a in book}
         case Pace():
             return {a: (book.under_way(a), book.room(a)) for a in book._state.cluster.nodes}

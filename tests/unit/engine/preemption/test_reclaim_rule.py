@@ -12,25 +12,25 @@ from mesos_gpu.engine.preemption.preempting import stoppable
 from mesos_gpu.engine.preemption.reasons import is_reclaimed, reason_of, reason_of_move
 from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.tenancy.seats import Ground, Seating
+from mesos_gpu.engine.tenancy.seats import Admissions, Ground
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.model.tenancy import LineOrder, MinRuntime
+from mesos_gpu.model.tenancy import MinRuntime, QueueOrder
 from mesos_gpu.model.tenancy import Reclaim as Whose
 from mesos_gpu.policy.room.knapsack import Victim
 from tests.unit.engine.tenancy.lending import Tenants, queue
 
-SEAT = Seat("prod", "default", (0,), 1000, 1.0)
+SEAT = GuaranteedAdmission("prod", "default", (0,), 1000, 1.0)
 
 
-def rule_of(world: Tenants, **given: Seat) -> Reclaim:
+def rule_of(world: Tenants, **given: GuaranteedAdmission) -> Reclaim:
     """The rule now. `given`: seats of jobs that wait."""
     state, settings = world.state, world.settings
-    seating = Seating(
+    seating = Admissions(
         Ground(state, state.quota.tree, world.now), {JobId(name): seat for name, seat in given.items()}
     )
     backlog = Backlog(state, settings, world.now, lambda _: Resources(), reading=True)
@@ -59,7 +59,7 @@ def waits(world: Tenants, name: str = "p", **fields: Any) -> Job:
     return world.job(name)
 
 
-def victims(world: Tenants, job: Job, **given: Seat) -> dict[str, Victim]:
+def victims(world: Tenants, job: Job, **given: GuaranteedAdmission) -> dict[str, Victim]:
     rule = rule_of(world, **given)
     victims = rule.victims_of(job)
     asked = rule_of(world, **given).asked_for(job)
@@ -354,7 +354,7 @@ def test_job_of_the_same_queue_goes_elsewhere_for_no_lower_one(mine: int, theirs
 
 
 def test_job_that_has_had_more_service_gives_way_in_a_queue_by_service() -> None:
-    world = busy(4, queue(order=LineOrder.LAS))
+    world = busy(4, queue(order=QueueOrder.LAS))
     world.state.set_job(replace(world.job("d"), started_at=world.now - 4000))
     for task in world.state.work.round_of(world.job("d")):
         world.state.set_task(replace(task, started_at=world.now - 4000))

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import pytest
 
-from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.las import AttainedServiceOrder
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.served import Served
-from mesos_gpu.model.tenancy import LineOrder, QueueSpec
+from mesos_gpu.model.tenancy import QueueOrder, QueueSpec
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.tenancy.las import HOUR_MS
 from tests.doubles.builders import spec
@@ -23,7 +23,7 @@ LEVEL: Final = HOUR_MS * 1000  # service with which a job goes a level down
 
 @pytest.fixture
 def state() -> State:
-    las = QueueSpec(order=LineOrder.LAS)
+    las = QueueSpec(order=QueueOrder.LAS)
     return tree_world({"las": las, "las2": las, "other": QueueSpec()}).state
 
 
@@ -33,20 +33,20 @@ def job_of(name: str, queue: str = "las", served: int = 0, at: float = NOW, **fi
 
 
 def test_only_queues_of_that_order_have_ranks(state: State) -> None:
-    attained = Attained(state, NOW)
+    attained = AttainedServiceOrder(state, NOW)
     assert attained.any
     assert [attained.orders(job_of("j", queue)) for queue in ("las", "las2", "other")] == [True, True, False]
     assert attained.rank(job_of("j", "other")) == ()
     assert attained.rank(job_of("j", served=LEVEL)) == (0, 0, 1, 1000)
     assert attained.level(job_of("k", served=LEVEL)) == 1
-    assert not Attained(State(started_at=0.0), NOW).any
-    assert not Attained(tree_world({"other": QueueSpec()}).state, NOW).any
+    assert not AttainedServiceOrder(State(started_at=0.0), NOW).any
+    assert not AttainedServiceOrder(tree_world({"other": QueueSpec()}).state, NOW).any
 
 
 def test_line_has_jobs_of_such_a_queue_by_their_service(state: State) -> None:
     jobs = [job_of("old", served=LEVEL), job_of("other", "other", served=LEVEL), job_of("new")]
-    assert [job.id for job in Attained(state, NOW).line(jobs)] == ["new", "other", "old"]
-    assert Attained(State(started_at=0.0), NOW).line(jobs) is jobs
+    assert [job.id for job in AttainedServiceOrder(state, NOW).line(jobs)] == ["new", "other", "old"]
+    assert AttainedServiceOrder(State(started_at=0.0), NOW).line(jobs) is jobs
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_line_has_jobs_of_such_a_queue_by_their_service(state: State) -> None:
 def test_job_gives_way_within_its_queue_to_one_with_less_service(
     state: State, runs: Job, waits: Job, gives: bool
 ) -> None:
-    attained = Attained(state, NOW)
+    attained = AttainedServiceOrder(state, NOW)
     assert attained.gives_way(runs, waits) is gives
     assert attained.moves_on([waits], [runs]) is gives
     ahead, behind = replace(waits, id=JobId("a")), job_of("b", served=9 * LEVEL)
@@ -77,7 +77,7 @@ def test_job_gives_way_within_its_queue_to_one_with_less_service(
 def test_job_that_gives_way_may_start_on_what_is_kept_in_its_queue(
     state: State, job: Job, queue: str
 ) -> None:
-    assert Attained(state, NOW).passing(job) == queue
+    assert AttainedServiceOrder(state, NOW).passing(job) == queue
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_job_is_in_the_way_of_what_is_kept_for_others(
 ) -> None:
     state.work.jobs[kept_for.id] = kept_for
     kept = Reservation(kept_for.id, kept_for.spec.queue, NOTHING, at)
-    assert Attained(state, NOW).in_way(job, ends_at, kept) is in_way
+    assert AttainedServiceOrder(state, NOW).in_way(job, ends_at, kept) is in_way

@@ -8,9 +8,9 @@ from typing import Any, Final
 import pytest
 
 from mesos_gpu.engine.charges import charges_of
-from mesos_gpu.engine.queue.barriers import Barriers
+from mesos_gpu.engine.queue.barriers import AdmissionLimits
 from mesos_gpu.engine.queue.held import Held
-from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.las import AttainedServiceOrder
 from mesos_gpu.engine.queue.reasons import Facts
 from mesos_gpu.engine.room.kept import Kept
 from mesos_gpu.engine.settings import Settings
@@ -20,7 +20,7 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import NOTHING
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import Hours, JobClass, Limits, Pool, QueueSpec, Stop
 from mesos_gpu.policy.admission.limits import Wait
@@ -62,7 +62,7 @@ def barriers(
     *beside: Reservation,
     standing: Amounts | None = None,
     held: Mapping[str, int] = MappingProxyType({}),
-) -> tuple[Barriers, Held]:
+) -> tuple[AdmissionLimits, Held]:
     """Make the barriers of a match.
 
     Args:
@@ -77,7 +77,9 @@ def barriers(
         known.sums.amounts[name, "default"] = milli
     kept = Kept()
     kept.add(beside)
-    return Barriers(Facts(world.state, known, NOW, Attained(world.state, NOW), standing, kept)), known
+    return AdmissionLimits(
+        Facts(world.state, known, NOW, AttainedServiceOrder(world.state, NOW), standing, kept)
+    ), known
 
 
 def pooled() -> World:
@@ -210,7 +212,7 @@ def test_lend_limit_that_leaves_no_room_is_named(gpus: int, held: int, words: st
     lack = gpus * 1000 + 3000 - (8000 - held)
     shortages = {} if words is None else {"default": [Shortage(lack, {})]}
     assert known.shortages(job) == shortages
-    world.state.quota.seats_given = {job.id: Seat("ops", "default", (0,), 1000, NOW)}
+    world.state.quota.seats_given = {job.id: GuaranteedAdmission("ops", "default", (0,), 1000, NOW)}
     assert known.wait_of(job) == wait, "also of a job within a guarantee"
     assert known.shortages(job) == shortages
 

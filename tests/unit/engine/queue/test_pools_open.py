@@ -13,7 +13,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -59,8 +59,8 @@ def held_of(world: World) -> Held:
     return Held(world.state, charges, NOW)
 
 
-def seat_in(queue: str, pool: str) -> Seat:
-    return Seat(queue, pool, (0,), 1000, NOW)
+def seat_in(queue: str, pool: str) -> GuaranteedAdmission:
+    return GuaranteedAdmission(queue, pool, (0,), 1000, NOW)
 
 
 def job_of(queue: str = "order", *, at: float = NOW, **fields: Any) -> Job:
@@ -142,7 +142,7 @@ def test_place_is_looked_for_in_the_pool_of_the_seat_first(
     queue: str,
     fields: dict[str, Any],
     open_to: tuple[str, ...],
-    seat: Seat | None,
+    seat: GuaranteedAdmission | None,
     parts: list[set[str]],
 ) -> None:
     assert list(pools_of(world).preferred(job_of(queue, **fields), open_to, seat)) == parts

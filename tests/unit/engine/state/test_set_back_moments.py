@@ -22,7 +22,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Reset, Target
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.roll import Roll
+from mesos_gpu.model.nodes.roll import MonitorReplacement
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.served import Served
 from mesos_gpu.model.shares.share import Method, Share
@@ -72,7 +72,7 @@ def nouns(since: float, until: float, made_at: float) -> dict[str, Any]:
 
 def memory(since: float, until: float) -> dict[str, Any]:
     """Return all that only memory has, with those moments, by the name of its field."""
-    seen = Roll(TaskId("m"), since, since, 3)
+    seen = MonitorReplacement(TaskId("m"), since, since, 3)
     return {
         **dict.fromkeys(
             (

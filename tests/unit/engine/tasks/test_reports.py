@@ -15,7 +15,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.roll import Roll
+from mesos_gpu.model.nodes.roll import MonitorReplacement
 from mesos_gpu.model.saves import ForgetTask
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
@@ -138,7 +138,7 @@ def test_end_of_an_earlier_monitor_leaves_the_node_alone(node: dict[str, Any] | 
 @pytest.mark.parametrize(("old", "failed"), [("m.0", "boom"), ("m.1", "")])
 def test_roll_remembers_why_the_new_monitor_ended(old: str, failed: str) -> None:
     turn = watched({})
-    turn.state.cluster.rolls.under_way[A1] = Roll(TaskId(old), 950.0, 950.0, 3)
+    turn.state.cluster.rolls.under_way[A1] = MonitorReplacement(TaskId(old), 950.0, 950.0, 3)
     say(turn, "TASK_FAILED", message="boom")
     assert turn.state.cluster.rolls.under_way[A1].failed == failed
 

@@ -16,7 +16,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Guarantee, Limits, QueueDocument, QueueSpec
 from mesos_gpu.wire.mesos.resize import encode_answer
@@ -70,7 +70,7 @@ def answer(world: World, task: str = "j1.1", **fields: Any) -> list[fx.Effect]:
         "number": resize.number, "memory_mib": share.memory_mib, "memory_max_mib": share.memory_max_mib,
         "compute_milli": share.compute_milli,
     }  # fmt: skip
-    return world.status(task, "TASK_RUNNING", data=encode_answer(Resized(**{**amounts, **fields})))
+    return world.status(task, "TASK_RUNNING", data=encode_answer(ResizeAnswer(**{**amounts, **fields})))
 
 
 def granted(world: World, task: str = "j1.1") -> tuple[int, int]:

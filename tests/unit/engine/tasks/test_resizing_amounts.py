@@ -9,7 +9,7 @@ from mesos_gpu.engine.tasks.resizing import changes, question
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Share
-from mesos_gpu.model.tasks.resize import Resized, Resizing
+from mesos_gpu.model.tasks.resize import ResizeAnswer, Resizing
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.mesos.resize import encode_answer
 from tests.doubles.builders import World, gpu
@@ -53,7 +53,7 @@ def two_cards(own: Share, on_g0: Share | None = None, on_g1: Share | None = None
 
 
 def say(world: World, number: int, said: Amounts, **more: str) -> Task:
-    world.status("j1.1", "TASK_RUNNING", data=encode_answer(Resized(number, *said, **more)))  # type: ignore[arg-type]
+    world.status("j1.1", "TASK_RUNNING", data=encode_answer(ResizeAnswer(number, *said, **more)))  # type: ignore[arg-type]
     return world.state.work.tasks[TaskId("j1.1")]
 
 

@@ -24,7 +24,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, Job, JobState
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -194,7 +194,7 @@ def test_charges_of_all_tasks_are_others_with_another_document() -> None:
     assert {use.rate for use in world.state.quota.past_uses.values()} == {0}
 
 
-SEAT = Seat("ml", "default", (0,), 1000, 50.0)
+SEAT = GuaranteedAdmission("ml", "default", (0,), 1000, 50.0)
 SPARED = {
     "with a seat still": (SEAT, SEAT, 40.0, 0.0, 7.0),
     "without one before": (None, None, 40.0, 0.0, 7.0),
@@ -208,7 +208,11 @@ SPARED = {
 
 @pytest.mark.parametrize(("before", "seat", "since", "until", "spared_until"), SPARED.values(), ids=SPARED)
 def test_job_is_spared_whose_seat_a_new_document_took(
-    before: Seat | None, seat: Seat | None, since: float, until: float, spared_until: float
+    before: GuaranteedAdmission | None,
+    seat: GuaranteedAdmission | None,
+    since: float,
+    until: float,
+    spared_until: float,
 ) -> None:
     document = QueueDocument(at=100.0, reclaim_at=until or None)
     job = Job(JobId("j1"), spec(), 0.0, 1, seat=before, spared_until=7.0)

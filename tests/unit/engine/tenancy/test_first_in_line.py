@@ -8,7 +8,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.offer import Scalar
-from mesos_gpu.model.tenancy import LineOrder
+from mesos_gpu.model.tenancy import QueueOrder
 from mesos_gpu.wire.mesos.reservations import reserved
 from tests.doubles.builders import World, gpu, offer
 from tests.unit.engine.tenancy.lending import Tenants, queue
@@ -23,7 +23,7 @@ def _two_cards(**queues: object) -> Tenants:
 
 
 def test_las_first_job_has_room_kept_that_other_queues_do_not_take() -> None:
-    las = queue(order=LineOrder.LAS, starve_after_s=30.0)
+    las = queue(order=QueueOrder.LAS, starve_after_s=30.0)
     world = _two_cards(las=las, busy=queue(weight=9, starve_after_s=1e6))
     for name in ("s0", "s1"):
         world.runs(name, "busy", timeout_s=None)
@@ -39,7 +39,7 @@ def test_las_first_job_has_room_kept_that_other_queues_do_not_take() -> None:
 
 
 def test_las_job_behind_the_first_starts_and_is_ended_for_it() -> None:
-    las = queue(order=LineOrder.LAS, starve_after_s=30.0)
+    las = queue(order=QueueOrder.LAS, starve_after_s=30.0)
     world = _two_cards(las=las, busy=queue(weight=9))
     for name in ("s0", "s1"):
         world.runs(name, "busy", preemptible=False, timeout_s=3600.0)

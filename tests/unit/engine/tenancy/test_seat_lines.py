@@ -9,7 +9,7 @@ import pytest
 
 from mesos_gpu.engine.indexes.leaves import leaf_of
 from mesos_gpu.engine.queue.budgets import Budgets
-from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.las import AttainedServiceOrder
 from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.tenancy import seats
@@ -32,7 +32,7 @@ LINES = seats._lines
 def plain(turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: seats.MayStart) -> Lines:
     """Every job of the queue, each leaf put in order, and `may_start` asked of each."""
     state, tree, now = turn.state, ground.tree, turn.now
-    budgets, attained = Budgets(state, now), Attained(state, now)
+    budgets, attained = Budgets(state, now), AttainedServiceOrder(state, now)
 
     def rank(job: Job) -> tuple[int, ...]:
         if attained.orders(job):

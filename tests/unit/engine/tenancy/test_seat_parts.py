@@ -8,12 +8,12 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.charges import capacity_by_pool
 from mesos_gpu.engine.queue.take import Take
-from mesos_gpu.engine.tenancy.seats import Asked, Ground, Seating, seat
+from mesos_gpu.engine.tenancy.seats import Admissions, Asked, Ground, seat
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState, Place
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Budget, Guarantee, OnEmpty, Pool, QueueDocument, QueueSpec, Shape
 from mesos_gpu.policy.tenancy.seats import Ask
@@ -49,7 +49,7 @@ def waits(world: World, name: str = "j1", at: float = 0.0, **fields: Any) -> Job
     return world.job(name)
 
 
-def runs(world: World, name: str, *cards: str, held: Seat | None = None, **fields: Any) -> Job:
+def runs(world: World, name: str, *cards: str, held: GuaranteedAdmission | None = None, **fields: Any) -> Job:
     """A job with a task for each card."""
     job = waits(world, name, **{"tasks": len(cards), **fields})
     ids = [TaskId(f"{name}.1.{rank}") for rank in range(len(cards))]
@@ -122,30 +122,34 @@ def take(card: str) -> Take:
 
 
 LAUNCHES = {
-    "in the pool of its seat": (("h1-0",), Seat("ml", "fast", (0,), 3000, 1.0), 3000),
-    "at less than its seat": (("h1-0",), Seat("ml", "fast", (0,), 4000, 1.0), 3000),
-    "at more than its seat": (("h1-0",), Seat("ml", "fast", (0,), 2999, 1.0), None),
-    "in another pool": (("a1-0",), Seat("ml", "fast", (0,), 3000, 1.0), None),
-    "of two tasks, the dearer": (("a1-0", "h1-0"), Seat("ml", "default", (0, 0), 3000, 1.0), 3000),
+    "in the pool of its seat": (("h1-0",), GuaranteedAdmission("ml", "fast", (0,), 3000, 1.0), 3000),
+    "at less than its seat": (("h1-0",), GuaranteedAdmission("ml", "fast", (0,), 4000, 1.0), 3000),
+    "at more than its seat": (("h1-0",), GuaranteedAdmission("ml", "fast", (0,), 2999, 1.0), None),
+    "in another pool": (("a1-0",), GuaranteedAdmission("ml", "fast", (0,), 3000, 1.0), None),
+    "of two tasks, the dearer": (
+        ("a1-0", "h1-0"),
+        GuaranteedAdmission("ml", "default", (0, 0), 3000, 1.0),
+        3000,
+    ),
 }
 
 
 @pytest.mark.parametrize(("cards", "given", "milli"), LAUNCHES.values(), ids=LAUNCHES)
 def test_job_takes_its_seat_where_it_is_launched(
-    cards: tuple[str, ...], given: Seat, milli: int | None
+    cards: tuple[str, ...], given: GuaranteedAdmission, milli: int | None
 ) -> None:
     world = made()
     job = waits(world)
     takes = [take(card) for card in cards]
-    seating = Seating(ground_of(world), {job.id: given})
+    seating = Admissions(ground_of(world), {job.id: given})
     assert seating.at_launch(job, takes) == (None if milli is None else replace(given, milli=milli))
-    assert Seating(ground_of(world)).at_launch(job, takes) is None
+    assert Admissions(ground_of(world)).at_launch(job, takes) is None
     assert seating.seat_for(job) == given
     own = replace(given, since=7.0)
     assert seating.seat_for(replace(job, seat=own)) == own
     assert seating.is_guaranteed(job)
-    assert not Seating(ground_of(world)).is_guaranteed(job)
-    assert Seating(ground_of(world)).is_guaranteed(waits(world, "j2", gpus=0))
+    assert not Admissions(ground_of(world)).is_guaranteed(job)
+    assert Admissions(ground_of(world)).is_guaranteed(waits(world, "j2", gpus=0))
 
 
 BOOKED = BookingSpec("exam", "ml", 1, "2026-11-24T13:00", 3600, pool="default", from_guarantee=True)
@@ -183,7 +187,9 @@ def test_cells_are_scaled_where_the_document_says_so() -> None:
     }
 
 
-def seated(world: World, **more: Any) -> tuple[dict[str, Seat], dict[str, Seat | None]]:
+def seated(
+    world: World, **more: Any
+) -> tuple[dict[str, GuaranteedAdmission], dict[str, GuaranteedAdmission | None]]:
     """The seats that jobs which wait are given, and those of all jobs then."""
     seating = seat(Turn(world.state, world.settings, world.now), **{"may_start": lambda *_: True, **more})
     given = {str(job_id): each for job_id, each in seating.given.items()}
@@ -192,8 +198,10 @@ def seated(world: World, **more: Any) -> tuple[dict[str, Seat], dict[str, Seat |
     }
 
 
-def of(queue: str = "ml", milli: int = 1000, since: float = 1000.0, cells: tuple[int, ...] = (0,)) -> Seat:
-    return Seat(queue, "default", cells, milli, since)
+def of(
+    queue: str = "ml", milli: int = 1000, since: float = 1000.0, cells: tuple[int, ...] = (0,)
+) -> GuaranteedAdmission:
+    return GuaranteedAdmission(queue, "default", cells, milli, since)
 
 
 def test_seats_go_to_those_that_run_and_wait_in_their_order() -> None:
@@ -246,7 +254,9 @@ def test_seat_is_given_where_a_job_may_start() -> None:
         asked.append((str(job.id), pool))
         return pool != "default"
 
-    assert seated(world, may_start=may_start)[0] == {"j1": Seat("ml", "fast", (0,), 3000, 1000.0)}
+    assert seated(world, may_start=may_start)[0] == {
+        "j1": GuaranteedAdmission("ml", "fast", (0,), 3000, 1000.0)
+    }
     assert asked == [("j1", "default"), ("j1", "old"), ("j1", "fast")]
 
 
@@ -273,11 +283,11 @@ def test_job_would_be_seated_when_others_have_ended() -> None:
     holder = runs(world, "r1", "a1-0", "a1-1", held=of(since=5.0, cells=(0, 0)))
     runs(world, "r2", "a1-2")
     job, other = waits(world, gpus=2), waits(world, "j2")
-    seating = Seating(ground_of(world))
+    seating = Admissions(ground_of(world))
     assert not seating.would_seat(job, [], ["default"])
     assert seating.would_seat(job, [holder.id], ["default"])
     assert not seating.would_seat(job, [holder.id], ["fast"])
-    given = Seating(ground_of(world), {other.id: of(), job.id: of(milli=2000)})
+    given = Admissions(ground_of(world), {other.id: of(), job.id: of(milli=2000)})
     assert given.would_seat(job, [holder.id], ["default"]), "no room was made for the other"
     world.state.set_job(replace(other, room_made_at=5.0))
     world.state.set_job(replace(world.job(), room_made_at=5.0))

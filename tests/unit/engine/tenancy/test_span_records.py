@@ -10,7 +10,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.tenancy.accounts import unmet
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.saves import FoldRecords, KeepRecord
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tenancy import Guarantee, JobClass, Pool, QueueDocument, QueueSpec
@@ -210,7 +210,7 @@ def test_records_are_summed_up_when_a_day_is_old_enough() -> None:
 def test_seat_of_a_job_is_what_makes_its_span_no_borrowed_one() -> None:
     world = made(OWED)
     started(world)
-    assert world.job().seat == Seat("ml", "default", (0,), 6000, 1007.0)
+    assert world.job().seat == GuaranteedAdmission("ml", "default", (0,), 6000, 1007.0)
 
 
 def test_unmet_demand_of_an_array_counts_tasks_behind_its_first_draft_once() -> None:

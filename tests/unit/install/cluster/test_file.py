@@ -13,7 +13,7 @@ from mesos_gpu.cli import main
 from mesos_gpu.install.cluster.description import HA, Cluster, Host, Role
 from mesos_gpu.install.cluster.document import decode
 from mesos_gpu.install.cluster.reading import read
-from mesos_gpu.install.cluster.record import Record, Remembered
+from mesos_gpu.install.cluster.record import AppliedHost, Record
 
 NOTHING = Record(Path("/nowhere"), {})
 FILE = Path(__file__).parents[3] / "data/cluster/cluster.yaml"
@@ -133,7 +133,7 @@ def test_several_masters_or_schedulers_need_zookeeper() -> None:
 def test_an_even_number_is_on_the_way_to_one_less(had: str, wanted: str, said: str) -> None:
     roles = (Role.ZOOKEEPER, Role.MASTER)
     hosts = {name: {"address": f"10.0.0.{ord(name)}", "roles": [*map(str, roles)]} for name in wanted}
-    before = {name: Remembered(Host(name, IPv4Address("10.0.0.9"), roles)) for name in had}
+    before = {name: AppliedHost(Host(name, IPv4Address("10.0.0.9"), roles)) for name in had}
     made = decode(described(hosts=hosts), FILE.parent, Record(Path("/nowhere"), before))
     assert (isinstance(made, list) and any(said in each.reason for each in made)) == bool(said), made
 
@@ -143,7 +143,7 @@ def test_a_scheduler_that_was_one_of_two_must_be_reached_as_before() -> None:
         "m": {"address": "10.0.0.1", "roles": ["zookeeper", "master"]},
         "s": {"address": "10.0.0.2", "roles": ["scheduler"]},
     }
-    had = Remembered(Host("s", IPv4Address("10.0.0.2"), (Role.SCHEDULER,)), (HA,))
+    had = AppliedHost(Host("s", IPv4Address("10.0.0.2"), (Role.SCHEDULER,)), (HA,))
     made = decode(described(hosts=hosts), FILE.parent, Record(Path("/nowhere"), {"s": had}))
     assert isinstance(made, list)
     assert [(each.path, each.reason.partition(",")[0]) for each in made] == [

@@ -15,7 +15,7 @@ from mesos_gpu.install.cluster import record
 from mesos_gpu.install.cluster.description import HA, Cluster, Host, Package, Role
 from mesos_gpu.install.cluster.kept import Kept
 from mesos_gpu.install.cluster.plan import HostPlan, planned
-from mesos_gpu.install.cluster.record import Record, Remembered
+from mesos_gpu.install.cluster.record import AppliedHost, Record
 from mesos_gpu.install.cluster.removal import remembered, removals, see_quorums, still_there
 from mesos_gpu.install.cluster.survey import Survey
 
@@ -195,9 +195,9 @@ def test_a_record_comes_back_as_it_was_for_its_owner_alone(tmp_path: Path) -> No
 def test_record_adds_planned_files_to_those_of_a_host(tmp_path: Path) -> None:
     host = Host("a", IPv4Address("10.0.0.1"), (AGENT,))
     made = Record(
-        tmp_path / record.NAME, {"a": Remembered(host, ("/etc/mesos-gpu/x",), ("mesos-gpu-agent.service",))}
+        tmp_path / record.NAME, {"a": AppliedHost(host, ("/etc/mesos-gpu/x",), ("mesos-gpu-agent.service",))}
     )
-    made.add(Remembered(replace(host, roles=(MASTER,)), ("/etc/mesos-gpu/y",)))
+    made.add(AppliedHost(replace(host, roles=(MASTER,)), ("/etc/mesos-gpu/y",)))
     assert made.hosts["a"].files == ("/etc/mesos-gpu/x", "/etc/mesos-gpu/y")
     assert made.hosts["a"].host.roles == (MASTER, AGENT)
 

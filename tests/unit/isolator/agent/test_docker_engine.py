@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator.agent.docker_engine import ContainerWish, DockerEngine, creation
+from isolator.agent.docker_engine import ContainerSettings, DockerEngine, creation
 from isolator.agent.docker_output import Output
 from isolator.agent.http import HttpConnection
 from isolator.confinement.enclosure import Enclosure
@@ -67,7 +67,7 @@ def scripted(tmp_path: Path) -> Iterator[Scripted]:
 
 
 def test_a_container_has_nothing_that_it_was_not_given() -> None:
-    wish = ContainerWish(
+    wish = ContainerSettings(
         "app", "1000:1000", "train", env={"A": "b=c"}, devices=(("/n/nvidia3", "/dev/nvidia3", "rw"),)
     )
     body = creation(wish)
@@ -91,7 +91,7 @@ def test_a_container_has_nothing_that_it_was_not_given() -> None:
 
 @pytest.mark.parametrize("user", ["0:0", "0:1000", "00:5"])
 def test_root_of_a_container_makes_no_nodes(user: str) -> None:
-    held = creation(ContainerWish("app", user))["HostConfig"]["CapAdd"]
+    held = creation(ContainerSettings("app", user))["HostConfig"]["CapAdd"]
     assert "CHOWN" in held
     assert not {"MKNOD", "SYS_ADMIN", "NET_RAW", "NET_ADMIN", "SETPCAP", "SETFCAP", "SYS_CHROOT"} & set(held)
 
@@ -102,7 +102,7 @@ def test_a_bridge_with_ports() -> None:
         PortBinding(80, 31001, "tcp"),
         PortBinding(31002, 31002, "udp"),
     )
-    body = creation(ContainerWish("app", "1:1", bindings=bindings))
+    body = creation(ContainerSettings("app", "1:1", bindings=bindings))
     host = body["HostConfig"]
     assert host["NetworkMode"] == "bridge"
     assert body["ExposedPorts"] == {"80/tcp": {}, "31002/udp": {}}
@@ -110,9 +110,9 @@ def test_a_bridge_with_ports() -> None:
         "80/tcp": [{"HostPort": "31000"}, {"HostPort": "31001"}],
         "31002/udp": [{"HostPort": "31002"}],
     }
-    none = creation(ContainerWish("app", "1:1", bindings=()))
+    none = creation(ContainerSettings("app", "1:1", bindings=()))
     assert (none["HostConfig"]["NetworkMode"], none["HostConfig"]["PortBindings"]) == ("bridge", {})
-    assert creation(ContainerWish("app", "1:1"))["HostConfig"]["NetworkMode"] == "host"
+    assert creation(ContainerSettings("app", "1:1"))["HostConfig"]["NetworkMode"] == "host"
 
 
 @pytest.mark.parametrize(("bindings", "binds"), [(None, False), ((), True)])
@@ -131,14 +131,14 @@ def test_on_a_bridge_any_port_may_be_listened_on(
 
 
 def test_arguments_are_the_entrypoints() -> None:
-    body = creation(ContainerWish("app", "1:1", args=("-v",)))
+    body = creation(ContainerSettings("app", "1:1", args=("-v",)))
     assert "Entrypoint" not in body
     assert body["Cmd"] == ["-v"]
 
 
 def test_options_become_fields_of_the_creation() -> None:
     options = DockerOptions(shm_bytes=1, ulimits=(Ulimit("core", 0, -1),), hostname="h", directory="/src")
-    body = creation(ContainerWish("app", "1:1", mem_mib=100, options=options))
+    body = creation(ContainerSettings("app", "1:1", mem_mib=100, options=options))
     assert (body["Hostname"], body["WorkingDir"], body["HostConfig"]["ShmSize"]) == ("h", "/src", 1)
     assert body["HostConfig"]["Ulimits"] == [{"Name": "core", "Soft": 0, "Hard": -1}]
 
@@ -148,17 +148,17 @@ def test_options_of_the_containers_own() -> None:
         hosts=("db:10.0.0.1",), dns=("10.0.0.53",), init=True, stop_timeout_s=0, log_driver="local",
         log_options={"max-size": "1m"},
     )  # fmt: skip
-    body = creation(ContainerWish("app", "1:1", options=options))
+    body = creation(ContainerSettings("app", "1:1", options=options))
     host = body["HostConfig"]
     assert (host["ExtraHosts"], host["Dns"], host["Init"]) == (["db:10.0.0.1"], ["10.0.0.53"], True)
     assert (body["StopTimeout"], host["LogConfig"]) == (0, {"Type": "local", "Config": {"max-size": "1m"}})
-    plain = creation(ContainerWish("app", "1:1"))
+    plain = creation(ContainerSettings("app", "1:1"))
     assert "StopTimeout" not in plain
     assert plain["HostConfig"]["LogConfig"]["Type"] == "none"
 
 
 def test_limits_are_those_of_the_wish() -> None:
-    host = creation(ContainerWish("app", "1:1", mem_mib=100, cpus=1.5, cgroup_parent="/mesos/x"))[
+    host = creation(ContainerSettings("app", "1:1", mem_mib=100, cpus=1.5, cgroup_parent="/mesos/x"))[
         "HostConfig"
     ]
     assert host["Memory"] == host["MemorySwap"] == host["ShmSize"] == 100 << 20
@@ -167,7 +167,7 @@ def test_limits_are_those_of_the_wish() -> None:
 
 def test_an_image_cannot_name_cgroups_to_remove() -> None:
     """Ours is written even when there are none, so that it covers the image's label."""
-    wish = ContainerWish("app", "1:1", labels={"mesos_gpu.cgroups": '["/sys/fs/cgroup/cpu/mesos"]'})
+    wish = ContainerSettings("app", "1:1", labels={"mesos_gpu.cgroups": '["/sys/fs/cgroup/cpu/mesos"]'})
     assert json.loads(creation(wish)["Labels"]["mesos_gpu.cgroups"]) == []
 
 
@@ -185,7 +185,7 @@ def test_an_image_cannot_name_cgroups_to_remove() -> None:
 )
 def test_wishes_that_cannot_be(changes: dict[str, object], said: str) -> None:
     with pytest.raises(BadConfiguration, match=said):
-        ContainerWish(**{"image": "app", "user": "1:1", **changes})  # type: ignore[arg-type]
+        ContainerSettings(**{"image": "app", "user": "1:1", **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["../images", "a/b", "a?force=1", "", "a\r\nX: y"])

@@ -12,7 +12,7 @@ from isolator.gpus.ledger import Ledger
 from isolator.host import processes, user_pool
 from isolator.node.reaper import strangers
 from isolator.runs import joining
-from isolator.shares.loaded import Loaded, Looker
+from isolator.shares.loaded import Loaded, ProcessInspector
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.model.ids import GpuId
 
@@ -48,7 +48,7 @@ def test_hostile_process_has_its_user(hostile: int) -> None:
 
 
 def test_the_watch_goes_on_and_a_stranger_is_named(hostile: int, tmp_path: Path) -> None:
-    looker = Looker("libmgpu-real-cuda.so", lambda _: Loaded(True))
+    looker = ProcessInspector("libmgpu-real-cuda.so", lambda _: Loaded(True))
     assert looker.look([{hostile}], set(), frozenset({(1, 1)}), None).keys() == {hostile}
     gpu = GpuId("GPU-1")
     named = strangers(Ledger(tmp_path / "ledger.sqlite"), {gpu: [hostile]})

@@ -15,7 +15,7 @@ from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
 from isolator.shares.driver import limits
 from isolator.shares.driver.limits import CgroupLimits, enable_dmem, has_dmem, limits_of, unfit
-from isolator.shares.tenancy import Given, InUse, Tenancy
+from isolator.shares.tenancy import Given, MemoryInUse, Tenancy
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.shares.share import Method, Share
@@ -127,7 +127,9 @@ def test_a_resize_sets_other_limits_and_is_refused_below_what_is_used(host: Host
     before = host.tenancy().share
     host.measure.resize(host.tenancy(15000), ledger, before)
     assert host.set()["0"] == [0, 15000]
-    with pytest.raises(InUse, match="15000 MiB are in use, more than the 14999 MiB asked for") as refused:
+    with pytest.raises(
+        MemoryInUse, match="15000 MiB are in use, more than the 14999 MiB asked for"
+    ) as refused:
         host.measure.resize(host.tenancy(14999), ledger, before)
     assert refused.value.used_mib == 15000
     assert host.set()["0"] == [0, 15000]

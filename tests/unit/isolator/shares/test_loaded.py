@@ -16,7 +16,7 @@ import pytest
 from isolator.devices import cgroup_names
 from isolator.host import processes
 from isolator.shares import loaded
-from isolator.shares.loaded import Loaded, Looker, Question, read
+from isolator.shares.loaded import Loaded, ProcessInspector, Question, read
 from mesos_gpu.adapters.proc import start_ticks
 from tests.conftest import wait_until
 from tests.doubles.cuda import Cards, Host
@@ -46,7 +46,7 @@ def test_the_libcuda_of_a_process_is_found_with_its_device_and_inode(
     path = tmp_path / "task/lib64/libcuda.so.1"
     seen = read(replace(ALL, pid=client.pid))
     assert seen == Loaded(True, frozenset({(str(path), (path.stat().st_dev, path.stat().st_ino))}))
-    looker = Looker(REAL)
+    looker = ProcessInspector(REAL)
     ours = frozenset(file for _, file in seen.libraries)
     assert looker.look([{client.pid}], {client.pid}, ours, None) == {}
     (what,) = looker.look([{client.pid}], {client.pid}, frozenset({(1, 1)}), None).values()
@@ -70,7 +70,7 @@ def test_libcuda_of_another_name_is_not_the_shares(stubs: Path, tmp_path: Path) 
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "0\n"
-            looker, ours = Looker(REAL), frozenset({(1, 1)})
+            looker, ours = ProcessInspector(REAL), frozenset({(1, 1)})
             for computing, major in (({process.pid}, None), (set[int](), NULL)):
                 named = looker.look([{process.pid}], computing, ours, major)
                 assert named[process.pid].endswith("its CUDA is not ours")
@@ -127,7 +127,7 @@ def test_process_that_cannot_be_read_delays_no_look_for_long(monkeypatch: pytest
         return Loaded()
 
     sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(6)]
-    looker = Looker(REAL, ask)
+    looker = ProcessInspector(REAL, ask)
     hostile = {process.pid for process in sleepers}
     try:
         for look in range(3):
@@ -167,7 +167,7 @@ class Slowly:
         self.asked.append(question.pid)
         return Loaded()
 
-    def look(self, looker: Looker, *tasks: set[int]) -> None:
+    def look(self, looker: ProcessInspector, *tasks: set[int]) -> None:
         """Look, at nothing in particular."""
         looker.look(tasks, set(), frozenset(), None)
 
@@ -176,7 +176,7 @@ def test_processes_left_out_by_a_look_come_first_in_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slowly = Slowly(monkeypatch)
-    looker = Looker(REAL, slowly.ask)
+    looker = ProcessInspector(REAL, slowly.ask)
     for _ in range(4):
         slowly.look(looker, {ME, os.getppid()})
     assert set(slowly.asked[:2]) == {ME, os.getppid()}
@@ -185,7 +185,7 @@ def test_processes_left_out_by_a_look_come_first_in_the_next(
 
 def test_processes_made_without_end_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
     slowly = Slowly(monkeypatch)
-    looker, first = Looker(REAL, slowly.ask), 1 << 23  # beyond what pids can be
+    looker, first = ProcessInspector(REAL, slowly.ask), 1 << 23  # beyond what pids can be
     for look in range(3):
         fresh = range(first + look * 100, first + look * 100 + 100)
         slowly.look(looker, {os.getppid(), *fresh}, {ME})
@@ -201,7 +201,7 @@ def test_answer_that_comes_late_each_time_counts(monkeypatch: pytest.MonkeyPatch
         let_go.wait(60)
         return Loaded(True)
 
-    looker = Looker(REAL, ask)
+    looker = ProcessInspector(REAL, ask)
     assert looker.look([{ME}], {ME}, frozenset({(1, 1)}), None) == {}
     let_go.set()
     (thread,) = (thread for thread, _ in looker._waiting.values())

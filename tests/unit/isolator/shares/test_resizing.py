@@ -22,7 +22,7 @@ from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer
 from mesos_gpu.wire.mesos.resize import decode_answer, encode_request
 from tests.unit.isolator.shares.shim.test_region import process, slot, write_usage
 
@@ -60,7 +60,7 @@ class Tenant:
     def held(self) -> Share | None:
         return next(h.share for h in self.ledger.holdings() if h.task == self.task)
 
-    def resize(self, number: int, memory_mib: int, compute_milli: int) -> Resized:
+    def resize(self, number: int, memory_mib: int, compute_milli: int) -> ResizeAnswer:
         request = encode_request(Resize(number, memory_mib, memory_mib, compute_milli))
         answer = answer_to(request, self.enforcing, self.owner)
         assert answer is not None
@@ -88,7 +88,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def test_a_share_grows_and_its_neighbours_windows_with_it(ledger: Ledger) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
-    assert one.resize(1, 3000, 750) == Resized(1, 3000, 3000, 750)
+    assert one.resize(1, 3000, 750) == ResizeAnswer(1, 3000, 3000, 750)
     assert one.held() == replace(QUARTER, memory_mib=3000, memory_max_mib=3000, compute_milli=750)
     assert one.limits() == (3000, 750)
     assert other.limits() == (1000, 250)
@@ -98,18 +98,18 @@ def test_resize_to_the_present_share_changes_nothing(ledger: Ledger) -> None:
     one = Tenant(ledger, "one")
     before = one.limits()
     with one.uses(1500):
-        assert one.resize(0, 500, 100) == Resized(0, 1000, 1000, 250)
+        assert one.resize(0, 500, 100) == ResizeAnswer(0, 1000, 1000, 250)
     assert (one.held(), one.limits()) == (QUARTER, before)
     done = one.resize(1, 2000, 500)
     after = one.held(), one.limits()
-    assert one.resize(0, 1000, 250) == done == Resized(1, 2000, 2000, 500)
+    assert one.resize(0, 1000, 250) == done == ResizeAnswer(1, 2000, 2000, 500)
     assert (one.held(), one.limits()) == after != (QUARTER, before)
 
 
 def test_a_share_shrinks_and_leaves_room(ledger: Ledger) -> None:
     one = Tenant(ledger, "one", replace(QUARTER, memory_mib=4000, memory_max_mib=4000, compute_milli=1000))
     with one.uses(500):
-        assert one.resize(1, 500, 100) == Resized(1, 500, 500, 100)
+        assert one.resize(1, 500, 100) == ResizeAnswer(1, 500, 500, 100)
     assert one.limits()[0] == 500
     other = Tenant(ledger, "other", replace(QUARTER, memory_mib=3500, memory_max_mib=3500, compute_milli=900))
     assert (one.limits()[1], other.limits()[1]) == (100, 900)
@@ -120,12 +120,12 @@ def test_resize_below_the_used_memory_is_refused_with_the_figure(ledger: Ledger)
     before = one.limits()
     with one.uses(700):
         refused = one.resize(1, 699, 300)
-        assert refused == Resized(
+        assert refused == ResizeAnswer(
             1, 1000, 1000, 250, "700 MiB are in use, more than the 699 MiB asked for", 700
         )
         assert one.held() == QUARTER
         assert one.limits() == before
-        assert one.resize(2, 700, 300) == Resized(2, 700, 700, 300)
+        assert one.resize(2, 700, 300) == ResizeAnswer(2, 700, 700, 300)
 
 
 def test_resize_that_does_not_fit_is_refused(ledger: Ledger) -> None:
@@ -140,7 +140,7 @@ def test_resize_that_does_not_fit_is_refused(ledger: Ledger) -> None:
 def test_resize_takes_more_memory_and_less_compute_at_once(ledger: Ledger) -> None:
     """More memory and less compute, in one wish."""
     one = Tenant(ledger, "one")
-    assert one.resize(1, 2000, 100) == Resized(1, 2000, 2000, 100)
+    assert one.resize(1, 2000, 100) == ResizeAnswer(1, 2000, 2000, 100)
     assert one.held() == replace(QUARTER, memory_mib=2000, memory_max_mib=2000, compute_milli=100)
 
 
@@ -186,7 +186,7 @@ def test_a_task_without_a_share_says_so() -> None:
     answer = answer_to(encode_request(Resize(4, 1, 1, 1)), None, Owner.of(os.getpid()))
     assert answer is not None
     resized = decode_answer(answer.data)
-    assert resized == Resized(4, 0, 0, 0, "it has no share of a GPU")
+    assert resized == ResizeAnswer(4, 0, 0, 0, "it has no share of a GPU")
 
 
 def test_a_mig_instance_stays_as_it_is_and_a_restart_is_offered(ledger: Ledger) -> None:

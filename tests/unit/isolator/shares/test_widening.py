@@ -10,7 +10,7 @@ from isolator.gpus.ledger import Claimed, Ledger, Owner
 from isolator.gpus.share_claims import CardTrace, Room, ShareClaim
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import MIB, CardLimits, region_of
-from isolator.shares.widening import IDLE_S, LOOKS_A_LIST, Widening
+from isolator.shares.widening import IDLE_S, LOOKS_A_LIST, IdleLending
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.shares.share import Method, Share
 from tests.unit.isolator.shares.shim.test_region import write_usage
@@ -39,7 +39,7 @@ def asks(tenant: Tenant, at_ns: int) -> None:
     write_usage(tenant.region, 64 + 16, struct.pack("<Q", at_ns))
 
 
-def looked(widening: Widening) -> None:
+def looked(widening: IdleLending) -> None:
     """Look until the ledger was read again."""
     for _ in range(LOOKS_A_LIST):
         widening.look()
@@ -52,7 +52,7 @@ def clock() -> Clock:
 
 def test_the_time_of_an_idle_neighbour_is_used_until_it_wants_it(ledger: Ledger, clock: Clock) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
-    widening = Widening(ledger, clock)
+    widening = IdleLending(ledger, clock)
     for tenant in (one, other):
         asks(tenant, clock.ns)
     looked(widening)
@@ -68,7 +68,7 @@ def test_the_time_of_an_idle_neighbour_is_used_until_it_wants_it(ledger: Ledger,
 
 def test_share_that_computes_for_long_is_not_idle(ledger: Ledger, clock: Clock) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
-    widening = Widening(ledger, clock)
+    widening = IdleLending(ledger, clock)
     for tenant in (one, other):
         asks(tenant, clock.ns)
     widening.look()
@@ -94,7 +94,7 @@ def test_a_task_that_shares_two_cards_may_want_either(tmp_path: Path, clock: Clo
     for region in regions.values():
         for at in (64 + 16, 64 + 64 + 16):
             write_usage(region, at, struct.pack("<Q", clock.ns))
-    widening = Widening(ledger, clock)
+    widening = IdleLending(ledger, clock)
     looked(widening)
     clock.ns += SECOND
     write_usage(regions["one"], 64 + 16, struct.pack("<Q", clock.ns))
@@ -110,7 +110,7 @@ def test_a_task_that_shares_two_cards_may_want_either(tmp_path: Path, clock: Clo
 
 def test_widening_follows_tasks_that_come_and_go(ledger: Ledger, clock: Clock) -> None:
     one = Tenant(ledger, "one")
-    widening = Widening(ledger, clock)
+    widening = IdleLending(ledger, clock)
     asks(one, clock.ns)
     looked(widening)
     assert one.limits()[1] == 1000
@@ -132,7 +132,7 @@ def test_widening_follows_tasks_that_come_and_go(ledger: Ledger, clock: Clock) -
 
 
 def test_without_shares_the_ledger_is_not_read(ledger: Ledger, clock: Clock) -> None:
-    looked(Widening(ledger, clock))
+    looked(IdleLending(ledger, clock))
     assert not ledger.directory.exists(), "to look makes nothing"
 
 
@@ -140,7 +140,7 @@ def test_a_card_at_which_another_is_at_work_is_left_to_that(
     ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
-    widening = Widening(ledger, clock)
+    widening = IdleLending(ledger, clock)
     asks(one, clock.ns)
     asks(other, clock.ns - 10 * SECOND)
     with ledger.turn(["GPU-a"]):  # type: ignore[list-item]

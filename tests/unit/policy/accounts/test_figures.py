@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.model.ids import JobId, TaskId
-from mesos_gpu.model.usage import DAY_MS, Account, Closed, Did, Part, Span, SpanEnd
+from mesos_gpu.model.usage import DAY_MS, Account, Closed, MeasuredWork, Part, Span, SpanEnd
 from mesos_gpu.policy.accounts.sums import (
     Figures,
     by_day,
@@ -27,7 +27,11 @@ SPAN = Span(
     TaskId("t"), JobId("j"), "ann", "ml", "batch", "/app", "big", (A100, T4), borrowed=True, charge_percent=50,
     begins_ms=BEGIN, wait_ms=40, wanted_milli=3000,
 )  # fmt: skip
-DID = (Did(DAY, "A100", 100, 200, 30), Did(DAY, "T4", 7, 8, 9), Did(DAY + 1, "A100", 1, 2, 3))
+DID = (
+    MeasuredWork(DAY, "A100", 100, 200, 30),
+    MeasuredWork(DAY, "T4", 7, 8, 9),
+    MeasuredWork(DAY + 1, "A100", 1, 2, 3),
+)
 RECORD = Closed(SPAN, BEGIN + 1000, lost_ms=300, refunded_ms=100, reason=SpanEnd.IDLE, did=DID)
 WHOLE = Figures(
     spans=1,

@@ -6,7 +6,7 @@ import pytest
 
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity.altered import Altered
+from mesos_gpu.policy.capacity.altered import PatchedNodes
 from mesos_gpu.policy.capacity.node import NodeCapacity
 
 A, B, C = map(AgentId, "abc")
@@ -21,7 +21,7 @@ BASE = {A: node(A), B: node(B)}
 
 def test_altered_nodes_have_the_changes_in_their_places() -> None:
     less = {B: node(B, 2.0)}
-    seen = Altered(BASE, less)
+    seen = PatchedNodes(BASE, less)
     assert dict(seen) == {**BASE, **less}
     assert list(seen.values()) == [BASE[A], less[B]]
     assert len(seen) == 2
@@ -51,6 +51,6 @@ def test_altered_nodes_are_read_one_by_one() -> None:
             return len(BASE)
 
     base = Watched()
-    seen = Altered(base, {B: node(B, 2.0)})
+    seen = PatchedNodes(base, {B: node(B, 2.0)})
     assert (seen[B].free.cpus, seen[A].free.cpus, len(seen)) == (2.0, 8.0, 2)
     assert base.asked == [A]

@@ -11,7 +11,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.pattern import cost, problem_of
 from mesos_gpu.policy.cluster import verdicts
-from mesos_gpu.policy.cluster.verdicts import WORK_IN_ALL, WORK_OF_JOB, Verdicts
+from mesos_gpu.policy.cluster.verdicts import WORK_IN_ALL, WORK_OF_JOB, MatchCache
 from mesos_gpu.wire.constraints import MAX_CONSTRAINTS
 from mesos_gpu.wire.jobs import spec_from_mapping
 from tests.doubles.builders import World, offer, spec
@@ -105,7 +105,7 @@ def test_explanation_reports_a_costly_constraint_still_to_be_compared(world: Wor
 def test_verdicts_on_constraints_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "MAX_KNOWN", 2)
     known = {("a", "a"): True, ("b", "b"): True, ("c", "c"): True}
-    assert Verdicts(known)("d", "d") is True
+    assert MatchCache(known)("d", "d") is True
     assert known == {("d", "d"): True}
 
 

@@ -7,15 +7,15 @@ import pytest
 
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.queue import Estimate
-from mesos_gpu.model.jobs.why import Giver, Owed, RoomToCome
+from mesos_gpu.model.jobs.why import GuaranteeShare, PendingReclaim, VictimGroup
 from mesos_gpu.policy.explain.owed import by_room, free_words, owed_words, room_words
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 PIECES = "queue ml is guaranteed a number of GPUs, which may be scattered over nodes"
 
 
-def giver(queue: str, milli: int, *jobs: str) -> Giver:
-    return Giver(queue, tuple(map(JobId, jobs)), milli)
+def giver(queue: str, milli: int, *jobs: str) -> VictimGroup:
+    return VictimGroup(queue, tuple(map(JobId, jobs)), milli)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_free_gpus_are_told_with_how_they_lie(free: Sequence[int], words: str) -
     ],
 )  # fmt: skip
 def test_room_to_come_names_its_givers_and_its_time(
-    givers: list[Giver], at_s: float, after: str, words: str
+    givers: list[VictimGroup], at_s: float, after: str, words: str
 ) -> None:
-    room = RoomToCome(tuple(givers), NOON + at_s, NOON + at_s + 90, after)
+    room = PendingReclaim(tuple(givers), NOON + at_s, NOON + at_s + 90, after)
     assert room_words(room, NOON) == words
     assert by_room(room, NOON) == Estimate(NOON + at_s + 90, f"{words}, with their notice and grace")
-    owed = Owed("ml", seated=True, in_nodes=False, seated_milli=1000, spared_milli=1000, room=room)
+    owed = GuaranteeShare("ml", seated=True, in_nodes=False, seated_milli=1000, spared_milli=1000, room=room)
     assert owed_words(owed, [1, 3], NOON) == f"4 GPUs are free, on 2 nodes with at most 3 each; {words}"
 
 
@@ -75,5 +75,7 @@ def test_room_to_come_names_its_givers_and_its_time(
 def test_guarantee_that_is_taken_names_who_holds_it(
     seated_milli: int, spared_milli: int, in_nodes: bool, words: str
 ) -> None:
-    owed = Owed("ml", seated=True, in_nodes=in_nodes, seated_milli=seated_milli, spared_milli=spared_milli)
+    owed = GuaranteeShare(
+        "ml", seated=True, in_nodes=in_nodes, seated_milli=seated_milli, spared_milli=spared_milli
+    )
     assert owed_words(owed, [], NOON) == words

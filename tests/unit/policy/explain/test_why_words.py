@@ -9,7 +9,16 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.jobs.queue import Estimate
-from mesos_gpu.model.jobs.why import Giver, Nearest, NodeReasons, Owed, Removed, RoomToCome, Stage, Why
+from mesos_gpu.model.jobs.why import (
+    GuaranteeShare,
+    Nearest,
+    NodeReasons,
+    PendingReclaim,
+    Removed,
+    Stage,
+    VictimGroup,
+    Why,
+)
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import Resources
@@ -26,7 +35,9 @@ from tests.doubles.builders import gpu, seen
 from tests.unit.policy.explain.test_why import BIG, JOB, NOON, NOW, PLAIN, SMALL, ask, cards, node
 
 NEEDS = "waits for 1 cpus, 128 MiB, 1 GPU"
-ROOM = RoomToCome((Giver("dev", (JobId("d1"),), 1000),), NOW, NOW + 90, on=(AgentId("small"), AgentId("big")))
+ROOM = PendingReclaim(
+    (VictimGroup("dev", (JobId("d1"),), 1000),), NOW, NOW + 90, on=(AgentId("small"), AgentId("big"))
+)
 TAKEN = seen(SMALL, holders={GpuId("g8"): "j"})
 BORROWS = "nearest is small, which lacks 1 GPU: g8 is used by j; it borrows, as"
 
@@ -51,20 +62,20 @@ def summary(asked: Request, nodes: list[NodeCapacity], queue: QueueView | None =
         ),
         (QueueView(0, ending=("a",)), "preempts a"),
         (
-            QueueView(0, owed=Owed("ml", seated=True, in_nodes=True, seated_milli=2000)),
+            QueueView(0, owed=GuaranteeShare("ml", seated=True, in_nodes=True, seated_milli=2000)),
             f"{NEEDS}, guaranteed by queue ml: no GPU is free; 2 GPUs are held by jobs within guarantees",
         ),
         (
-            QueueView(0, owed=Owed("ml", seated=False, in_nodes=True)),
+            QueueView(0, owed=GuaranteeShare("ml", seated=False, in_nodes=True)),
             f"{NEEDS}; {BORROWS} nothing that queue ml is guaranteed is free for it",
         ),
         (
-            QueueView(0, owed=Owed("ml", seated=False, in_nodes=True, too_large=True, room=ROOM)),
+            QueueView(0, owed=GuaranteeShare("ml", seated=False, in_nodes=True, too_large=True, room=ROOM)),
             f"{NEEDS}; {BORROWS} what queue ml is guaranteed has no room for it even when it is all free; "
             "reclaim of 1 GPU from queue dev (d1) now",
         ),
         (
-            QueueView(0, owed=Owed("ml", seated=False, in_nodes=True, room=ROOM)),
+            QueueView(0, owed=GuaranteeShare("ml", seated=False, in_nodes=True, room=ROOM)),
             f"{NEEDS}; {BORROWS} nothing that queue ml is guaranteed is free for it; reclaim of 1 GPU from queue dev "
             "(d1) now",
         ),
@@ -329,7 +340,7 @@ def test_funnel_counts_nodes_and_tasks_left_by_constraints_between_tasks() -> No
 
 def test_funnel_says_where_room_is_made_for_a_guarantee() -> None:
     other = seen(node("other", gpu("o")), holders={GpuId("o"): "k"})
-    owed = Owed("ml", seated=True, in_nodes=True, room=ROOM)
+    owed = GuaranteeShare("ml", seated=True, in_nodes=True, room=ROOM)
     passed = funnel(ask(1), [TAKEN, other, BIG], now=NOW, owed=owed)
     assert [(each.reason, each.removed, each.left) for each in passed.stages] == [
         (Stage.GPUS, 1, 2), (Stage.GUARANTEE, 1, 1),

@@ -10,8 +10,8 @@ from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.policy.capacity.fit import Chosen
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, Reservation, Spare
 from mesos_gpu.policy.room.reservation import (
-    Leave,
     Limit,
+    QuotaRelease,
     after_launch,
     decisive,
     ends_by,
@@ -39,17 +39,17 @@ NEVER = holds("never", 1000, ENDLESS)
     ("limit", "want", "held", "leave"),
     [
         (1000, 1001, (), None),
-        (1000, 1000, (), Leave(NOW, 0)),
-        (6000, 1000, (LATER, SOON), Leave(NOW, 0)),
-        (5999, 1000, (LATER, SOON), Leave(110.0, 1999, (SOON,))),
-        (5000, 2000, (LATER, SOON), Leave(110.0, 0, (SOON,))),
-        (5000, 2001, (LATER, SOON), Leave(120.0, 2999, (SOON, LATER))),
-        (3000, 3000, (LATER, NEVER, SOON), Leave(ENDLESS, 0, (SOON, LATER, NEVER))),
-        (1500, 1000, (PAST,), Leave(NOW, 500, (PAST,))),
+        (1000, 1000, (), QuotaRelease(NOW, 0)),
+        (6000, 1000, (LATER, SOON), QuotaRelease(NOW, 0)),
+        (5999, 1000, (LATER, SOON), QuotaRelease(110.0, 1999, (SOON,))),
+        (5000, 2000, (LATER, SOON), QuotaRelease(110.0, 0, (SOON,))),
+        (5000, 2001, (LATER, SOON), QuotaRelease(120.0, 2999, (SOON, LATER))),
+        (3000, 3000, (LATER, NEVER, SOON), QuotaRelease(ENDLESS, 0, (SOON, LATER, NEVER))),
+        (1500, 1000, (PAST,), QuotaRelease(NOW, 500, (PAST,))),
     ],
 )
 def test_limit_leaves_room_when_enough_has_ended(
-    limit: int, want: int, held: tuple[Allocation, ...], leave: Leave | None
+    limit: int, want: int, held: tuple[Allocation, ...], leave: QuotaRelease | None
 ) -> None:
     assert leave_of(limit, want, held, NOW) == leave
 
@@ -61,7 +61,7 @@ def limit(queue: str, milli: int, *held: Allocation) -> Limit:
 def test_leave_of_several_limits_is_the_last_and_tells_what_others_have_to_spare_then() -> None:
     own, above = limit("a.b", 3000, SOON, LATER), limit("a", 8000, SOON, LATER, NEVER)
     assert leave_of_all([own, above], 1500, NOW) == (
-        Leave(120.0, 1500, (SOON, LATER)),
+        QuotaRelease(120.0, 1500, (SOON, LATER)),
         (Spare("a.b", "pool", 1500), Spare("a", "pool", 8000 - 1000 - 1500)),
     )
 
@@ -71,14 +71,14 @@ def test_leave_counts_what_a_limit_waits_for_as_given_back_though_it_ends_with_n
     other = holds("other", 500, ENDLESS)
     first, second = limit("a", 1000, NEVER), limit("b", 2000, NEVER, LATER, other)
     leave, spares = leave_of_all([first, second], 600, NOW) or (None, ())
-    assert leave == Leave(ENDLESS, 400, (NEVER,))
+    assert leave == QuotaRelease(ENDLESS, 400, (NEVER,))
     assert spares == (Spare("a", "pool", 400), Spare("b", "pool", 2000 - 500 - 600))
 
 
 def test_leave_of_a_limit_has_nothing_to_spare_of_what_it_does_not_wait_for() -> None:
     twin = holds("twin", 2000, 110.0)
     assert leave_of_all([limit("a", 4000, SOON, twin)], 1000, NOW) == (
-        Leave(110.0, 1000, (SOON,)),
+        QuotaRelease(110.0, 1000, (SOON,)),
         (Spare("a", "pool", 1000),),
     )
 
@@ -91,9 +91,9 @@ def test_leave_of_several_limits_is_none_where_one_is_too_small_or_there_are_non
 
 def test_reservation_with_leaves_waits_for_the_latest_and_tells_all_spares() -> None:
     kept = replace(KEPT, awaited=(PAST,), spares=(Spare("z", "old", 7),))
-    early = (Leave(120.0, 0, (LATER,)), [limit("a", 5000, LATER, NEVER)], 1000)
+    early = (QuotaRelease(120.0, 0, (LATER,)), [limit("a", 5000, LATER, NEVER)], 1000)
     late = (
-        Leave(200.0, 0, (SOON,)),
+        QuotaRelease(200.0, 0, (SOON,)),
         [limit("b", 5000, SOON, holds("x", 9, 200.0), holds("y", 90, 201.0))],
         500,
     )
@@ -104,7 +104,7 @@ def test_reservation_with_leaves_waits_for_the_latest_and_tells_all_spares() -> 
         awaited=(SOON,),
         spares=(*kept.spares, Spare("a", "pool", 3000), Spare("b", "pool", 5000 - 90 - 500)),
     )
-    same = (Leave(150.0, 0, (SOON,)), list[Limit](), 1)
+    same = (QuotaRelease(150.0, 0, (SOON,)), list[Limit](), 1)
     assert with_leaves(kept, [same]) == kept, "the node is awaited as long"
     assert with_leaves(kept, []) == kept
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.seat import GuaranteedAdmission
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
 
 CELLS = {("a", "p"): (8, 5, 5), ("a", "q"): (4,), ("b", "p"): (3,)}
@@ -27,36 +27,40 @@ def test_room_says_what_is_free_of_each_queue() -> None:
     assert (room.pools("a"), room.pools("b"), room.pools("c")) == (["p", "q"], ["p"], ())
     assert (room.left("a"), room.left("b"), room.left("c")) == (22, 3, 0)
     assert [room.is_full(path) for path in "abc"] == [False, False, True]
-    assert room.take(Seat("b", "p", (0,), 3, 1.0))
+    assert room.take(GuaranteedAdmission("b", "p", (0,), 3, 1.0))
     assert (room.left("b"), room.is_full("b"), room.free("b", "p"), room.free("b", "q")) == (
         0,
         True,
         (0,),
         (),
     )
-    assert room.take(Seat("a", "p", (0, 1, 2), 5, 1.0))
+    assert room.take(GuaranteedAdmission("a", "p", (0, 1, 2), 5, 1.0))
     assert (room.is_full("a"), room.left("a")) == (False, 7)
-    assert room.take(Seat("a", "p", (0,), 3, 1.0))
+    assert room.take(GuaranteedAdmission("a", "p", (0,), 3, 1.0))
     assert not room.is_full("a"), "of its other pool there is some"
-    assert room.take(Seat("a", "q", (0,), 4, 1.0))
+    assert room.take(GuaranteedAdmission("a", "q", (0,), 4, 1.0))
     assert room.is_full("a")
 
 
 @pytest.mark.parametrize(
     "seat",
     [
-        Seat("a", "p", (1, 1), 3, 1.0), Seat("a", "p", (0, 1, 3), 1, 1.0), Seat("a", "p", (0, 1), 6, 1.0),
-        Seat("c", "p", (0,), 0, 1.0), Seat("a", "r", (0,), 1, 1.0), Seat("b", "p", (0,), 4, 1.0),
+        GuaranteedAdmission("a", "p", (1, 1), 3, 1.0),
+        GuaranteedAdmission("a", "p", (0, 1, 3), 1, 1.0),
+        GuaranteedAdmission("a", "p", (0, 1), 6, 1.0),
+        GuaranteedAdmission("c", "p", (0,), 0, 1.0),
+        GuaranteedAdmission("a", "r", (0,), 1, 1.0),
+        GuaranteedAdmission("b", "p", (0,), 4, 1.0),
     ],
-)  # fmt: skip
-def test_seat_without_room_takes_nothing(seat: Seat) -> None:
+)
+def test_seat_without_room_takes_nothing(seat: GuaranteedAdmission) -> None:
     room = Room(CELLS)
     assert not room.take(seat)
     assert frees(room) == CELLS
 
 
 def test_seat_that_is_given_back_is_free_again() -> None:
-    room, seat = Room(CELLS), Seat("a", "p", (0, 0, 2), 4, 1.0)
+    room, seat = Room(CELLS), GuaranteedAdmission("a", "p", (0, 0, 2), 4, 1.0)
     assert room.take(seat)
     assert room.free("a", "p") == (0, 5, 1)
     room.give_back(seat)
@@ -107,9 +111,12 @@ def test_room_is_looked_for_in_the_first_pool_and_in_the_nearest_queue() -> None
     both = Ask(JobId("j"), (("p", 3), ("q", 2)))
     seats = [seat_in(room, "a/b", both, 7.0) for _ in range(5)]
     assert seats == [
-        Seat("a/b", "p", (0,), 3, 7.0), Seat("a/b", "q", (0,), 2, 7.0), Seat("a", "q", (0,), 2, 7.0),
-        Seat("a", "q", (0,), 2, 7.0), None,
-    ]  # fmt: skip
+        GuaranteedAdmission("a/b", "p", (0,), 3, 7.0),
+        GuaranteedAdmission("a/b", "q", (0,), 2, 7.0),
+        GuaranteedAdmission("a", "q", (0,), 2, 7.0),
+        GuaranteedAdmission("a", "q", (0,), 2, 7.0),
+        None,
+    ]
     assert room.left("a") + room.left("a/b") == 0
 
 
@@ -131,7 +138,7 @@ def test_cells_that_are_kept_for_a_job_are_those_that_come_nearest(
 ) -> None:
     room = Room({("a", "p"): sizes})
     for cell, (size, rest) in enumerate(zip(sizes, free, strict=True)):
-        assert room.take(Seat("a", "p", (cell,), size - rest, 1.0))
+        assert room.take(GuaranteedAdmission("a", "p", (cell,), size - rest, 1.0))
     room.keep("a", asked)
     assert room.free("a", "p") == left
 
@@ -142,11 +149,11 @@ def test_cells_are_kept_in_the_first_pool_that_is_large_enough() -> None:
     assert [room.free("a", pool)[0] for pool in "pqr"] == [2, 1, 4]
 
 
-def held(leaf: str, seat: Seat, asked: Ask) -> Held:
+def held(leaf: str, seat: GuaranteedAdmission, asked: Ask) -> Held:
     return Held(leaf, seat, asked)
 
 
-SEAT = Seat("a", "p", (0,), 4, 1.0)
+SEAT = GuaranteedAdmission("a", "p", (0,), 4, 1.0)
 CHANGES = {
     "nothing": ({("a", "p"): (8,)}, [held("a/x", SEAT, ask("j", 4))], {}),
     "it takes less": ({("a", "p"): (8,)}, [held("a/x", SEAT, ask("j", 3))], {"j": replace(SEAT, milli=3)}),
@@ -156,7 +163,7 @@ CHANGES = {
     ),
     "it takes more, nearer": (
         {("a", "p"): (4,), ("a/x", "p"): (9,)}, [held("a/x", SEAT, ask("j", 5))],
-        {"j": Seat("a/x", "p", (0,), 5, 1.0)},
+        {"j": GuaranteedAdmission("a/x", "p", (0,), 5, 1.0)},
     ),
     "its cell is smaller": (
         {("a", "p"): (3, 4)}, [held("a/x", SEAT, ask("j", 4))], {"j": replace(SEAT, cells=(1,))},
@@ -193,7 +200,9 @@ CHANGES = {
 
 @pytest.mark.parametrize(("cells", "holders", "changed"), CHANGES.values(), ids=CHANGES)
 def test_seats_that_are_others_under_new_cells(
-    cells: dict[tuple[str, str], tuple[int, ...]], holders: list[Held], changed: dict[str, Seat | None]
+    cells: dict[tuple[str, str], tuple[int, ...]],
+    holders: list[Held],
+    changed: dict[str, GuaranteedAdmission | None],
 ) -> None:
     room, made = kept(cells, holders)
     assert made == {JobId(name): seat for name, seat in changed.items()}
@@ -208,13 +217,13 @@ def test_seats_that_are_others_under_new_cells(
 
 def test_surplus_is_shared_by_what_children_hold_of_it_for_their_weights() -> None:
     room = Room({("a", "p"): (9,)})
-    old = Seat("a", "p", (0, 0), 1, 1.0)
+    old = GuaranteedAdmission("a", "p", (0, 0), 1, 1.0)
     assert room.take(old)
     lines = {f"a/{leaf}": [ask(f"{leaf}{i}", 1, rank=(i,)) for i in range(9)] for leaf in "xyz"}
     holders = [held("a/x", old, ask("old", 1, 2)), held("a/x", replace(old, queue="a/x"), ask("own", 1, 2))]
     seats = give(room, lines, {"a/x": 1, "a/y": 2, "a/z": 0}, 5.0, holders)
     assert sorted(seats) == ["x0", "y0", "y1", "y2", "y3", "y4", "y5"]
-    assert set(seats.values()) == {Seat("a", "p", (0,), 1, 5.0)}
+    assert set(seats.values()) == {GuaranteedAdmission("a", "p", (0,), 1, 5.0)}
 
 
 def test_surplus_goes_to_those_without_weight_last() -> None:
@@ -237,9 +246,9 @@ def test_surplus_of_the_deepest_queue_is_given_first_to_all_below_it_by_rank() -
 def test_surplus_refuses_a_kind_once_and_keeps_cells_for_who_starves() -> None:
     lines = {"a/x": [ask("gang", 4, 2, starving=True), ask("late", 4, 2), ask("small", 1)]}
     room = Room({("a", "p"): (4, 4)})
-    assert room.take(Seat("a", "p", (0,), 1, 1.0))
+    assert room.take(GuaranteedAdmission("a", "p", (0,), 1, 1.0))
     assert give(room, lines, {}, 5.0) == {}, "cells are kept"
     lines["a/x"][0] = replace(lines["a/x"][0], starving=False)
     room = Room({("a", "p"): (4, 4)})
-    assert room.take(Seat("a", "p", (0,), 1, 1.0))
+    assert room.take(GuaranteedAdmission("a", "p", (0,), 1, 1.0))
     assert list(give(room, lines, {}, 5.0)) == ["small"]

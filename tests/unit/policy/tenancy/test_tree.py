@@ -9,12 +9,12 @@ from mesos_gpu.model.tenancy import (
     Budget,
     Guarantee,
     Hours,
+    InheritedValues,
     MinRuntime,
     OnEmpty,
     Pool,
     QueueDocument,
     QueueSpec,
-    Resolved,
     Stop,
 )
 from mesos_gpu.model.tenancy import Reclaim as Whose
@@ -32,16 +32,16 @@ def tree(**specs: QueueSpec) -> Tree:
 
 
 def test_queues_inherit_what_they_leave_open_and_the_strictest_stop() -> None:
-    resolved = Resolved(reclaim=Whose.LOWER, min_runtime_s=RUNTIME)
-    outer = Resolved(reclaim=Whose.LOWER, min_runtime_s=RUNTIME, patience=2.0)
-    inner = Resolved(reclaim=Whose.LOWER, min_runtime_s=RUNTIME, patience=3.0)
+    resolved = InheritedValues(reclaim=Whose.LOWER, min_runtime_s=RUNTIME)
+    outer = InheritedValues(reclaim=Whose.LOWER, min_runtime_s=RUNTIME, patience=2.0)
+    inner = InheritedValues(reclaim=Whose.LOWER, min_runtime_s=RUNTIME, patience=3.0)
     assert Tree(QueueDocument(1, queues=SPECS)).queues == {
         "r": Queue("r", ROOT_SPEC, resolved, Stop.HOLD, "", ("r/a", "r/b")),
         "r/a": Queue("r/a", QueueSpec(stop=Stop.NONE), resolved, Stop.HOLD, "", ()),
         "r/b": Queue("r/b", OUTER, outer, Stop.HOLD, "r/b", ("r/b/c",)),
         "r/b/c": Queue("r/b/c", INNER, inner, Stop.DRAIN, "r/b", ()),
-        "s": Queue("s", QueueSpec(), Resolved(), Stop.NONE, "", ()),
-        DEFAULT_QUEUE: Queue(DEFAULT_QUEUE, QueueSpec(), Resolved(), Stop.NONE, "", ()),
+        "s": Queue("s", QueueSpec(), InheritedValues(), Stop.NONE, "", ()),
+        DEFAULT_QUEUE: Queue(DEFAULT_QUEUE, QueueSpec(), InheritedValues(), Stop.NONE, "", ()),
     }
 
 

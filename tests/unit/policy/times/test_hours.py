@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.tenancy import Guarantee, Hours, QueueDocument, QueueSpec, Weekday
-from mesos_gpu.policy.times.hours import Spans, changed, span_at, spans_of_year
+from mesos_gpu.policy.times.hours import DocumentVariants, changed, span_at, spans_of_year
 from mesos_gpu.policy.times.local_time import DAY_S
 
 VIENNA = "Europe/Vienna"
@@ -188,7 +188,7 @@ def test_span_of_hours_changes_at_its_ends_alone(entries: list[Hours], moment: i
 @settings(max_examples=40)
 def test_spans_kept_equal_spans_computed(entries: list[Hours], moments: list[int]) -> None:
     made = document(*entries)
-    spans = Spans(made)
+    spans = DocumentVariants(made)
     assert [spans.at(moment) for moment in moments] == [span_at(made, moment) for moment in moments]
 
 

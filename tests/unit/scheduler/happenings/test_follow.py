@@ -11,7 +11,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.saves import ForgetEvents, ForgetNode, KeepEvent, KeepJob, SaveDrain, SaveNode
 from mesos_gpu.model.tasks.event import MAX_EVENTS, EventKind, LogEvent
-from mesos_gpu.scheduler.happenings.follow import Happenings
+from mesos_gpu.scheduler.happenings.follow import EventSource
 from mesos_gpu.scheduler.happenings.log import SPARE, EventLog
 from tests.doubles.builders import World, gpu, spec
 from tests.doubles.memory_store import MemoryStore
@@ -23,7 +23,7 @@ class Followed(World):
     def listen(self) -> None:
         self.disk = MemoryStore()
         self.log = EventLog()
-        self.follower = Happenings(self.state, self.log)
+        self.follower = EventSource(self.state, self.log)
 
     def feed(self, *events: ev.Event) -> list[object]:  # type: ignore[override]
         effects = super().feed(*events)
@@ -87,7 +87,7 @@ def test_event_log_numbers_grow_over_a_restart_with_an_earlier_clock(world: Foll
     last = world.log.last
     world.now -= 3600.0
     again = EventLog(world.disk.events())
-    world.log, world.follower = again, Happenings(world.state, again)
+    world.log, world.follower = again, EventSource(world.state, again)
     world.feed(ev.KillRequested(JobId("j1")))
     assert kinds(world, last) == [("killed", "j1")]
     assert kinds(world)[0] == ("submitted", "j1")
@@ -98,7 +98,7 @@ def test_event_log_omits_the_state_at_the_start(world: Followed) -> None:
     world.submit(gpus=1)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "fan"))
     later = EventLog()
-    follower = Happenings(world.state, later)
+    follower = EventSource(world.state, later)
     drain = next(iter(world.state.cluster.drains.values()))
     assert follower.follow([], world.state, world.now) == []
     assert follower.follow([SaveDrain(drain)], world.state, world.now) == []
@@ -109,7 +109,7 @@ def test_event_log_is_bounded_in_memory_and_on_disk() -> None:
     world.listen()
     number = MAX_EVENTS + SPARE
     world.log.add([LogEvent(n, 1.0, EventKind.NODE) for n in range(1, number + 1)])
-    world.follower = Happenings(world.state, world.log)
+    world.follower = EventSource(world.state, world.log)
     saves = world.follower.follow([], world.state, world.now)
     assert saves == [ForgetEvents(SPARE)]
     world.register()

@@ -9,8 +9,8 @@ import pytest
 
 from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.model.saves import KeepHooks, Save, Saved
-from mesos_gpu.model.tasks.hook import Hook, KeptHooks
-from mesos_gpu.scheduler.happenings.handing_over import HandedOver
+from mesos_gpu.model.tasks.hook import Hook, StoredHooks
+from mesos_gpu.scheduler.happenings.handing_over import DeliveryProgress
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def test_webhooks_read_before_a_change_are_not_saved_after_it(
         done.set_result(None)
         return done
 
-    over = HandedOver(hooks, Saved(None, (), (), ()), "http://a:1")
+    over = DeliveryProgress(hooks, Saved(None, (), (), ()), "http://a:1")
     over.begin(keep)
     change = threading.Thread(target=lambda: hooks.put(Hook("h", "http://127.0.0.1:1/h"), b"x" * 32))
     kept = hooks.kept
 
-    def kept_before_a_change(by: str) -> KeptHooks:
+    def kept_before_a_change(by: str) -> StoredHooks:
         read = kept(by)
         if threading.current_thread() is not change:
             change.start()

@@ -22,7 +22,7 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.scheduler import __main__ as command
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.scheduler.narrator import Narrator
+from mesos_gpu.scheduler.narrator import EventLogger
 from tests.unit.scheduler.test_share_options import settings_of
 
 LEVELS = ("block", "rack")
@@ -127,7 +127,7 @@ def offer_of(agent: str, block: str) -> dict[str, Any]:
 def test_narrator_warns_once_of_a_node_outside_of_the_levels(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mesos_gpu.scheduler")
     state = State(started_at=0.0)
-    narrator = Narrator(state, levels=LEVELS)
+    narrator = EventLogger(state, levels=LEVELS)
     for each in NODES:
         state.cluster.set_node(each)
     for _ in range(2):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from mesos_gpu.adapters.replicated.log import Deposed
+from mesos_gpu.adapters.replicated.log import NotLeader
 from mesos_gpu.api.asking import job_kill, new_job
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
@@ -35,7 +35,7 @@ class Away(RecordingStore):
     def save(self, batch: Iterable[Save]) -> None:
         batch = list(batch)
         if self.deposed:
-            raise Deposed("another leads")
+            raise NotLeader("another leads")
         if self.refuses:
             self.refused.set()
             raise NoRoom("ZooKeeper is away", remedy="bring it back")
@@ -43,7 +43,7 @@ class Away(RecordingStore):
 
     def confirm(self) -> None:
         if self.deposed:
-            raise Deposed("another leads")
+            raise NotLeader("another leads")
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_unsaved_jobs_are_not_shown_by_a_leader_that_is_deposed(store: Away, dae
     shown = job_names(daemon)
     store.deposed = True
     assert daemon.wait(60)
-    assert isinstance(daemon.failure, Deposed)
+    assert isinstance(daemon.failure, NotLeader)
     assert shown == [job.spec.name for job in store.load().jobs]
 
 
@@ -149,4 +149,4 @@ def test_deposed_leader_does_not_answer_with_a_refusal_that_was_not_saved(
     with pytest.raises(MesosGpuError, match="is unknown"):
         daemon.request(job_kill(JobId("elsewhere"))).result(60)
     assert daemon.wait(60)
-    assert isinstance(daemon.failure, Deposed)
+    assert isinstance(daemon.failure, NotLeader)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.model.tenancy import LineOrder, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import QueueDocument, QueueOrder, QueueSpec
 from mesos_gpu.simulate.jobs import Cluster, Prices, figures, simulate
 from mesos_gpu.simulate.orders import ORDERS
 from mesos_gpu.simulate.tenancy.live import run_live
@@ -15,7 +15,7 @@ from mesos_gpu.simulate.trace import read_jobs
 TRACES = Path(__file__).parents[3] / "data" / "jobs"
 CLUSTER = Cluster(8, 8)
 RESTART_S = 30.0
-LAS = QueueDocument(queues={"las": QueueSpec(order=LineOrder.LAS)})
+LAS = QueueDocument(queues={"las": QueueSpec(order=QueueOrder.LAS)})
 
 
 def _both(trace: str, most: int | None) -> tuple[float, float]:

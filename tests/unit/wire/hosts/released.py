@@ -26,7 +26,7 @@ from mesos_gpu.model.shares.card import Ability, MigInstance, MigProfile, Sharin
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
-from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.resize import Resize, ResizeAnswer
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.wire.mesos import assignment, notice, report, resize, seal
@@ -113,7 +113,9 @@ MESSAGES: Final[Mapping[str, Message]] = {
     "noticed": Message(3, notice.encode_told, notice.decode_told),
     "checkpoint": Message(12.5, notice.encode_checkpoint, notice.decode_checkpoint),
     "resize": Message(Resize(4, 1000, 2000, 500), resize.encode_request, resize.decode_request),
-    "resized": Message(Resized(4, 1000, 2000, 500, "in use", 1500, True), resize.encode_answer, resize.decode_answer),
+    "resized": Message(
+        ResizeAnswer(4, 1000, 2000, 500, "in use", 1500, True), resize.encode_answer, resize.decode_answer
+    ),
     "seal": Message(_SAID, lambda said: seal.seal("5e" * 16, said), seal.opened),
     "start": Message(None, lambda _: start_message()),
     "reset": Message(None, lambda _: reset_message(_G, "r-1")),

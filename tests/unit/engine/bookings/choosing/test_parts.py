@@ -42,7 +42,7 @@ from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Guarantee, Hours, Pool, QueueDocument, QueueSpec
-from mesos_gpu.model.usage import Closed, Did, Part, Span, SpanEnd
+from mesos_gpu.model.usage import Closed, MeasuredWork, Part, Span, SpanEnd
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from tests.doubles.builders import every, spec
@@ -486,7 +486,7 @@ def test_booking_is_charged_for_what_nobody_used_by_model(world: Booked) -> None
         begins_ms=BEGINS * 1000,
     )  # fmt: skip
     day = BEGINS // 86_400
-    did = tuple(Did(day, part.model, idle=1500 * 1_000_000) for part in parts)
+    did = tuple(MeasuredWork(day, part.model, idle=1500 * 1_000_000) for part in parts)
     assert record == Closed(span, (BEGINS + 1000) * 1000, 0, 0, SpanEnd.CALENDAR, did)
 
 

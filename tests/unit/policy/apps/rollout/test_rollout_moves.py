@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.model.apps.app import App, KillSelection, UnreachableStrategy, UpgradeStrategy
-from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Target
+from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, NextOperations, Target
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.policy.apps.rollout.moves import Bounds, bounds, next_moves, serves, target
 
@@ -54,74 +54,78 @@ def test_rollout_bounds_of_a_deployment() -> None:
 
 
 MOVES = {
-    "starts all": (aim(3), [], Moves(launch=3)),
-    "scales up": (aim(5), news(3), Moves(launch=2)),
-    "is as it should be": (aim(3), news(3), Moves(done=True)),
-    "stops": (aim(0), olds(1) + news(1), Moves(kill=("n0", "o0"))),
-    "has stopped": (aim(0), [], Moves(done=True)),
-    "updates: as many new ones as there may be": (aim(3), olds(3), Moves(launch=3)),
-    "updates: one at a time, first one more": (aim(3, 1, 0), olds(3), Moves(launch=1)),
+    "starts all": (aim(3), [], NextOperations(launch=3)),
+    "scales up": (aim(5), news(3), NextOperations(launch=2)),
+    "is as it should be": (aim(3), news(3), NextOperations(done=True)),
+    "stops": (aim(0), olds(1) + news(1), NextOperations(kill=("n0", "o0"))),
+    "has stopped": (aim(0), [], NextOperations(done=True)),
+    "updates: as many new ones as there may be": (aim(3), olds(3), NextOperations(launch=3)),
+    "updates: one at a time, first one more": (aim(3, 1, 0), olds(3), NextOperations(launch=1)),
     "updates: what the share allows goes at once, the youngest first": (
         aim(4, 0.5, 0),
         olds(4),
-        Moves(kill=("o3", "o2")),
+        NextOperations(kill=("o3", "o2")),
     ),
-    "updates: places of what ended are filled": (aim(4, 0.5, 0), olds(2), Moves(launch=2)),
+    "updates: places of what ended are filled": (aim(4, 0.5, 0), olds(2), NextOperations(launch=2)),
     "updates: each new one frees an old one": (
         aim(4, 0.5, 0),
         olds(2) + news(1),
-        Moves(launch=1, kill=("o1",)),
+        NextOperations(launch=1, kill=("o1",)),
     ),
-    "updates: the last old ones": (aim(2), olds(2) + news(2), Moves(kill=("o1", "o0"))),
-    "updates in place": (aim(4, in_place=True), olds(4), Moves(kill=("o3",))),
-    "updates in place, the next": (aim(4, in_place=True), olds(3), Moves(launch=1)),
-    "updates to fewer": (aim(2, 1, 0), olds(5), Moves(kill=("o4", "o3", "o2"))),
-    "updates from fewer": (aim(4, 1, 0), olds(2), Moves(launch=3)),
+    "updates: the last old ones": (aim(2), olds(2) + news(2), NextOperations(kill=("o1", "o0"))),
+    "updates in place": (aim(4, in_place=True), olds(4), NextOperations(kill=("o3",))),
+    "updates in place, the next": (aim(4, in_place=True), olds(3), NextOperations(launch=1)),
+    "updates to fewer": (aim(2, 1, 0), olds(5), NextOperations(kill=("o4", "o3", "o2"))),
+    "updates from fewer": (aim(4, 1, 0), olds(2), NextOperations(launch=3)),
     "an old one that never ran goes at once, those it leaves room for start": (
         aim(2, 1, 0),
         [*olds(1), starts("s", InstanceState.STAGING, OLD)],
-        Moves(launch=1, kill=("s",)),
+        NextOperations(launch=1, kill=("s",)),
     ),
     "an old one that is sick goes first": (
         aim(2, 1, 0),
         [runs("o0", OLD, healthy=False), *olds(2)[1:], *news(1)],
-        Moves(kill=("o0",)),
+        NextOperations(kill=("o0",)),
     ),
     "if all old ones are sick at once, they are spared as if they were not": (
         aim(4, 0.5, 0),
         [runs(f"o{n}", OLD, at=n, healthy=False) for n in range(4)],
-        Moves(kill=("o3", "o2")),
+        NextOperations(kill=("o3", "o2")),
     ),
     "old ones of unknown health are spared": (
         aim(2, 0.5, 0),
         [runs(f"o{n}", OLD, checked=True) for n in range(2)],
-        Moves(waiting="waits for 2 old instances to show whether they are healthy"),
+        NextOperations(waiting="waits for 2 old instances to show whether they are healthy"),
     ),
     "of unknown health, but enough others serve": (
         aim(2, 0.5, 0),
         [runs("o0", OLD, checked=True), runs("o1", OLD, checked=True, healthy=True)],
-        Moves(kill=("o0",)),
+        NextOperations(kill=("o0",)),
     ),
     "what the user chose goes, and another one comes": (
         replace(aim(2), kill=frozenset({"n0"})),
         news(2),
-        Moves(launch=1, kill=("n0",)),
+        NextOperations(launch=1, kill=("n0",)),
     ),
     "what the user chose goes, an old one too": (
         replace(aim(2), kill=frozenset({"o0"})),
         [*olds(2), runs("n0", checked=True)],
-        Moves(launch=1, kill=("o0",)),
+        NextOperations(launch=1, kill=("o0",)),
     ),
-    "what the user chose goes first": (replace(aim(1), kill=frozenset({"n0"})), news(2), Moves(kill=("n0",))),
+    "what the user chose goes first": (
+        replace(aim(1), kill=frozenset({"n0"})),
+        news(2),
+        NextOperations(kill=("n0",)),
+    ),
     "what the user chose does not count among those that serve": (
         replace(aim(2), kill=frozenset({"n0"})),
         [*olds(1), *news(2)],
-        Moves(launch=1, kill=("n0",)),
+        NextOperations(launch=1, kill=("n0",)),
     ),
     "an instance of before the deployment needs not be healthy": (
         aim(2),
         [runs("n0", at=BEGAN - 1, checked=True, healthy=False), runs("n1")],
-        Moves(done=True),
+        NextOperations(done=True),
     ),
 }
 
@@ -150,7 +154,7 @@ WAITS = {
 
 @pytest.mark.parametrize(("why", "instances"), WAITS.items(), ids=WAITS)
 def test_rollout_names_what_it_waits_for(why: str, instances: list[Instance]) -> None:
-    assert next_moves(aim(2), instances, now=200.0) == Moves(waiting=f"waits for {why}")
+    assert next_moves(aim(2), instances, now=200.0) == NextOperations(waiting=f"waits for {why}")
 
 
 @pytest.mark.parametrize(
@@ -190,35 +194,37 @@ def test_unreachable_instance_is_replaced_in_time_and_one_goes_when_it_returns()
         next_moves(goal, [cut, runs("a")], now=259.0).waiting
         == "waits for 1 new instance to be reachable again"
     )
-    assert next_moves(goal, [cut, runs("a")], now=260.0) == Moves(launch=1)
-    assert next_moves(goal, [cut, *news(2)], now=260.0) == Moves(done=True)
-    assert next_moves(goal, [runs("cut", at=190.0), *news(2)], now=300.0) == Moves(kill=("cut",))
+    assert next_moves(goal, [cut, runs("a")], now=260.0) == NextOperations(launch=1)
+    assert next_moves(goal, [cut, *news(2)], now=260.0) == NextOperations(done=True)
+    assert next_moves(goal, [runs("cut", at=190.0), *news(2)], now=300.0) == NextOperations(kill=("cut",))
 
 
 def test_unreachable_old_instance_is_asked_to_end_and_not_waited_for() -> None:
     goal = replace(aim(1), unreachable_strategy=None)
     cut = replace(runs("cut", OLD), state=InstanceState.UNREACHABLE)
-    assert next_moves(goal, [cut, runs("a")], now=1e9) == Moves(kill=("cut",))
-    assert next_moves(goal, [replace(cut, ending=True), runs("a")], now=200.0) == Moves(done=True)
+    assert next_moves(goal, [cut, runs("a")], now=1e9) == NextOperations(kill=("cut",))
+    assert next_moves(goal, [replace(cut, ending=True), runs("a")], now=200.0) == NextOperations(done=True)
 
 
 def test_unreachable_instance_is_asked_to_end_if_it_is_not_needed() -> None:
     cut = replace(runs("cut", OLD), state=InstanceState.UNREACHABLE)
-    assert next_moves(aim(1), [cut, runs("a")], now=200.0) == Moves(kill=("cut",))
-    assert next_moves(aim(0), [replace(cut, version=NEW)], now=200.0) == Moves(kill=("cut",))
-    assert next_moves(aim(1), [replace(cut, version=NEW), runs("a")], now=200.0) == Moves(done=True)
+    assert next_moves(aim(1), [cut, runs("a")], now=200.0) == NextOperations(kill=("cut",))
+    assert next_moves(aim(0), [replace(cut, version=NEW)], now=200.0) == NextOperations(kill=("cut",))
+    assert next_moves(aim(1), [replace(cut, version=NEW), runs("a")], now=200.0) == NextOperations(done=True)
 
 
 def test_unreachable_instance_that_the_user_chose_is_asked_to_end() -> None:
     cut = [replace(runs(name), state=InstanceState.UNREACHABLE) for name in ("a", "b")]
     goal = replace(aim(1), kill=frozenset({"b"}))
-    assert next_moves(goal, [*cut, runs("n")], now=200.0) == Moves(kill=("b",))
+    assert next_moves(goal, [*cut, runs("n")], now=200.0) == NextOperations(kill=("b",))
 
 
 def test_update_without_room_over_capacity_waits_unless_it_may_go_in_place() -> None:
     stuck = [*olds(4), *(starts(f"w{n}", InstanceState.WAITING) for n in range(4))]
-    assert next_moves(aim(4), stuck, now=200.0) == Moves(waiting="waits for 4 new instances to be placed")
-    assert next_moves(aim(4, in_place=True), stuck, now=200.0) == Moves(kill=("o3",))
+    assert next_moves(aim(4), stuck, now=200.0) == NextOperations(
+        waiting="waits for 4 new instances to be placed"
+    )
+    assert next_moves(aim(4, in_place=True), stuck, now=200.0) == NextOperations(kill=("o3",))
 
 
 def test_update_that_needs_gpus_says_how_it_could_do_without_more() -> None:
@@ -291,7 +297,7 @@ HINT = (
     ],
 )  # fmt: skip
 def test_rollout_that_waits_says_for_how_many(goal: Target, instances: list[Instance], why: str) -> None:
-    assert next_moves(goal, instances, now=200.0) == Moves(waiting=f"waits for {why}")
+    assert next_moves(goal, instances, now=200.0) == NextOperations(waiting=f"waits for {why}")
 
 
 @pytest.mark.parametrize(
@@ -328,9 +334,9 @@ def test_old_instance_that_is_known_to_serve_is_spared_while_others_may_recover(
     goal = aim(4, 0.5, 0)
     sick = [runs(f"s{n}", OLD, healthy=False) for n in range(2)]
     unknown = [runs(f"u{n}", OLD, checked=True) for n in range(2)]
-    assert next_moves(goal, [*sick, *unknown], now=200.0) == Moves(kill=("s0", "s1"))
-    assert next_moves(goal, [*sick[:1], *unknown, *olds(1)], now=200.0) == Moves(kill=("s0",))
-    assert next_moves(goal, [*unknown, *olds(2)], now=200.0) == Moves(kill=("u0", "u1"))
+    assert next_moves(goal, [*sick, *unknown], now=200.0) == NextOperations(kill=("s0", "s1"))
+    assert next_moves(goal, [*sick[:1], *unknown, *olds(1)], now=200.0) == NextOperations(kill=("s0",))
+    assert next_moves(goal, [*unknown, *olds(2)], now=200.0) == NextOperations(kill=("u0", "u1"))
 
 
 def test_target_of_an_action_has_all_of_its_app() -> None:
