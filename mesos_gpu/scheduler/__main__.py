@@ -222,9 +222,8 @@ def _run(
     framework = _framework(options, webui_url, saved.framework_id, credential)
     sink = Sink(clock.now, key, () if saved.nodes else levels)
     mesos_tls = options.mesos_tls.context(options.master)
-    driver = pd.PymesosDriver(
-        framework, options.master, sink, **_credential(options, credential), tls=mesos_tls
-    )
+    login = _credential(options, credential)
+    driver = pd.PymesosDriver(framework, options.master, sink, **login, tls=mesos_tls)
     settings = engine_settings(options).changed(
         control_ports=of_api(host, port),
         principal=framework.principal,
@@ -235,9 +234,8 @@ def _run(
     hooks, sender = options.webhooks.store(options.state), options.webhooks.sender()
     if saved.doubtful:
         without_removed(hooks, trail)
-    deliveries = _deliveries(
-        hooks, sender, daemon, DeliveryProgress(hooks, saved, part.url if part else ALONE)
-    )
+    progress = DeliveryProgress(hooks, saved, part.url if part else ALONE)
+    deliveries = _deliveries(hooks, sender, daemon, progress)
     who = who_asks(options, daemon)
     api = replace(
         _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),
@@ -258,9 +256,8 @@ def _run(
     _announce(exposure, port, tls, local)
     parts = _Parts(trail, hooks, deliveries, daemon, server)
     parts.run(first, lambda: signals.stop.is_set() or (part is not None and part.is_over()))
-    if isinstance(daemon.failure, NotLeader):
-        return DEPOSED
-    return 1 if signals.died.is_set() or daemon.failure is not None else 0
+    failed = signals.died.is_set() or daemon.failure is not None
+    return DEPOSED if isinstance(daemon.failure, NotLeader) else int(failed)
 
 
 class _Parts(NamedTuple):
