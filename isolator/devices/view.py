@@ -105,8 +105,7 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
     mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     for device in STANDARD:
         os.mknod(device.path, stat.S_IFCHR, os.makedev(device.major, device.minor))
-        # nosec B103 # null, zero and the like may be used by all, as on the host
-        os.chmod(device.path, 0o666)
+        os.chmod(device.path, 0o666)  # nosec B103 # null, zero and the like are open to all, as on hosts
     for name, target in (_LINKS | ({"log": log} if log else {})).items():
         os.symlink(target, f"/dev/{name}")
     os.mkdir("/dev/pts")

@@ -294,7 +294,7 @@ class Ledger:
     def _obstacle(
         self, others: Sequence[Holding], gpus: Sequence[GpuId], share: "ShareClaim | None"
     ) -> Refused | Stale | None:
-        """Return the obstacle among the holdings of other tasks; None if there is none."""
+        """Return the obstacle among the holdings of other tasks, or None."""
         if share is None:
             live = tuple(holding for holding in others if self.alive(holding))
             if live:
@@ -576,7 +576,7 @@ def _others(holdings: Iterable[Holding], task: str, owner: Owner, gpus: Iterable
 def _in_the_way(
     db: sqlite3.Connection, gpus: Sequence[GpuId], share: "ShareClaim | None"
 ) -> Refused | Stale | None:
-    """Return the obstacle among the rows of cards; None if there is none.
+    """Return the obstacle among the rows of cards, or None.
 
     That is what was made of cards that no task shares now, unless the share is about to make it too; or the
     row that a shared card takes no more shares.

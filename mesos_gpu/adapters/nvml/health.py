@@ -167,7 +167,7 @@ class Events:
     def wait(self) -> Iterator[tuple[GpuId, int | None]]:
         """Yield a GPU and its XID for each event, for ever.
 
-        The XID is None for an event of another kind: all cards must be read then. The GPU id is "" if the driver
+        XID None stands for an event of another kind: all cards must be read then. The GPU id is "" if the driver
         reports an error without naming a card.
 
         Raises:

@@ -46,7 +46,7 @@ class Others:
     Args:
         sight: Visibility of apps for the caller.
         apps: Apps of the whole tree, by id.
-        splits: All services that split requests over apps.
+        splits: Services that split requests over apps.
     """
 
     def __init__(self, sight: AppSight, apps: Mapping[str, App], splits: Iterable[TrafficSplit]) -> None:

@@ -249,8 +249,8 @@ def split(
 
 def _asked(services: "Services", name: str) -> "SplitAsked":
     """Return the current request for a service; an empty request for a new service."""
-    requests = {service["name"]: service["asked"] for service in services.all()}
-    return requests.get(name) or {"apps": {}, "port_index": 0, "port": None, "hosts": [], "mode": None}
+    by_name = {service["name"]: service["asked"] for service in services.all()}
+    return by_name.get(name) or {"apps": {}, "port_index": 0, "port": None, "hosts": [], "mode": None}
 
 
 @click.command()

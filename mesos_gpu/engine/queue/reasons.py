@@ -290,7 +290,7 @@ class NoPool(Reason[Case]):
         return pools_apart(self.queue, self.pools, self.job_class)
 
     def lack(self) -> Lack | None:
-        """Return None: the end of no job helps, only a change of the queue document."""
+        """Return None, because no end of a job helps, only a change of the queue document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
