@@ -85,7 +85,7 @@ def test_run_with_a_terminal_ends_with_its_shell(stack: Stack) -> None:
     wait_until("the job has its code", lambda: state_of(stack, "shell") == ("failed", 5))
     printed = command("logs", "--url", stack.url, "shell")
     assert (printed.returncode, printed.stdout) == (0, b""), printed
-    assert b"was run with -i or -t: what its command writes goes to who runs it" in printed.stderr
+    assert b"was run with -i or -t: its output went to the user" in printed.stderr
 
 
 def test_a_job_whose_client_is_killed_ends_and_leaves_nothing(stack: Stack) -> None:

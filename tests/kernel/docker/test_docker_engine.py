@@ -465,9 +465,9 @@ def test_a_callers_death_leaves_a_container_that_its_label_finds(tasks: Tasks, d
     script = f"""
 import sys
 import tarfile
-from isolator.agent.docker_engine import ContainerWish, DockerEngine
+from isolator.agent.docker_engine import ContainerSettings, DockerEngine
 engine = DockerEngine({str(daemon.socket)!r})
-wish = ContainerWish("busy", "65534:65534", "sleep 600", labels={{"mesos_gpu.task": "job.7"}})
+wish = ContainerSettings("busy", "65534:65534", "sleep 600", labels={{"mesos_gpu.task": "job.7"}})
 engine.create({name!r}, wish)
 output = engine.attach({name!r})
 print(engine.start({name!r}), flush=True)

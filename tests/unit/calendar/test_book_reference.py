@@ -188,7 +188,7 @@ def test_nearest_moments_are_the_first_on_each_side_that_fit(seed: int) -> None:
         ),
         (
             [item("a", 1, 0, 2), item("a", 1, 1, 2)],
-            BookingConflict("it overlaps its own next occurrence", NOW + HOUR),
+            BookingConflict("it overlaps its own next occurrence", NOW + HOUR, is_own=True),
         ),
         ([item("a", 4, 0, 2), item("a", 4, 2, 2)], None),
     ],
