@@ -224,9 +224,9 @@ def test_reservation_and_quota_refuse_unknown_names(stack: Stack, client: Client
     unknown = tried(stack, "reserve", "plan", "a100")
     assert (unknown.exit_code, "choose one of: default" in unknown.stderr) == (66, True), unknown.stderr
     other = tried(stack, "reserve", "plan", "default", "--role", "spark")
-    assert (other.exit_code, "has not the role spark" in other.stderr) == (78, True), other.stderr
+    assert (other.exit_code, "does not have the role spark" in other.stderr) == (78, True), other.stderr
     queue = tried(stack, "quota", "plan", "--role-of", "research=r")
-    assert (queue.exit_code, "no top queue" in queue.stderr) == (78, True), queue.stderr
+    assert (queue.exit_code, "not a top-level queue" in queue.stderr) == (78, True), queue.stderr
 
 
 def used(stack: Stack) -> dict[str, float]:
