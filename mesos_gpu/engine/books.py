@@ -106,7 +106,7 @@ class Books:
             self.revision += 1
 
     def enter_use(self, use: PastUse) -> None:
-        """Save the past use of a user of a leaf."""
+        """Set the past use of a user of a leaf."""
         self.users.setdefault(use.queue, {})[use.user] = use
         self.changes[use.queue] = self.changes.get(use.queue, 0) + 1
 

@@ -303,7 +303,8 @@ class QueuesChanged(Change[QueueDocument]):
     Attributes:
         document: Document that replaces the latest one.
         expected_version: Version that was read.
-        reclaim_after_s: Seconds after which jobs beyond their guarantees are ended; None to let them run.
+        reclaim_after_s: Seconds after which running jobs that lose their guaranteed capacity by the document may be
+            preempted like borrowers; None if they are not preempted for the change.
     """
 
     document: QueueDocument

@@ -41,7 +41,7 @@ class ProgramSettings:
     monitor_command: str
     keeper_command: str = "mesos-gpu-keeper"
     default_user: str | None = None  # Unix user of jobs without one; None for the user of the executor
-    control_ports: tuple[ControlPort, ...] = ()  # ports of the REST interface that tasks may reach
+    control_ports: tuple[ControlPort, ...] = ()  # ports of the REST interface, which tasks must not reach
     control_access: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)  # see `Permits`
     sealed: bool = False  # whether executors get a secret with which they seal their updates
     executor_env: Mapping[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class MesosSettings:
 class TaskSettings:
     """Settings for upkeep of tasks: repeated requests, and tries after failures. Times in seconds, memory in MiB."""
 
-    tend_interval_s: float = 0.2  # shortest time between looks at all tasks
+    tend_interval_s: float = 0.2  # shortest time between looks at all tasks, as to repeat kills
     apps_interval_s: float = 2.0  # longest time between looks at all apps
     kill_resend_s: float = 10.0
     reset_resend_s: float = 3.0

@@ -62,7 +62,7 @@ class State:
     match: MatchPart = field(default_factory=MatchPart, metadata=PART)
 
     def __post_init__(self) -> None:
-        """Let hours of queues begin at the start of the process."""
+        """Take the start of the process as the time of the hours of queues, until they are first looked at."""
         self.quota.hours_at = self.quota.hours_at or self.started_at
 
     @classmethod
@@ -82,7 +82,7 @@ class State:
         return getattr(self, PART_WITH[name])
 
     def put(self, value: Any) -> None:
-        """Save a value of a noun, in place of the value with its key."""
+        """Put a value of a noun into the state, in place of the value with its key; `Turn.put` also saves it."""
         kind = type(value)
         if kind in _PUT:
             _PUT[kind](self)(value)
@@ -124,7 +124,7 @@ class State:
         return leaves
 
     def set_job(self, job: Job) -> None:
-        """Save a job and update all that is derived from it."""
+        """Put a job into the state, and update all that is derived from it."""
         quota, old = self.quota, self.work.jobs.get(job.id)
         if quota.made_books is not None:
             quota.made_books.enter_job(old, job)
@@ -154,7 +154,7 @@ class State:
             self.quota.count(job, gone=True)
 
     def set_array(self, array: JobArray) -> None:
-        """Save an array; its tasks without a job count as pending jobs."""
+        """Put an array into the state; its tasks without a job count as pending jobs."""
         old = self.work.set_array(array)
         self.quota.count(array, new=old is None)
         self._recount(array.id)
@@ -196,7 +196,7 @@ class State:
             self.quota.made_books.enter_array(array, waiting, members.startable(array))
 
     def set_task(self, task: Task) -> None:
-        """Save a task, which holds its GPUs unless it has ended."""
+        """Put a task into the state; it holds its GPUs unless it has ended."""
         old = self.work.tasks.get(task.id)
         self.work.set_task(task)
         self.gpus.set_task(task)

@@ -391,8 +391,8 @@ class Saved:
     """Everything that a store holds, as it is loaded at the start."""
 
     framework_id: str | None
-    jobs: tuple[Job, ...]
-    tasks: tuple[Task, ...]
+    jobs: tuple[Job, ...]  # by sequence
+    tasks: tuple[Task, ...]  # by launch time
     nodes: tuple[Node, ...]
     drains: tuple[Drain, ...] = ()
     cards: tuple[Card, ...] = ()

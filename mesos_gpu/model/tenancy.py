@@ -165,7 +165,7 @@ class Names(Kind):
 
 
 class Weights(Kind):
-    """An object of whole numbers by user name; "*" for all other users together."""
+    """An object of whole numbers by user name; "*" for each other user."""
 
 
 class LimitsByUser(Kind):
@@ -493,7 +493,7 @@ class QueueDocument:
         users: Limits of each user over all queues together; "*" for each user that is not named.
         fairness: Quantity by which queues are compared.
         half_life_s: Time after which half of past use is forgotten.
-        history_percent: Strength with which past use lowers a weight.
+        history_percent: Strength with which past use lowers a weight in the division beyond guarantees.
         overbook: Whether guarantees may exceed what exists; they are then scaled down.
         reclaim_at: Time from which running jobs that lose their guaranteed capacity by this version may be preempted
             like borrowers, seconds since the epoch; None if running jobs are not preempted for the change.

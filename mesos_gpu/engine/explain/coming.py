@@ -117,7 +117,7 @@ class Coming:
     def owed(self, backlog: Backlog, job: Job) -> GuaranteeShare | None:
         """Return the place that a job has, or would have, within a guarantee.
 
-        None if no queue above it has a guarantee, or if it needs no GPUs.
+        None if neither its queue nor one above has a guarantee, or if it needs no GPUs.
         """
         tree = self._state.quota.tree
         if not job.spec.gpus:

@@ -29,7 +29,7 @@ _MAX_LOOKED_AT: Final = 1000  # jobs examined in queue order, as this blocks the
 class Trial:
     """Copy of the state in which a document of queues is the next version.
 
-    All jobs beyond their guarantees in it give back what they hold at once.
+    No job is spared from reclaim in it: what jobs hold without a guarantee may be taken from them at once.
 
     Args:
         state: State of the engine, which stays unchanged.

@@ -255,7 +255,7 @@ class _ByPools:
 def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
     """Return a reservation that also covers idle shared GPUs with a reserved share, for a job with whole GPUs.
 
-    Such GPUs are not closed to shares for the job.
+    Such GPUs do not become whole GPUs for the job, as a share of them is reserved.
     """
     if job.spec.is_share or not kept.shares:
         return kept

@@ -31,6 +31,9 @@ class Ledger:
     """Sequence of assignments, reported to all books in the order of their registration.
 
     A book may read those before it, which are up to date when it is called.
+
+    Raises:
+        TypeError: A book lacks a method, or is given twice.
     """
 
     def __init__(self, *books: Book) -> None:

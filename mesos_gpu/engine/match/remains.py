@@ -62,6 +62,7 @@ class _Agent:
     parts: tuple[GpuPart, ...] = ()
 
     def copy(self) -> "_Agent":
+        """Return a shallow copy, which is enough as no value of an agent is changed in place."""
         return changed(self)
 
 

@@ -75,7 +75,7 @@ class AppPart:
         self.readiness.pop(task_id, None)
 
     def set_app_version(self, version: AppVersion) -> None:
-        """Save a version of an app, sorted by time, as an undone change brings an earlier one back."""
+        """Add a version of an app, sorted by time, as an undone change brings an earlier one back."""
         versions = [v for v in self.app_versions.get(version.app.id, ()) if v.version != version.version]
         bisect.insort(versions, version, key=lambda each: each.version)
         self.app_versions[version.app.id] = versions
@@ -89,7 +89,7 @@ class AppPart:
             del self.app_versions[app_id]
 
     def set_root_version(self, root: RootVersion) -> None:
-        """Save the present tree of groups."""
+        """Add the present tree of groups to the earlier ones."""
         self.roots = [*self.roots, root]
 
     def drop_root_version(self, version: float) -> None:

@@ -76,7 +76,7 @@ class QuotaPart:
         return self.hours.tree
 
     def set_past_use(self, use: PastUse) -> None:
-        """Save the past use of a user of a leaf."""
+        """Put the past use of a user of a leaf into the state."""
         self.past_uses[use.queue, use.user] = use
         if self.made_books is not None:
             self.made_books.enter_use(use)

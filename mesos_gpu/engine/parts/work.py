@@ -87,7 +87,7 @@ class WorkPart:
         return self.made_ports
 
     def set_job(self, job: Job) -> Job | None:
-        """Save a job; return the job that it replaces, or None."""
+        """Put a job into the state; return the job that it replaces, or None."""
         old = self.jobs.get(job.id)
         self.jobs[job.id] = job
         self.next_sequence = max(self.next_sequence, job.sequence + 1)
@@ -108,13 +108,13 @@ class WorkPart:
         return old
 
     def set_array(self, array: JobArray) -> JobArray | None:
-        """Save an array; return the array that it replaces, or None."""
+        """Put an array into the state; return the array that it replaces, or None."""
         old, self.arrays[array.id] = self.arrays.get(array.id), array
         self.next_sequence = max(self.next_sequence, array.sequence + array.indexes.count)
         return old
 
     def set_task(self, task: Task) -> None:
-        """Save a task."""
+        """Put a task into the state."""
         if task.id not in self.tasks and task.job_id is not None:
             self.launches[task.job_id] = (*self.launches.get(task.job_id, ()), task.id)
         self.tasks[task.id] = task

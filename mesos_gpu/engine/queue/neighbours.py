@@ -277,7 +277,7 @@ class Neighbours:
 
         Args:
             placed: Jobs of its group that run, with their nodes.
-            instances: Number of jobs and tasks in its group.
+            instances: Number of tasks of all jobs in its group.
         """
         spec = job.spec
         rules = [*rules_of(spec.constraints, placed, instances)]

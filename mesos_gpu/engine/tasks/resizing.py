@@ -387,16 +387,16 @@ def question(task: Task, now: float) -> Task:
 
 def _apply_reported(turn: Turn, task: Task, answer: ResizeAnswer) -> None:
     """Apply the share that an executor reports of a task that was unknown, or whose resize may have been lost."""
-    old, question = task.share, task.resize
+    old, asked = task.share, task.resize
     assert old is not None, "only tasks with shares are asked"
-    assert question is not None, "the task was asked"
+    assert asked is not None, "the task was asked"
     # An answer without memory: the task has no share that can be changed.
     share = _confirmed(answer, _most(turn, task, old)) if answer.memory_mib else old
     # The host refuses what others were granted meanwhile, so it is asked again.
     counted = (share.memory_mib, share.compute_milli) == (answer.memory_mib, answer.compute_milli)
     if counted or share is old:
-        question = replace(question, number=answer.number, share=share, answered=True)
-    turn.put_task(replace(task, share=share, resize=question))
+        asked = replace(asked, number=answer.number, share=share, answered=True)
+    turn.put_task(replace(task, share=share, resize=asked))
     job = turn.state.work.current(task)
     if job is not None and not job.state.ended and share != old:
         spec = replace(job.spec, **changes(old, share))

@@ -91,7 +91,7 @@ def _touched(turn: Turn) -> dict[TaskId, None]:
 
 
 def _ended_pending(turn: Turn) -> list[Job]:
-    """Return the jobs with GPUs that this step has ended before any of their tasks started."""
+    """Return the jobs that ask for GPUs and that this step has ended while they waited: no task ended with them."""
     saved = [effect.job for effect in turn.effects if isinstance(effect, SaveJob)]
     ended = {job.id: job for job in saved if job.spec.gpus and job.state.ended and job.ended_at == turn.now}
     if not ended:
@@ -101,7 +101,7 @@ def _ended_pending(turn: Turn) -> list[Job]:
 
 
 def _record_of_wait(turn: Turn, job: Job) -> Closed:
-    """Return the record of a job that waited and never held GPUs.
+    """Return the record of a job's last wait, which no launch followed.
 
     Its task id ends in 0; launches count from 1.
     """

@@ -280,8 +280,9 @@ def kept_words(until: float, by: str, now: float) -> str:
 def remember(turn: Turn, new: Idleness, rules: Idle | None = None) -> None:
     """Store the idleness of a job in the state.
 
-    It is written to the store only if its state has changed, or if its idle time has grown by a tenth of the time
-    that `rules` set.
+    Without `rules` it is always written to the store. With `rules` it is written if its state has changed, or if its
+    idle time has passed the next tenth of the shorter of two times: that to the warning, and that from it to the end.
+    The idleness of an active job that is not kept is dropped.
     """
     old = turn.state.work.idlenesses.get(new.job_id)
     if new.state is IdleState.ACTIVE and new.keep_until is None:

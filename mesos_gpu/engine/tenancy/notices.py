@@ -145,7 +145,7 @@ def _told(turn: Turn, job: Job) -> list[Task]:
 
 
 def _members(turn: Turn, job: Job) -> list[Task]:
-    """Return the tasks of a job that run and are not being ended."""
+    """Return the tasks of a job to tell: all, also not started ones, but those that ended or are being ended."""
     tasks = turn.state.work.round_of(job)
     return [
         task

@@ -284,7 +284,7 @@ class ExecutorResources:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """Resources that a task may use beyond its request; None for no more, `math.inf` for no limit."""
+    """Limits up to which a task may exceed its request; None for the request itself, `math.inf` for no limit."""
 
     cpus: float | None = None
     mem_mib: float | None = None
@@ -324,7 +324,7 @@ class GpuOptions:
     queue: str = DEFAULT_QUEUE
     preemptible: bool = False
     control_access: tuple[Control, ...] = ()  # control ports of the cluster that its tasks may reach
-    in_place: bool = False  # whether an update may stop an instance first if no GPUs are free for another
+    in_place: bool = False  # whether an update ends an old instance before it starts a new one
     # Time without progress after which a deployment is overdue; None for never.
     progress_deadline_s: int | None = None
     auto_revert: bool = False  # whether an overdue deployment is rolled back
@@ -448,7 +448,7 @@ class Group:
     enforce_role: bool | None = None
 
     def all_apps(self) -> Iterator[App]:
-        """Return all apps of the group and of the groups below it."""
+        """Yield all apps of the group and of the groups below it."""
         yield from self.apps
         for group in self.groups:
             yield from group.all_apps()

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
-MAX: Final = 100_000  # indexes of one array, a bound above any limit of the operator
+MAX: Final = 100_000  # most indexes of one array, whatever the operator allows
 HIGHEST: Final = 2**31 - 1  # highest index
 MAX_LENGTH: Final = 100_000  # characters of a text
 FORM: Final = (

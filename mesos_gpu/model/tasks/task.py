@@ -142,9 +142,8 @@ class Task:
     # Text of the job's message that it exceeds its share; if it was ended for that, the reason.
     excess: str = ""
     covers: GpuId | None = None  # shared GPU that it holds in Mesos as a cover task; None for other tasks
-    #: ExecutorInfo of a cover task as JSON, as Mesos requires equal ones of all tasks of an executor. "" if not known;
-    #: then
-    #: no other task joins that executor.
+    #: ExecutorInfo of a cover task as JSON, as Mesos requires equal ones of all tasks of an executor. "" if not known:
+    #: no other task joins that executor then.
     keeper: str = ""
     # For a monitor: `Settings.monitor_made_by` at its launch; "" if launched by an earlier release.
     made_by: str = ""

@@ -34,7 +34,7 @@ class GpuRequest:
         return self if self.compute_capability is None else replace(self, compute_capability=None)
 
     def takes(self, gpu: Gpu) -> bool:
-        """Return whether a GPU meets the requirements on memory and capability; an unknown capability never does."""
+        """Return whether a GPU meets all requirements on memory and capability; an unknown capability meets none."""
         enough_memory = self.memory_mib is None or gpu.memory_mib >= self.memory_mib
         return enough_memory and as_new_as(gpu.compute_capability, self.compute_capability)
 

@@ -93,8 +93,8 @@ class HealthSettings:
     Attributes:
         recheck_s: Seconds without a fault before a sick card becomes suspect; doubled with each relapse.
         recheck_most_s: Upper limit of that time.
-        peace_s: Seconds of good health after which the doubling starts again.
-        bad_readings: Successive soft faults that make a card sick (N).
+        peace_s: Seconds from one time that a card becomes sick to the next, above which the doubling starts again.
+        bad_readings: Soft faults that make a card sick (N); they add up until the card is ok again.
         clean_readings: Successive clean readings that make a suspect card ok (M).
         note_s: Seconds for which a warning about an event stays.
         xids: Severities by XID that override the table.
@@ -263,7 +263,7 @@ def _broken(
 
 
 def _soft(record: CardHealth, why: str, now: float, settings: HealthSettings) -> CardHealth:
-    """Return the record after a soft fault: suspect, or sick after several in a row."""
+    """Return the record after a soft fault: suspect, or sick after several before it is ok again."""
     if record.state.broken:
         return _broken(record, record.state, why, now, settings)
     record = replace(record, bad=record.bad + 1, clean=0)

@@ -49,9 +49,9 @@ class Fabric:
 
     def named(self, agent_id: AgentId) -> Iterator[tuple[str, str]]:
         """Yield level and group of a node for each group that its attributes name."""
-        for level, own_group in zip(self.levels, self.groups[agent_id], strict=True):
-            if not own_group.startswith(_OWN):
-                yield level, own_group
+        for level, group in zip(self.levels, self.groups[agent_id], strict=True):
+            if not group.startswith(_OWN):
+                yield level, group
 
     def absence(self, agent_id: AgentId, topology: Topology) -> str:
         """Return why a node is in no group of the level that a job requires; "" if it is in one."""

@@ -20,7 +20,7 @@ def stays_below(taker: Side, more: int, giver: Side, less: int) -> bool:
     """Return whether a queue may take GPUs from another one: its part of its fair share stays below the giver's.
 
     The receiving queue's part after the transfer is compared with the giver's before and after it. A queue with a fair
-    share of 0 counts as above all others; two such queues are compared by amount.
+    share of 0 counts as above all others if it holds anything; two such queues are compared by amount.
 
     Args:
         taker: Amounts of the queue that gets GPUs.

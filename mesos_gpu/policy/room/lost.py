@@ -44,7 +44,7 @@ def least_ms(of_queue: Sequence[Ran]) -> int:
     """Return the least loss that is assumed for a job that was ended before: half the median loss of its queue.
 
     The loss is in milliseconds. Without it, a job that checkpoints all the time would be ended each time, and would do
-    better to report no checkpoints. For a job that was never ended for others, the loss since its checkpoint counts in
+    better to report no checkpoints. A job that was never ended for others has no least loss: its checkpoints count in
     full.
     """
     return median_low([job.since_checkpoint_ms for job in of_queue]) // 2 if of_queue else 0

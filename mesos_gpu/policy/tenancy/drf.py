@@ -105,7 +105,7 @@ def _family(
     idle_kept = shrink(max(0, rest[0]), idle, use)
     rest = max(0, rest[0] - sum(idle_kept)), max(0, rest[1]), max(0, rest[2])
     weights = [child.weight for child in children]
-    if history_percent and any(use):  # idle children take no part
+    if history_percent and any(use):  # children without demand and past use take no part
         active = [bool(wants[child.path]) or used for child, used in zip(children, use, strict=True)]
         weights = weights_of(
             [weight if is_active else 0 for weight, is_active in zip(weights, active, strict=True)],

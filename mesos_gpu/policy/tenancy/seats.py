@@ -340,7 +340,7 @@ class _Surplus:
                 heapreplace(heap, (self._part(child), child))
 
     def _part(self, child: str) -> Fraction:
-        """Return the number of cells that a child holds, divided by its weight; it comes last with weight 0."""
+        """Return what a child holds of the queue's own cells (cost, by its weight); a child of weight 0 comes last."""
         weight = self._weights.get(child, 1)
         return Fraction(self._held[child], weight) if weight else Fraction(_LAST)
 

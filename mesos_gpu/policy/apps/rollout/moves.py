@@ -229,7 +229,7 @@ class _Scene:
 
     def _hint(self) -> str:
         """Return a hint at what a new instance needs beside the old ones; "" if they are not in its way."""
-        is_stuck = any(_condition(constraint) is _Condition.WAITING for constraint in self.fresh)
+        is_stuck = any(_condition(instance) is _Condition.WAITING for instance in self.fresh)
         if not (is_stuck and self.old) or self.target.in_place:
             return ""
         needs = [f"{_many(self.target.gpus, 'free GPU')}"] if self.target.gpus else []
