@@ -159,7 +159,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock that builders and collectors of this directory share; the death of its holder
+        """Hold the exclusive lock of builders and collectors of this directory; the death of its holder
         releases it.
 
         Raises:

@@ -136,9 +136,9 @@ class Gate:
             argv: Command of the task.
             ended: Function that returns whether the container has ended, so that the gate will not come.
             own_cgroup: Part of the path of a cgroup that belongs to the container alone, see `Fence.take`.
-            first: Pid of the container's first process if that may be another, as an engine's init, which
-            also goes behind the fence: it runs as the task's user, who may attach to it. 0 if the gate is the
-                first process.
+            first: Pid of the container's first process if that may be another, as an engine's init, which also
+                goes behind the fence: it runs as the task's user, who may attach to it. 0 if the gate is the first
+                process.
             see: Function that checks the container, from the pid of the gate, before the command.
             leaves: Whether the gate starts an inner process for commands beside the task; must be False if
                 the gate may be the first process of a pid namespace.

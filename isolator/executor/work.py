@@ -339,8 +339,8 @@ class Work:
         return enforcing_of(plan, self._task_id, self._container, self._ledger, inventory, self._env)
 
     def _pooled(self, plan: Assignment) -> dict[str, Any]:
-        """Return the arguments of a claim that needs a uid of the pool; none if the job or an operator names
-        the user.
+        """Return the arguments of a claim that needs a uid of the pool; none if the job names its user, other
+        than the scheduler's default, or this host has no pool.
         """
         is_named = plan.user is not None and not plan.user_is_default
         if os.geteuid() != 0 or is_named or not self._env.get("MESOS_GPU_USER_POOL"):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-#: Sysctl, least safe value, and what a task may do with a lower one.
+#: Sysctl, smallest safe value, and what a task may do with a lower one.
 _PROTECTED: Final = (
     ("protected_symlinks", 1, "have root follow a link in /tmp"),
     ("protected_hardlinks", 1, "link to files that it may not read"),

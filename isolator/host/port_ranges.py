@@ -254,7 +254,7 @@ def ephemeral(port_range: str, reserved: str) -> tuple[Range, ...]:
 
     Args:
         port_range: Content of /proc/sys/net/ipv4/ip_local_port_range.
-        kept: Content of /proc/sys/net/ipv4/ip_local_reserved_ports.
+        reserved: Content of /proc/sys/net/ipv4/ip_local_reserved_ports.
     """
     words = port_range.split()
     return without([(int(words[0]), int(words[1]))] if words else [], parse(reserved))

@@ -240,7 +240,7 @@ class OwnRun(HostRun):
     def _explained(self, error: LaunchFailed, order: Order) -> NotStarted | MesosGpuError:
         program, why = order.argv[0], error.strerror
         match error.step:
-            case "exec":  # exit statuses of a shell
+            case "exec":  # exit statuses of a shell (POSIX, 2.8.2)
                 status = 127 if error.errno == errno.ENOENT else 126
                 return NotStarted(f"cannot start {program!r}: {why}", Outcome(exit_status=status))
             case "libcuda" if error.errno == errno.EEXIST:
@@ -300,7 +300,7 @@ def _user_in(user_text: str, layers: Sequence[str], image: str) -> pwd.struct_pa
     """Return the user of an image that may run as root, by the image's own accounts.
 
     Args:
-        said: USER[:GROUP], each a name or a number.
+        user_text: USER[:GROUP], each a name or a number.
         layers: Directories of the layers, the lowest first.
         image: Name of the image.
 

@@ -1,7 +1,7 @@
 """Sharing abilities of this host: how it can enforce shares of its GPUs, found by trying, with a reason for
 each missing one.
 
-The node monitor reports the abilities with each card, and `mesos-gpu node doctor` shows them. Simulated cards
+The node monitor reports the abilities with each card, and `mesos-gpu doctor` shows them. Simulated cards
 have the abilities that their file lists.
 """
 

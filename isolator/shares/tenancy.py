@@ -126,7 +126,7 @@ class Measure(Protocol):
         The ledger holds the larger of both sizes meanwhile.
 
         Raises:
-            InUse: The task has more memory in use; nothing was changed.
+            MemoryInUse: The task has more memory in use; nothing was changed.
             Conflict: The share cannot be changed while the task runs; nothing was changed.
             MesosGpuError, OSError: The change failed.
         """

@@ -144,7 +144,7 @@ class Control:
 
         Raises:
             Silent, Absent: There is no answer.
-            Disobeyed: The daemon refuses the command.
+            SettingsRejected: The daemon refuses the command.
             Unavailable: The program cannot be run.
         """
         done = self._run(arguments, " ".join(arguments))
@@ -218,7 +218,7 @@ class Client:
 class Mps(Protocol):
     """A daemon of one card and one user, over one protocol.
 
-    Every method but `daemon` and `client` may raise Silent, Absent, Busy or Disobeyed.
+    Every method but `daemon` and `client` may raise Silent, Absent, Busy or SettingsRejected.
     """
 
     control: Control
@@ -242,7 +242,7 @@ class Mps(Protocol):
         """Check that the daemon still has the settings of `open` and `admit`.
 
         Raises:
-            Disobeyed: It has other settings.
+            SettingsRejected: It has other settings.
         """
 
     def quit(self, grace_s: float) -> None:

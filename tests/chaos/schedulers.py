@@ -89,7 +89,7 @@ class Scheduler:
 
         Raises:
             NoRoom: ZooKeeper does not answer.
-            Deposed: Another scheduler was elected.
+            NotLeader: Another scheduler was elected.
         """
         assert self.store is not None, "it has led"
         if batch:

@@ -83,7 +83,7 @@ class CgroupLimits:
         if not cgroup.is_dir():
             raise Unavailable(
                 f"the task has no cgroup {cgroup} that its memory could be limited by",
-                remedy="see how its agent makes cgroups: mesos-gpu node doctor",
+                remedy="see how its agent makes cgroups: mesos-gpu doctor",
             )
         enable_dmem(cgroup, self._cgroups)
         self._set(tenancy, cgroup)

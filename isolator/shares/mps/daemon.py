@@ -301,7 +301,7 @@ def _clients(mps: Mps) -> list[tuple[int, int]]:
 
 
 def most_of(limits: Sequence[Limits]) -> Limits:
-    """Return the largest percentage and memory limit among these."""
+    """Return the largest percentage and memory limit among these; no memory limit if one of them has none."""
     memory = [limit.memory_mib for limit in limits if limit.memory_mib is not None]
     return Limits(max(limit.percent for limit in limits), max(memory) if len(memory) == len(limits) else None)
 

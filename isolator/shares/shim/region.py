@@ -284,7 +284,10 @@ def _alone(directory: Path) -> Iterator[None]:
     """Hold the lock of writers of limits.
 
     The lock is on a directory that no task can open, as a task that held it would stop the host. A writer may
-    hold it for long only if it is stopped halfway, as an executor in a frozen cgroup.
+    hold it for long only if it is stopped halfway, as an executor in a frozen cgroup; others then give up.
+
+    Raises:
+        Unavailable: Another writer does not end within `ALONE_S`.
     """
     with _opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
         if not locked_within(fd, ALONE_S):

@@ -1,7 +1,8 @@
 """File of names and bcrypt hashes, as `htpasswd -B` writes it; changes take effect without a restart.
 
 At the start all lines must be valid. Later an invalid line is ignored, while the others still count; if the whole file
-becomes unreadable, no password is accepted, because earlier entries may have been revoked.
+becomes unusable (unreadable, or open to changes by others), no password is accepted, because earlier entries may have
+been revoked.
 """
 
 import logging

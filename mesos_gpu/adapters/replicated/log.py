@@ -80,7 +80,7 @@ class Log:
             term: Term of the leader, as returned by `Election.take`.
 
         Raises:
-            Deposed: Another scheduler was elected since.
+            NotLeader: Another scheduler was elected since.
             NoRoom: ZooKeeper does not answer; it may have the batch or not, so write it again.
         """
         try:
@@ -103,7 +103,7 @@ class Log:
         reads.
 
         Raises:
-            Deposed: Another scheduler was elected since.
+            NotLeader: Another scheduler was elected since.
             NoRoom: ZooKeeper does not answer.
         """
         transaction = self._client.transaction()
@@ -192,7 +192,7 @@ class Log:
         """Delete batches up to a number. Return how many nodes were deleted.
 
         Raises:
-            Deposed: Another scheduler was elected since.
+            NotLeader: Another scheduler was elected since.
             NoRoom: ZooKeeper does not answer.
         """
         try:

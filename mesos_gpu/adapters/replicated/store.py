@@ -178,7 +178,7 @@ class ReplicatedStore:
 
         Raises:
             NoRoom: ZooKeeper does not answer, or the disk is full; the batch must be given again.
-            Deposed: Another scheduler was elected.
+            NotLeader: Another scheduler was elected.
         """
         saves = list(batch)
         if not saves:
@@ -204,7 +204,7 @@ class ReplicatedStore:
 
         Raises:
             NoRoom: ZooKeeper does not answer.
-            Deposed: Another scheduler was elected.
+            NotLeader: Another scheduler was elected.
         """
         self._log.confirm(self._term)
 
