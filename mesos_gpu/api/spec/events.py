@@ -55,7 +55,7 @@ class Event(TypedDict):
 
 class Events(TypedDict):
     """Recent events, oldest first. last: number to pass as `after` in the next request; first: number of the oldest
-    stored event, 0 without events. A client whose last number is smaller than first - 1 has missed events.
+    stored event, 0 without events. A client whose last number is smaller than first may have missed events.
     """
 
     events: list[Event]
