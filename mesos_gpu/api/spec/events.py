@@ -37,7 +37,9 @@ class Event(TypedDict):
     state: (
         Annotated[
             str,
-            says(description="health of a GPU; lost or up for a node; begun, done or ended for a deployment"),
+            says(
+                description="health of a GPU; lost or up for a node; begun, overdue, done or ended for a deployment"
+            ),
         ]
         | None
     )
