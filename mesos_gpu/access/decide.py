@@ -135,7 +135,7 @@ class Rights:
     def held(self) -> list[tuple[Right, Grant]]:
         """Return all rights in the order of the catalogue, with each distinct grant; all rights without authentication.
 
-        The result does not include the subjects to which the caller's proof is restricted.
+        Rights that the caller's proof excludes are left out. Grants are not narrowed to the subjects that it allows.
         """
         grants = grants_of([(Binding(), ADMIN)]) if self.is_open else self._grants
         return [

@@ -53,8 +53,8 @@ _ABOUT: Final = f"""\
 The interface of mesos_gpu's scheduler. Times are seconds since the epoch, amounts carry their unit in the name.
 A field that does not apply is null, never absent. Later releases may add fields to answers.
 Bodies are JSON of at most {asked.MAX_BODY} bytes.
-d a
-password as HTTP basic, a certificate, or a session's cookie. What a web page of another origin may not do is refused.
+If authentication is on, a request needs credentials: a token as `Authorization: Bearer`, a name and a password as HTTP
+basic, a certificate, or a session's cookie. Requests that a page of another origin makes a browser send are refused.
 
 The scheduler also has Marathon's interface, below /v2."""
 
@@ -453,7 +453,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
 }
 _ID: Final = {
-    "jobs": "a job's id, the start of an id, a name, or the id of a launch",
+    "jobs": "a job's id, the start of an id, a name, or the id of a launch (not to kill the job)",
     "gpus": "a GPU's UUID, the start of a UUID, or HOST:INDEX (the first parts of HOST are enough if they are unique)",
     "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class Journal:
-    """A journal directory written by one scheduler; all methods are for the engine's thread.
+    """A journal directory written by one scheduler; for the engine's thread, except for its construction.
 
     The first write that fails ends the journal with a warning, and the scheduler continues.
 

@@ -154,8 +154,10 @@ class Check:
 
 
 def excess_of(strings: Mapping[Any, object]) -> str:
-    """Return how an object of strings exceeds a limit, after "…"; "" if it does not. Names from YAML may be no
-    strings."""
+    """Return how an object of strings exceeds a limit, as text; "" if it does not.
+
+    Names from YAML may be no strings.
+    """
     if len(strings) > MAX_ENTRIES:
         return f"must have at most {MAX_ENTRIES} entries, got {len(strings)}"
     longest = max((len(str(name)) for name in strings), default=0)

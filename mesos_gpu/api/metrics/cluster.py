@@ -241,7 +241,7 @@ CLUSTER: Final = (
     Family(
         "mesos_gpu_nodes_backed_off",
         "gauge",
-        "Agents whose executors did not register in time, and and that get few or no launches until one does.",
+        "Agents whose executors did not register in time, and that get few or no launches until one does.",
         _backed_off,
         _unlabelled,
     ),

@@ -57,8 +57,7 @@ class Sight:
     """The jobs that a caller may see.
 
     A right for all jobs is checked once; another one once for each queue and app, for the caller's own jobs and for
-    others,
-    as long as the access document is the same: not for each job.
+    others, as long as the access document is the same: not for each job.
 
     Args:
         rights: Rights of the caller.

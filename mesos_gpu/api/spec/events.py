@@ -37,7 +37,9 @@ class Event(TypedDict):
     state: (
         Annotated[
             str,
-            says(description="health of a GPU; lost or up for a node; begun, done or ended for a deployment"),
+            says(
+                description="health of a GPU; lost or up for a node; begun, overdue, done or ended for a deployment"
+            ),
         ]
         | None
     )
@@ -55,7 +57,7 @@ class Event(TypedDict):
 
 class Events(TypedDict):
     """Recent events, oldest first. last: number to pass as `after` in the next request; first: number of the oldest
-    stored event, 0 without events. A client whose last number is smaller than first - 1 has missed events.
+    stored event, 0 without events. A client whose last number is smaller than first may have missed events.
     """
 
     events: list[Event]

@@ -84,7 +84,10 @@ class QueueWait(TypedDict):
 
     reason: Annotated[
         str,
-        says(description="r turn on nodes with room; retry: their next launch; secrets"),
+        says(
+            description="a stage of the funnel; gpus: capacity of nodes; guarantee: capacity that a guarantee gives "
+            "them; pace: their turn on nodes with room; retry: their next launch; secrets"
+        ),
     ]
     jobs: Count
     gpus: Annotated[float, says(minimum=0, description="GPUs that they request")]

@@ -88,7 +88,8 @@ class Guarantee(TypedDict):
         str,
         says(
             enum=["contained", "user", "card"],
-            description="e GPU; card: all tasks on the GPU",
+            description="what a fault of another task ends; contained: nothing else; user: all tasks of its user on "
+            "the GPU; card: all tasks on the GPU",
         ),
     ]
 
@@ -186,7 +187,7 @@ class Progress(TypedDict):
     array_id: Annotated[str, says(description="id of its job array")] | None
     array_index: Count | None
     array_counts: ArrayCounts | None
-    room_made_by: Annotated[list[str], says(description="jobs that were preempted for it")]
+    room_made_by: Annotated[list[str], says(description="jobs that are or were preempted for it")]
 
 
 class Job(_Named, Requested, Progress):
@@ -322,7 +323,10 @@ class GpuSharing(TypedDict):
     state: Annotated[
         str,
         one_of(*Cover),
-        says(description="; uncovered: none does, and it takes no more shares"),
+        says(
+            description="covered: a task of this framework holds it in Mesos; open: likewise, without shares now; "
+            "uncovered: none does, and it takes no more shares"
+        ),
     ]
     task_id: Annotated[str, says(description="task that holds it in Mesos for its shares")] | None
     memory_mib: (

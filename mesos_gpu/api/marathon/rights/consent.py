@@ -53,6 +53,7 @@ class Consent:
             rights: Rights of the caller.
             permits: Permits of the operator.
             pooled: Whether each task that names no user gets a separate one on its host.
+            splits: All services.
             tree: Tree of queues.
         """
         self._tree, self._permits = tree, permits

@@ -21,7 +21,10 @@ class NodeCards(TypedDict):
     minors: Annotated[list[int], says(description="minor numbers: N of /dev/nvidiaN")]
     cards: Annotated[
         str,
-        says(description=", n unknown, in upper case if a task holds it"),
+        says(
+            description="a letter for each GPU: f free, u used, s shared; p suspect, k sick, l lost, y dirty, d "
+            "drained, n unknown, in upper case if a task holds it"
+        ),
     ]
     held_by: Annotated[
         list[int | None],
