@@ -23,7 +23,7 @@ class _Simulate(Table):
         ),
         "replay": (
             "mesos_gpu.cli.simulate.replay:command",
-            "Step a scheduler's journal again, and hold its decisions against those that were made.",
+            "Replay a scheduler's journal, and compare the decisions with the recorded ones.",
         ),
     }
 
