@@ -53,7 +53,7 @@ class Consent:
             rights: Rights of the caller.
             permits: Permits of the operator.
             pooled: Whether each task that names no user gets a separate one on its host.
-            splits: All services.
+            splits: Services before the change.
             tree: Tree of queues.
         """
         self._tree, self._permits = tree, permits
