@@ -559,7 +559,7 @@ def _commands(launcher: Path) -> list[str]:
 
 
 def _default_user() -> list[str]:
-    """Return the option with the default user of jobs: an unprivileged one if the cluster runs as root, else its own."""
+    """Return the option with the default user of jobs: an unprivileged user for a cluster of root, else its own."""
     return ["--default-user", "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name]
 
 

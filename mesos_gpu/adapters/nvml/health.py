@@ -95,7 +95,7 @@ class Look:
     def _processes(self) -> dict[int, int | None] | None:
         """Return the memory in MiB of each process on the card, None where the driver does not report it.
 
-        The result itself is None if the driver does not report processes at all.
+        There is no result (None) if the driver does not report processes at all.
         """
         memory_mib: dict[int, int | None] = {}
         is_known = False
