@@ -17,8 +17,7 @@ class GpuPart:
         milli: Free thousandths of its compute; negative if more is reserved than is free now.
         memory_mib: Free memory for shares, in MiB; negative if more is reserved than is free now.
         method: Method that enforces all shares on the GPU; None without shares.
-        domain: User to whose shares the GPU is restricted, as in `Share.domain`; ""
-            without restriction.
+        domain: User to whose shares the GPU is restricted, as in `Share.domain`; "" without restriction.
         taken: Instances of MIG shares; one entry for each share that holds or reserves one.
         shares: Number of shares that are on the GPU or reserved.
     """
