@@ -50,7 +50,9 @@ def test_cp_carries_a_directory_unchanged_both_ways(stack: Stack, job: str, tmp_
     assert os.readlink(tmp_path / "runs/latest") == "1"
     assert sorted(os.listdir(tmp_path / "runs")) == ["1", "latest"]
     assert b"skipped: " in came.stderr
-    assert f"{job}:runs/shadow: it is a link to /etc/shadow, outside of the copied tree".encode() in came.stderr
+    assert (
+        f"{job}:runs/shadow: it is a link to /etc/shadow, outside of the copied tree".encode() in came.stderr
+    )
     assert b"runs/pipe: it is neither a file nor a directory" in came.stderr
 
     (tmp_path / "runs/1/every").write_bytes(EVERY_BYTE * 10000)
