@@ -3,12 +3,27 @@
 from collections.abc import Mapping
 from typing import Final
 
+from isolator.agent.agent_api import Settings
 from isolator.agent.http import HttpConnection
 from isolator.agent.tls import AgentTls
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.wire.body import parsed
 
 AGENT_S: Final = 10.0
+
+
+def flags_of_own_agent(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the flags of the agent that started an executor, as `flags_of`.
+
+    Args:
+        env: Environment of the executor.
+
+    Raises:
+        Unavailable: The agent does not answer, or does not show its flags.
+        MesosGpuError: The settings in the environment are incomplete or wrong.
+    """
+    settings = Settings.from_environment(env)
+    return flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
 
 
 def flags_of(

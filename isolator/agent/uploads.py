@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from isolator.agent.http import HttpConnection, Response
 from isolator.agent.tls import AgentTls
 from isolator.host.fetch_bounds import FetchLimits
-from isolator.host.not_started import NotStarted
+from isolator.host.not_started import KILLED_BEFORE_START, NotStarted
 from mesos_gpu.model.jobs.artifact import TAKEN
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.wire.mesos.seal import pass_for
@@ -93,7 +93,7 @@ def receive(
             return _receive(wanted, file, aborted)
         except _Away as error:
             if aborted():
-                raise NotStarted("killed before it was started") from error
+                raise NotStarted(KILLED_BEFORE_START) from error
             if time.monotonic() >= give_up_at:
                 why = f"the job's files cannot be fetched from {wanted.plan.scheduler_url}: {error}"
                 raise NotStarted(why, Outcome(infrastructure=True)) from error
@@ -110,7 +110,7 @@ def _receive(wanted: Wanted, file: "BufferedRandom", aborted: Callable[[], bool]
             if size > wanted.limits.size_bytes:
                 raise _too_much(wanted.limits)
             if aborted():
-                raise NotStarted("killed before it was started")
+                raise NotStarted(KILLED_BEFORE_START)
             sums.update(piece)
             file.write(piece)
     finally:

@@ -8,6 +8,8 @@ from mesos_gpu.model.tasks.assignment import Outcome
 #: Variable of executors of `mesos-gpu up`, in which refusals name options of that command; other agents do
 #: not set it.
 TRIAL: Final = "MESOS_GPU_TRIAL"
+#: Reason of a start that was given up because the task was killed.
+KILLED_BEFORE_START: Final = "killed before it was started"
 
 
 class NotStarted(Exception):

@@ -52,6 +52,11 @@ class Reference:
         return cls(host, name["repository"], name["digest"] or name["tag"] or "latest")
 
     @property
+    def qualified(self) -> str:
+        """Repository, with the registry's host if the name of the image has one."""
+        return f"{self.host}/{self.repository}" if self.host else self.repository
+
+    @property
     def place(self) -> tuple[str, str]:
         """Registry and repository, each by its canonical name."""
         host = registry_host(self.host)

@@ -129,12 +129,11 @@ def archive(path: Path, image: str) -> Iterator[tarfile.TarFile]:
 def _archived(tar: tarfile.TarFile, reference: Reference, path: Path) -> Any:
     """Return the JSON with the configuration, by version 1's `repositories`, else by manifest.json."""
     # Mesos' puller asks for the repository alone first, then with the registry in front of it.
-    qualified = "/".join(filter(None, (reference.host, reference.repository)))
     try:
         repositories = load(tar, "repositories")
     except KeyError:
         repositories = {}
-    tags = repositories.get(reference.repository) or repositories.get(qualified) or {}
+    tags = repositories.get(reference.repository) or repositories.get(reference.qualified) or {}
     if reference.reference in tags:
         return load(tar, f"{tags[reference.reference]}/json")
     return load(tar, manifest_in(tar, reference, path)["Config"])
@@ -150,7 +149,7 @@ def manifest_in(tar: tarfile.TarFile, reference: Reference, path: Path) -> Any:
         manifests = load(tar, "manifest.json")
     except KeyError:
         manifests = []
-    name = f"{'/'.join(filter(None, (reference.host, reference.repository)))}:{reference.reference}"
+    name = f"{reference.qualified}:{reference.reference}"
     for manifest in manifests:
         if name in (manifest.get("RepoTags") or ()):
             return manifest

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from isolator.host.not_started import NotStarted
+from isolator.host.not_started import KILLED_BEFORE_START, NotStarted
 from isolator.host.rootfs import REMOVE_S, remove
 from isolator.images.unpacking import Readable, TooLarge, Unpacked, unpack
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
@@ -145,7 +145,7 @@ class Store:
         tree = self._directory / layer.key
         while True:
             if is_aborted():
-                raise NotStarted("killed before it was started")
+                raise NotStarted(KILLED_BEFORE_START)
             with self._locked(layer.key, _SHARED) as lock:
                 if lock is not None and tree.is_dir():
                     os.utime(lock)
@@ -211,7 +211,7 @@ class Store:
                 except TooLarge:
                     raise self._too_large() from None
                 except InterruptedError:
-                    raise NotStarted("killed before it was started") from None
+                    raise NotStarted(KILLED_BEFORE_START) from None
                 except Damaged as error:
                     done = error  # the image's fault, if its digest is correct
             if isinstance(done, Damaged):

@@ -27,7 +27,7 @@ from isolator.devices.rules import rules_of
 from isolator.gpus import ledger
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
-from isolator.host.not_started import NotStarted
+from isolator.host.not_started import KILLED_BEFORE_START, NotStarted
 from isolator.images.login import Login
 from isolator.images.public import PublicImages
 from isolator.images.reference import HUB, Reference
@@ -142,7 +142,7 @@ class DockerRun:
             own_binds=(*prepared.share, *([gate.bind()] if gate is not None else [])),
         )
         if self._aborted.is_set():
-            raise NotStarted("killed before it was started")
+            raise NotStarted(KILLED_BEFORE_START)
         self._let_through(enclosure)
         self._created = True
         ident = self._engine.create(self._name, wish)

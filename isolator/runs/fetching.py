@@ -22,12 +22,11 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from isolator.agent.agent_api import Settings
-from isolator.agent.flags import flags_of
+from isolator.agent.flags import flags_of_own_agent
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
 from isolator.host.fetch_bounds import FetchLimits, Watched
-from isolator.host.not_started import NotStarted
+from isolator.host.not_started import KILLED_BEFORE_START, NotStarted
 from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.host.user_pool import has_account
 from isolator.runs.launcher import Helped, Launcher, LaunchFailed, Order
@@ -151,7 +150,7 @@ class Fetch:
     def _help(self, order: Order, directory: str) -> Helped:
         """Run a program by the launcher while watching the size of the download."""
         if self._aborted:
-            raise NotStarted("killed before it was started")
+            raise NotStarted(KILLED_BEFORE_START)
         try:
             with Watched(directory, FetchLimits.on(directory, self._own), self._launcher.abort):
                 return self._launcher.help(order)
@@ -213,8 +212,7 @@ class Fetch:
         """Return the path of mesos-fetcher."""
         if path := self._own.get(FETCHER):
             return path
-        settings = Settings.from_environment(self._own)
-        flags = flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
+        flags = flags_of_own_agent(self._own)
         if "launcher_dir" not in flags:
             raise Unavailable(
                 "the agent does not name its directory of programs (launcher_dir)",

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from isolator.agent.agent_api import Connection, Settings
-from isolator.agent.flags import flags_of
+from isolator.agent.agent_api import Connection
+from isolator.agent.flags import flags_of_own_agent
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
@@ -111,8 +111,7 @@ class NestedRun:
         self._enclosure, self._task = launch.enclosure, launch.task
         launch.enclosure.limits.leave()
         launch.enclosure.verify()  # verified here, as the nested container will share this process' cgroup
-        settings = Settings.from_environment(self._own)
-        flags = flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
+        flags = flags_of_own_agent(self._own)
         denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
         try:
             config = read_config(self._plan.image, registry=registry_of(flags, self._own), denied=denied)

@@ -18,15 +18,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from isolator.agent.agent_api import Settings
-from isolator.agent.flags import flags_of
+from isolator.agent.flags import flags_of_own_agent
 from isolator.confinement.apart import Apart, apart_of
 from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.confinement.enclosure import Enclosure
 from isolator.devices.image_root import MAX_LAYERS, MERGED, UPPER, WORK, RootOrder
 from isolator.gpus.ledger import DEFAULT_DIRECTORY, Trace
 from isolator.host import rootfs
-from isolator.host.not_started import NotStarted
+from isolator.host.not_started import KILLED_BEFORE_START, NotStarted
 from isolator.images.content import Content, content_of
 from isolator.images.reference import Reference
 from isolator.images.registry import asked_host
@@ -134,7 +133,7 @@ class OwnRun(HostRun):
             self._order(launch, content.config, prepared, apart, by_name=not is_of_image), launch.enclosure
         )
         if self._aborted.is_set():
-            raise NotStarted("killed before it was started")
+            raise NotStarted(KILLED_BEFORE_START)
         try:
             self.launcher.start(order)
         except LaunchFailed as error:
@@ -164,16 +163,14 @@ class OwnRun(HostRun):
             except NotFound as error:
                 raise NotStarted(f"{error.what}; {error.remedy}") from error
             except InterruptedError:
-                raise NotStarted("killed before it was started") from None
+                raise NotStarted(KILLED_BEFORE_START) from None
             unless_shown.pop_all()
             return held
 
     def _registry(self) -> str:
         if self._own.get("MESOS_GPU_IMAGE_REGISTRY"):
             return registry_of({}, self._own)
-        settings = Settings.from_environment(self._own)
-        flags = flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
-        return registry_of(flags, self._own)
+        return registry_of(flags_of_own_agent(self._own), self._own)
 
     def _make_place(self) -> None:
         """Make the directories that overlayfs needs; the first gets owner and mode of the image's root, which
@@ -183,10 +180,9 @@ class OwnRun(HostRun):
         os.makedirs(self._place, mode=0o700, exist_ok=True)
         for name in (UPPER, WORK, MERGED):
             (self._place / name).mkdir(mode=0o700)
-        if self._held.paths:
-            status = os.stat(self._held.paths[-1])
-            os.chown(self._place / UPPER, status.st_uid, status.st_gid)
-            (self._place / UPPER).chmod(status.st_mode & 0o7777)
+        status = os.stat(self._held.paths[-1])
+        os.chown(self._place / UPPER, status.st_uid, status.st_gid)
+        (self._place / UPPER).chmod(status.st_mode & 0o7777)
 
     def _order(
         self, launch: Launch, config: ImageConfig, prepared: Prepared, apart: Apart, *, by_name: bool

@@ -17,7 +17,7 @@ from mesos_gpu.wire.mounts import option_of, size_text
 _RUN: Final = "mesos-gpu run"
 _BY_FILE: Final = "write it in a file for mesos-gpu submit"
 _REASONS: Final[Mapping[str, str]] = {
-    "upload": "the job has only a digest of its code; give the directory of the code with --upload DIR"
+    "upload": "the job has only a digest of its code: give the directory of the code with --upload DIR"
 }
 _WHAT_RUNS: Final = ("command", "argv")
 _STANDARD: Final = write(JobSpec(name="-"))

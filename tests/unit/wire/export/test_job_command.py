@@ -1,6 +1,5 @@
 """Jobs as command lines, and command lines as jobs."""
 
-import re
 import shlex
 import subprocess
 from typing import Any
@@ -106,7 +105,7 @@ def test_command_without_values_takes_them_from_the_shell() -> None:
 def test_command_names_fields_that_it_leaves_out(fields: dict[str, Any], left_out: set[str]) -> None:
     made = command_of(spec_of({"argv": ["true"], **fields}), show_env=True)
     assert made.left_out.keys() == left_out
-    assert all(re.search("[:;] ", reason) for reason in made.left_out.values()), "each has a remedy"
+    assert all(": " in reason for reason in made.left_out.values()), "each has a remedy"
     parsed(made.text)
 
 
